@@ -1,0 +1,1 @@
+"""Where state is kept, and how a job finds it again."""

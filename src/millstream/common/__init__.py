@@ -1,0 +1,11 @@
+"""Words everybody uses."""
+
+from millstream.common.completable_future import CompletableFuture
+from millstream.common.configuration import Configuration
+from millstream.common.job_client import JobClient
+from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_status import JobStatus
+from millstream.common.time import Duration, Instant, Time
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.types import Row, RowKind
+from millstream.common.watermark_strategy import TimestampAssigner, WatermarkStrategy

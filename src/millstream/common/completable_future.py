@@ -1,0 +1,48 @@
+"""CompletableFuture: what asynchronous calls of the API return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+__all__ = ["CompletableFuture"]
+
+T = TypeVar("T")
+
+
+class CompletableFuture(Generic[T]):
+    """A result that may not be there yet; it can be waited for or awaited."""
+
+    def __init__(self, future: Future[T]) -> None:
+        self._future = future
+
+    @classmethod
+    def completed(cls, value: T) -> CompletableFuture[T]:
+        future: Future[T] = Future()
+        future.set_result(value)
+        return cls(future)
+
+    def cancel(self) -> bool:
+        return self._future.cancel()
+
+    def cancelled(self) -> bool:
+        return self._future.cancelled()
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the result; raise what went wrong if it did."""
+        return self._future.result(timeout)
+
+    def exception(self) -> BaseException | None:
+        return self._future.exception()
+
+    def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
+        self._future.add_done_callback(fn)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        import asyncio
+
+        return asyncio.wrap_future(self._future).__await__()

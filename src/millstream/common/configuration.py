@@ -1,0 +1,161 @@
+"""Configuration: string keys and values, Flink's names; `spark.*` keys go to Spark as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from millstream.common.errors import InvalidProgramError
+
+__all__ = ["Configuration", "parse_duration_ms"]
+
+T = TypeVar("T")
+
+_UNITS = {
+    "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
+    "s": 1000, "sec": 1000, "secs": 1000, "second": 1000, "seconds": 1000,
+    "m": 60_000, "min": 60_000, "mins": 60_000, "minute": 60_000, "minutes": 60_000,
+    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
+}  # fmt: skip
+
+
+def parse_duration_ms(text: str) -> int:
+    """Read a duration as Flink writes it.
+
+    Example:
+        >>> parse_duration_ms("10 s"), parse_duration_ms("250")
+        (10000, 250)
+    """
+    found = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
+    unit = (found.group(2) or "ms").lower() if found else ""
+    if found is None or unit not in _UNITS:
+        raise InvalidProgramError(f"{text!r} is not a duration; write for example '500 ms', '10 s' or '1 min'.")
+    return int(found.group(1)) * _UNITS[unit]
+
+
+class Configuration:
+    """Settings by key. Unknown keys are kept, not refused: another layer may know them.
+
+    Example:
+        >>> config = Configuration().set_string("parallelism.default", "2")
+        >>> config.get_integer("parallelism.default", 1)
+        2
+    """
+
+    def __init__(self, other: Configuration | None = None) -> None:
+        self._values: dict[str, Any] = dict(other._values) if other else {}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Configuration:
+        config = cls()
+        config._values.update(values)
+        return config
+
+    def _set(self, key: str, value: Any) -> Configuration:
+        self._values[key] = value
+        return self
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        return self._set(key, value)
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        return self._set(key, value)
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        return self._set(key, value)
+
+    def set_float(self, key: str, value: float) -> Configuration:
+        return self._set(key, value)
+
+    def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+        return self._set(key, value)
+
+    def get_string(self, key: str, default_value: str) -> str:
+        value = self._values.get(key)
+        return default_value if value is None else _text(value)
+
+    def get_integer(self, key: str, default_value: int) -> int:
+        return self._number(key, default_value, int)
+
+    def get_float(self, key: str, default_value: float) -> float:
+        return self._number(key, default_value, float)
+
+    def get_boolean(self, key: str, default_value: bool) -> bool:
+        value = self._values.get(key)
+        if value is None:
+            return default_value
+        if _text(value).lower() not in ("true", "false"):
+            raise InvalidProgramError(f"Configuration {key}={value!r} must be true or false.")
+        return _text(value).lower() == "true"
+
+    def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        value = self._values.get(key)
+        return default_value if value is None else bytearray(value)
+
+    def get_millis(self, key: str, default_value: int) -> int:
+        """Read a duration ("10 s", "200 ms", or plain milliseconds)."""
+        value = self._values.get(key)
+        return default_value if value is None else parse_duration_ms(_text(value))
+
+    def _number(self, key: str, default: T, kind: type[T]) -> T:
+        value = self._values.get(key)
+        if value is None:
+            return default
+        try:
+            return kind(value)  # type: ignore[call-arg]
+        except (TypeError, ValueError):
+            raise InvalidProgramError(f"Configuration {key}={value!r} must be a number ({kind.__name__}).") from None
+
+    def key_set(self) -> set[str]:
+        return set(self._values)
+
+    def add_all(self, other: Configuration, prefix: str | None = None) -> None:
+        for key, value in other._values.items():
+            self._values[f"{prefix}{key}" if prefix else key] = value
+
+    def add_all_to_dict(self, target: dict[str, str]) -> None:
+        target.update(self.to_dict())
+
+    def contains_key(self, key: str) -> bool:
+        return key in self._values
+
+    def remove_config(self, key: str) -> bool:
+        return self._values.pop(key, None) is not None
+
+    def to_dict(self) -> dict[str, str]:
+        return {k: _text(v) for k, v in self._values.items()}
+
+    @staticmethod
+    def parse_list_value(value: str) -> list[str]:
+        """Read a list: a JSON/YAML flow list, or items parted by semicolons.
+
+        Example:
+            >>> Configuration.parse_list_value("a;b"), Configuration.parse_list_value('["a", "b"]')
+            (['a', 'b'], ['a', 'b'])
+        """
+        if not value:
+            return []
+        if value.startswith("[") and value.endswith("]"):
+            try:
+                return [str(v) for v in json.loads(value)]
+            except ValueError:
+                return [v.strip().strip("'\"") for v in value[1:-1].split(",") if v.strip()]
+        return value.split(";")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.to_dict().items()))
+
+    def __str__(self) -> str:
+        return str(self.to_dict())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

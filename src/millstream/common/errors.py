@@ -1,0 +1,35 @@
+"""The errors a user can meet. Each one is a sentence that names the operator and, where we know it, the fix."""
+
+from __future__ import annotations
+
+
+class MillstreamError(Exception):
+    """The base of everything millstream raises on purpose."""
+
+
+class InvalidProgramError(MillstreamError):
+    """The program cannot run as written; found before anything was started."""
+
+
+class TypeMismatchError(MillstreamError, TypeError):
+    """A value does not fit the type that was declared for it."""
+
+
+class JavaNotFoundError(MillstreamError):
+    """No Java 17 or newer could be found to run Spark on."""
+
+
+class JobCancelledError(MillstreamError):
+    """The job was cancelled before it ended by itself."""
+
+
+class JobExecutionError(MillstreamError):
+    """A job failed.
+
+    The text begins with the user's own traceback when user code raised; `engine_trace` holds what
+    Spark said, for the rare case that it is needed.
+    """
+
+    def __init__(self, message: str, *, engine_trace: str = "") -> None:
+        super().__init__(message)
+        self.engine_trace = engine_trace

@@ -1,0 +1,42 @@
+"""What execute() gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["JobExecutionResult"]
+
+
+@dataclass(frozen=True)
+class JobExecutionResult:
+    """The outcome of a finished job."""
+
+    job_id: str
+    job_name: str
+    net_runtime_ms: int
+    records_in: int
+    epochs: int
+    accumulators: dict[str, Any] = field(default_factory=dict)
+
+    def get_job_id(self) -> str:
+        return self.job_id
+
+    def get_net_runtime(self) -> int:
+        """Return how long the job ran, in milliseconds."""
+        return self.net_runtime_ms
+
+    def get_accumulator_result(self, accumulator_name: str) -> Any:
+        return self.accumulators.get(accumulator_name)
+
+    def get_all_accumulator_results(self) -> dict[str, Any]:
+        return dict(self.accumulators)
+
+    def is_job_execution_result(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return (
+            f"Job '{self.job_name}' ({self.job_id}) finished in {self.net_runtime_ms} ms: "
+            f"{self.records_in} records read, {self.epochs} epochs"
+        )

@@ -1,0 +1,103 @@
+"""Durations: Duration, Time (its older name in windows and TTL) and Instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+__all__ = ["Duration", "Instant", "Time", "to_millis"]
+
+_DAY = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True, order=True)
+class Duration:
+    """A length of time.
+
+    Example:
+        >>> Duration.of_seconds(90).to_millis()
+        90000
+    """
+
+    nanos: int
+
+    @staticmethod
+    def of_days(days: int) -> Duration:
+        return Duration(days * _DAY * 1_000_000)
+
+    @staticmethod
+    def of_hours(hours: int) -> Duration:
+        return Duration(hours * 3_600_000_000_000)
+
+    @staticmethod
+    def of_minutes(minutes: int) -> Duration:
+        return Duration(minutes * 60_000_000_000)
+
+    @staticmethod
+    def of_seconds(seconds: int) -> Duration:
+        return Duration(seconds * 1_000_000_000)
+
+    @staticmethod
+    def of_millis(millis: int) -> Duration:
+        return Duration(millis * 1_000_000)
+
+    @staticmethod
+    def of_nanos(nanos: int) -> Duration:
+        return Duration(nanos)
+
+    def to_millis(self) -> int:
+        return self.nanos // 1_000_000
+
+
+@dataclass(frozen=True, order=True)
+class Time:
+    """A length of time in milliseconds, as windows and TTL have always taken it."""
+
+    millis: int
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> Time:
+        return Time(milliseconds)
+
+    @staticmethod
+    def seconds(seconds: int) -> Time:
+        return Time(seconds * 1000)
+
+    @staticmethod
+    def minutes(minutes: int) -> Time:
+        return Time(minutes * 60_000)
+
+    @staticmethod
+    def hours(hours: int) -> Time:
+        return Time(hours * 3_600_000)
+
+    @staticmethod
+    def days(days: int) -> Time:
+        return Time(days * _DAY)
+
+    def to_milliseconds(self) -> int:
+        return self.millis
+
+
+@dataclass(frozen=True, order=True)
+class Instant:
+    """A point in time: seconds since 1970 and nanoseconds within the second."""
+
+    seconds: int
+    nanos: int = 0
+
+    @staticmethod
+    def of_epoch_milli(epoch_milli: int) -> Instant:
+        return Instant(epoch_milli // 1000, epoch_milli % 1000 * 1_000_000)
+
+    def to_epoch_milli(self) -> int:
+        return self.seconds * 1000 + self.nanos // 1_000_000
+
+
+def to_millis(length: Union[Duration, Time, int]) -> int:
+    """Accept any of the ways a length of time is written and return milliseconds."""
+    if isinstance(length, Duration):
+        return length.to_millis()
+    if isinstance(length, Time):
+        return length.to_milliseconds()
+    return length

@@ -1,0 +1,543 @@
+"""Types: what a stream's elements are, how values are made to fit, and how they print.
+
+A stream without a declared type carries Python objects as they are. A declared type is enforced where
+the stream leaves an operator: integers wrap and floats narrow as they would between Flink's operators,
+and a value that cannot fit is an error.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
+
+from millstream.common.errors import TypeMismatchError
+from millstream.common.time import Instant
+from millstream.common.types import Row
+
+__all__ = [
+    "BasicArrayTypeInfo",
+    "BasicTypeInfo",
+    "ListTypeInfo",
+    "MapTypeInfo",
+    "ObjectArrayTypeInfo",
+    "PickledBytesTypeInfo",
+    "PrimitiveArrayTypeInfo",
+    "RowTypeInfo",
+    "SqlTimeTypeInfo",
+    "TupleTypeInfo",
+    "TypeInformation",
+    "Types",
+]
+
+Converter = Callable[[Any], Any]
+
+
+class TypeInformation:
+    """The type of a stream's elements."""
+
+    def converter(self) -> Optional[Converter]:
+        """Return a function that makes a value fit or raises TypeMismatchError; None: any value fits."""
+        raise NotImplementedError(f"{type(self).__name__} must say how values are made to fit")
+
+    @property
+    def copies(self) -> bool:
+        """Whether a converted value shares nothing changeable with the value it was made from."""
+        return True
+
+    def format(self, value: Any) -> str:
+        """Write a value the way Flink prints it."""
+        return "null" if value is None else str(value)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._identity() == other._identity()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._identity()))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _misfit(value: Any, wanted: str) -> TypeMismatchError:
+    shown = repr(value)
+    if len(shown) > 200:
+        shown = shown[:200] + "..."
+    return TypeMismatchError(f"the value {shown} ({type(value).__name__}) does not fit the type {wanted}")
+
+
+def _nullable(convert: Converter) -> Converter:
+    return lambda v: None if v is None else convert(v)
+
+
+def _instance_of(name: str, *classes: type) -> Converter:
+    def convert(value: Any) -> Any:
+        if value is None or isinstance(value, classes):
+            return value
+        raise _misfit(value, name)
+
+    return convert
+
+
+def _wrapping_int(name: str, bits: int) -> Converter:
+    low, size = -(1 << (bits - 1)), 1 << bits
+    high = -low
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            number = int(value.__index__())
+        except AttributeError:
+            raise _misfit(value, name) from None
+        return number if low <= number < high else (number - low) % size + low
+
+    return convert
+
+
+def _long(value: Any) -> Any:
+    if value is None:
+        return None
+    try:
+        number = int(value.__index__())
+    except AttributeError:
+        raise _misfit(value, "Long") from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise _misfit(value, "Long")
+    return number
+
+
+def _big_int(value: Any) -> Any:
+    if value is None:
+        return None
+    try:
+        return int(value.__index__())
+    except AttributeError:
+        raise _misfit(value, "BigInteger") from None
+
+
+def _floating(name: str, narrow: bool) -> Converter:
+    single = struct.Struct("f")
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, (str, bytes)):
+            raise _misfit(value, name)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise _misfit(value, name) from None
+        if not narrow:
+            return number
+        try:
+            return single.unpack(single.pack(number))[0]
+        except OverflowError:
+            return float("inf") if number > 0 else float("-inf")
+
+    return convert
+
+
+def _char(value: Any) -> Any:
+    if value is None or (isinstance(value, str) and len(value) == 1):
+        return value
+    raise _misfit(value, "Char")
+
+
+def _decimal(value: Any) -> Any:
+    if value is None or isinstance(value, decimal.Decimal):
+        return value
+    if isinstance(value, int):
+        return decimal.Decimal(value)
+    raise _misfit(value, "BigDecimal")
+
+
+_BASIC: dict[str, Converter] = {
+    "String": _instance_of("String", str),
+    "Boolean": _nullable(lambda v: bool(v) if isinstance(v, (bool, int)) else _raise(_misfit(v, "Boolean"))),
+    "Byte": _wrapping_int("Byte", 8),
+    "Short": _wrapping_int("Short", 16),
+    "Integer": _wrapping_int("Integer", 32),
+    "Long": _long,
+    "Float": _floating("Float", narrow=True),
+    "Double": _floating("Double", narrow=False),
+    "Char": _char,
+    "BigInteger": _big_int,
+    "BigDecimal": _decimal,
+    "Instant": _instance_of("Instant", Instant),
+}
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+class BasicTypeInfo(TypeInformation):
+    """One plain value: a string, a number, a boolean."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def converter(self) -> Optional[Converter]:
+        return _BASIC[self._name]
+
+    def format(self, value: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return "null" if value is None else str(value)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self._name,)
+
+    def __str__(self) -> str:
+        return self._name
+
+
+class SqlTimeTypeInfo(TypeInformation):
+    """A date, a time of day, or a timestamp."""
+
+    _CLASSES = {"Date": datetime.date, "Time": datetime.time, "Timestamp": datetime.datetime}
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def converter(self) -> Optional[Converter]:
+        return _instance_of(self._name, self._CLASSES[self._name])
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self._name,)
+
+    def __str__(self) -> str:
+        return self._name
+
+
+class PickledBytesTypeInfo(TypeInformation):
+    """Any Python object, as it is."""
+
+    def converter(self) -> Optional[Converter]:
+        return None
+
+    @property
+    def copies(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return "PickledByteArrayTypeInfo"
+
+
+class _ElementTypeInfo(TypeInformation):
+    """A sequence of elements of one type."""
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        self._element_type = element_type
+
+    def get_element_type(self) -> TypeInformation:
+        return self._element_type
+
+    @property
+    def copies(self) -> bool:
+        return self._element_type.copies
+
+    def converter(self) -> Optional[Converter]:
+        element = self._element_type.converter()
+        name = str(self)
+
+        def convert(value: Any) -> Any:
+            if value is None:
+                return None
+            if isinstance(value, (str, dict)) or not isinstance(value, Iterable):
+                raise _misfit(value, name)
+            return list(value) if element is None else [element(v) for v in value]
+
+        return convert
+
+    def format(self, value: Any) -> str:
+        if value is None:
+            return "null"
+        return f"[{', '.join(map(self._element_type.format, value))}]"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self._element_type,)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}<{self._element_type}>"
+
+
+class ListTypeInfo(_ElementTypeInfo):
+    """A list."""
+
+
+class BasicArrayTypeInfo(_ElementTypeInfo):
+    """An array of boxed basic values."""
+
+
+class ObjectArrayTypeInfo(_ElementTypeInfo):
+    """An array of anything else."""
+
+
+class PrimitiveArrayTypeInfo(_ElementTypeInfo):
+    """An array of primitive values; of bytes it is `bytes`."""
+
+    def converter(self) -> Optional[Converter]:
+        if self._element_type != BasicTypeInfo("Byte"):
+            return super().converter()
+
+        def convert(value: Any) -> Any:
+            if value is None or isinstance(value, bytes):
+                return value
+            if isinstance(value, (bytearray, memoryview)):
+                return bytes(value)
+            try:
+                return bytes(v % 256 for v in value)
+            except TypeError:
+                raise _misfit(value, str(self)) from None
+
+        return convert
+
+
+class MapTypeInfo(TypeInformation):
+    """A dict."""
+
+    def __init__(self, key_type: TypeInformation, value_type: TypeInformation) -> None:
+        self._key_type = key_type
+        self._value_type = value_type
+
+    @property
+    def copies(self) -> bool:
+        return self._key_type.copies and self._value_type.copies
+
+    def converter(self) -> Optional[Converter]:
+        key = self._key_type.converter() or (lambda v: v)
+        val = self._value_type.converter() or (lambda v: v)
+        name = str(self)
+
+        def convert(value: Any) -> Any:
+            if value is None:
+                return None
+            if not isinstance(value, dict):
+                raise _misfit(value, name)
+            return {key(k): val(v) for k, v in value.items()}
+
+        return convert
+
+    def format(self, value: Any) -> str:
+        if value is None:
+            return "null"
+        key, val = self._key_type.format, self._value_type.format
+        return "{" + ", ".join(f"{key(k)}={val(v)}" for k, v in value.items()) + "}"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self._key_type, self._value_type)
+
+    def __str__(self) -> str:
+        return f"MapTypeInfo<{self._key_type}, {self._value_type}>"
+
+
+class _FieldsTypeInfo(TypeInformation):
+    """A record with typed fields."""
+
+    _field_types: list[TypeInformation]
+
+    def get_field_types(self) -> list[TypeInformation]:
+        return list(self._field_types)
+
+    @property
+    def copies(self) -> bool:
+        return all(t.copies for t in self._field_types)
+
+    def _field_converter(self, names: Optional[tuple[str, ...]]) -> Callable[[Any], list[Any]]:
+        """Return a function from a record to the list of its converted field values."""
+        converters = [(i, c) for i, t in enumerate(self._field_types) if (c := t.converter()) is not None]
+        width, described = len(self._field_types), str(self)
+
+        def convert(value: Any) -> list[Any]:
+            if isinstance(value, dict) and names is not None:
+                if unknown := [k for k in value if k not in names]:
+                    raise TypeMismatchError(f"{described} has no field {unknown[0]!r}; the value was {value!r}")
+                values = [value.get(n) for n in names]
+            elif isinstance(value, (tuple, list, Row)):
+                values = list(value)
+            else:
+                raise _misfit(value, described)
+            if len(values) != width:
+                raise _misfit(value, described)
+            for i, c in converters:
+                values[i] = c(values[i])
+            return values
+
+        return convert
+
+
+class RowTypeInfo(_FieldsTypeInfo):
+    """A Row with typed, named fields."""
+
+    def __init__(self, field_types: list[TypeInformation], field_names: Optional[list[str]] = None) -> None:
+        names = [f"f{i}" for i in range(len(field_types))] if field_names is None else list(field_names)
+        if len(names) != len(field_types):
+            raise ValueError(f"{len(names)} field names do not fit {len(field_types)} field types.")
+        self._field_types = list(field_types)
+        self._field_names = names
+        self._named = field_names is not None
+
+    def get_field_names(self) -> list[str]:
+        return list(self._field_names)
+
+    def converter(self) -> Optional[Converter]:
+        names = tuple(self._field_names)
+        fields = self._field_converter(names)
+        make = Row.of
+
+        def convert(value: Any) -> Any:
+            if value is None:
+                return None
+            if isinstance(value, Row):
+                return make(names, fields(value), value.get_row_kind())
+            return make(names, fields(value))
+
+        return convert
+
+    def format(self, value: Any) -> str:
+        if value is None:
+            return "null"
+        inner = ", ".join(t.format(v) for t, v in zip(self._field_types, value, strict=True))
+        kind = value.get_row_kind() if isinstance(value, Row) else "+I"
+        return f"{kind}[{inner}]"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (tuple(self._field_types), tuple(self._field_names))
+
+    def __str__(self) -> str:
+        fields = zip(self._field_names, self._field_types, strict=True)
+        return f"RowTypeInfo({', '.join(f'{n}: {t}' for n, t in fields)})"
+
+
+class TupleTypeInfo(_FieldsTypeInfo):
+    """A tuple with typed fields."""
+
+    def __init__(self, field_types: list[TypeInformation]) -> None:
+        self._field_types = list(field_types)
+
+    def converter(self) -> Optional[Converter]:
+        fields = self._field_converter(None)
+        return lambda value: None if value is None else tuple(fields(value))
+
+    def format(self, value: Any) -> str:
+        if value is None:
+            return "null"
+        return f"({','.join(t.format(v) for t, v in zip(self._field_types, value, strict=True))})"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (tuple(self._field_types),)
+
+    def __str__(self) -> str:
+        return f"TupleTypeInfo({', '.join(map(str, self._field_types))})"
+
+
+class Types:
+    """The types by name.
+
+    Example:
+        >>> Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])
+        RowTypeInfo(word: String, count: Integer)
+    """
+
+    @staticmethod
+    def STRING() -> TypeInformation:
+        return BasicTypeInfo("String")
+
+    @staticmethod
+    def BYTE() -> TypeInformation:
+        return BasicTypeInfo("Byte")
+
+    @staticmethod
+    def BOOLEAN() -> TypeInformation:
+        return BasicTypeInfo("Boolean")
+
+    @staticmethod
+    def SHORT() -> TypeInformation:
+        return BasicTypeInfo("Short")
+
+    @staticmethod
+    def INT() -> TypeInformation:
+        return BasicTypeInfo("Integer")
+
+    @staticmethod
+    def LONG() -> TypeInformation:
+        return BasicTypeInfo("Long")
+
+    @staticmethod
+    def FLOAT() -> TypeInformation:
+        return BasicTypeInfo("Float")
+
+    @staticmethod
+    def DOUBLE() -> TypeInformation:
+        return BasicTypeInfo("Double")
+
+    @staticmethod
+    def CHAR() -> TypeInformation:
+        return BasicTypeInfo("Char")
+
+    @staticmethod
+    def BIG_INT() -> TypeInformation:
+        return BasicTypeInfo("BigInteger")
+
+    @staticmethod
+    def BIG_DEC() -> TypeInformation:
+        return BasicTypeInfo("BigDecimal")
+
+    @staticmethod
+    def INSTANT() -> TypeInformation:
+        return BasicTypeInfo("Instant")
+
+    @staticmethod
+    def SQL_DATE() -> TypeInformation:
+        return SqlTimeTypeInfo("Date")
+
+    @staticmethod
+    def SQL_TIME() -> TypeInformation:
+        return SqlTimeTypeInfo("Time")
+
+    @staticmethod
+    def SQL_TIMESTAMP() -> TypeInformation:
+        return SqlTimeTypeInfo("Timestamp")
+
+    @staticmethod
+    def PICKLED_BYTE_ARRAY() -> TypeInformation:
+        return PickledBytesTypeInfo()
+
+    @staticmethod
+    def ROW(field_types: list[TypeInformation]) -> RowTypeInfo:
+        return RowTypeInfo(field_types)
+
+    @staticmethod
+    def ROW_NAMED(field_names: list[str], field_types: list[TypeInformation]) -> RowTypeInfo:
+        return RowTypeInfo(field_types, field_names)
+
+    @staticmethod
+    def TUPLE(field_types: list[TypeInformation]) -> TupleTypeInfo:
+        return TupleTypeInfo(field_types)
+
+    @staticmethod
+    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> PrimitiveArrayTypeInfo:
+        return PrimitiveArrayTypeInfo(element_type)
+
+    @staticmethod
+    def BASIC_ARRAY(element_type: TypeInformation) -> BasicArrayTypeInfo:
+        return BasicArrayTypeInfo(element_type)
+
+    @staticmethod
+    def OBJECT_ARRAY(element_type: TypeInformation) -> ObjectArrayTypeInfo:
+        return ObjectArrayTypeInfo(element_type)
+
+    @staticmethod
+    def LIST(element_type: TypeInformation) -> ListTypeInfo:
+        return ListTypeInfo(element_type)
+
+    @staticmethod
+    def MAP(key_type: TypeInformation, value_type: TypeInformation) -> MapTypeInfo:
+        return MapTypeInfo(key_type, value_type)

@@ -1,0 +1,171 @@
+"""Row: a record with a fixed number of fields, with or without names, and a kind of change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+__all__ = ["Row", "RowKind"]
+
+
+class RowKind(Enum):
+    """What a row of a changelog means."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    def __str__(self) -> str:
+        return _SHORT[self]
+
+
+_SHORT = {
+    RowKind.INSERT: "+I",
+    RowKind.UPDATE_BEFORE: "-U",
+    RowKind.UPDATE_AFTER: "+U",
+    RowKind.DELETE: "-D",
+}
+
+
+class Row:
+    """A record of fields, by position or by name.
+
+    Example:
+        >>> row = Row(name="Alice", age=11)
+        >>> row.name, row["age"], row[1]
+        ('Alice', 11, 11)
+        >>> Row("a", 2)
+        <Row('a', 2)>
+    """
+
+    __slots__ = ("_fields", "_kind", "_values")
+
+    _fields: tuple[str, ...] | None
+    _values: list[Any]
+    _kind: RowKind
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError("A Row takes either positional or named fields, not both.")
+        set_slot = object.__setattr__
+        set_slot(self, "_kind", RowKind.INSERT)
+        if kwargs:
+            set_slot(self, "_fields", tuple(kwargs))
+            set_slot(self, "_values", list(kwargs.values()))
+        else:
+            set_slot(self, "_fields", None)
+            set_slot(self, "_values", list(args))
+
+    @classmethod
+    def of(cls, fields: tuple[str, ...] | None, values: list[Any], kind: RowKind = RowKind.INSERT) -> Row:
+        """Make a row that takes over `values`; the quick way in for converters."""
+        row = cls.__new__(cls)
+        set_slot = object.__setattr__
+        set_slot(row, "_fields", fields)
+        set_slot(row, "_values", values)
+        set_slot(row, "_kind", kind)
+        return row
+
+    def get_row_kind(self) -> RowKind:
+        return self._kind
+
+    def set_row_kind(self, kind: RowKind) -> None:
+        object.__setattr__(self, "_kind", kind)
+
+    def get_fields_by_names(self, names: list[str]) -> list[Any]:
+        return [self[name] for name in names]
+
+    def set_field_names(self, field_names: list[str]) -> None:
+        if len(field_names) != len(self._values):
+            raise ValueError(f"{len(field_names)} names do not fit a row of {len(self._values)} fields.")
+        object.__setattr__(self, "_fields", tuple(field_names))
+
+    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+        """Return the fields by name.
+
+        Example:
+            >>> Row(name="Alice", age=11).as_dict()
+            {'name': 'Alice', 'age': 11}
+        """
+        if self._fields is None:
+            raise TypeError("Cannot convert a Row without field names into a dict.")
+        if not recursive:
+            return dict(zip(self._fields, self._values, strict=True))
+        return {n: _plain(v) for n, v in zip(self._fields, self._values, strict=True)}
+
+    def _index(self, key: int | str) -> int:
+        if isinstance(key, int):
+            return key
+        try:
+            return (self._fields or ()).index(key)
+        except ValueError:
+            known = ", ".join(self._fields) if self._fields else "none, it is positional"
+            raise KeyError(f"Row has no field {key!r} (its fields: {known})") from None
+
+    def __getitem__(self, key: int | str | slice) -> Any:
+        if isinstance(key, slice):
+            return self._values[key]
+        return self._values[self._index(key)]
+
+    def __setitem__(self, key: int | str, value: Any) -> None:
+        self._values[self._index(key)] = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self._values[self._index(name)]
+        except KeyError as e:
+            raise AttributeError(e.args[0]) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            self._values[self._index(name)] = value
+        except KeyError as e:
+            raise AttributeError(e.args[0]) from None
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._values
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row):
+            return NotImplemented
+        return (
+            self._values == other._values
+            and self._kind is other._kind
+            and (self._fields is None or other._fields is None or self._fields == other._fields)
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Row.of, (self._fields, self._values, self._kind))
+
+    def __copy__(self) -> Row:
+        return Row.of(self._fields, list(self._values), self._kind)
+
+    def __repr__(self) -> str:
+        if self._fields is None:
+            return f"<Row({', '.join(map(repr, self._values))})>"
+        return f"Row({', '.join(f'{n}={v!r}' for n, v in zip(self._fields, self._values, strict=True))})"
+
+    __str__ = __repr__
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.as_dict(recursive=True)
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return value

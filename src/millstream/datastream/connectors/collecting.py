@@ -1,0 +1,54 @@
+"""The sink behind execute_and_collect: its records come back to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Optional
+
+from millstream.datastream.connectors.base import Committer, Sink, SinkWriter
+from millstream.operators.context import RuntimeContext
+
+
+class _Writer(SinkWriter):
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+        self.write = self._values.append  # type: ignore[method-assign]
+
+    def write(self, value: Any) -> None:  # pragma: no cover - replaced by the list's own method in __init__
+        self._values.append(value)
+
+    def prepare_commit(self) -> Optional[list[Any]]:
+        if not self._values:
+            return None
+        values = self._values[:]
+        self._values.clear()
+        return values
+
+
+class _Committer(Committer):
+    def __init__(self, take: Callable[[list[Any]], None]) -> None:
+        self._take = take
+
+    def commit(self, committables: list[tuple[int, Any]]) -> None:
+        for _, values in committables:
+            self._take(values)
+
+
+class DriverSink(Sink):
+    """Hands every epoch's records to a function on the driver, subtask by subtask."""
+
+    name = "Collect Sink"
+
+    def __init__(self, take: Callable[[list[Any]], None]) -> None:
+        self._take: Optional[Callable[[list[Any]], None]] = take
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The function belongs to the driver; the workers' copy only writes.
+        return {"_take": None}
+
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        return _Writer()
+
+    def create_committer(self) -> Committer:
+        assert self._take is not None
+        return _Committer(self._take)

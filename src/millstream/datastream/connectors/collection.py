@@ -1,0 +1,48 @@
+"""The source behind from_collection."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import cloudpickle
+
+from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.number_seq import IntervalEnumerator
+
+_CHUNK = 1024
+
+
+class _Reader(SourceReader):
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = chunks
+
+    def read(self, share: Any) -> Iterator[Collection[Any]]:
+        start, end = share
+        while start < end:
+            chunk, offset = divmod(start, _CHUNK)
+            # Unpickled for every read, so that nothing a program does to an element can show in another epoch.
+            elements = pickle.loads(self._chunks[chunk])[offset : offset + end - start]
+            yield elements
+            start += len(elements)
+
+
+class CollectionSource(Source):
+    """The elements of a Python collection, in order, from one subtask."""
+
+    name = "Collection Source"
+
+    def __init__(self, elements: list[Any]) -> None:
+        self._size = len(elements)
+        self._chunks = [cloudpickle.dumps(elements[i : i + _CHUNK]) for i in range(0, self._size, _CHUNK)]
+
+    @property
+    def is_bounded(self) -> bool:
+        return True
+
+    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
+        return IntervalEnumerator(0, self._size, parallelism)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _Reader(self._chunks)

@@ -1,0 +1,57 @@
+"""The sink behind print()."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Optional
+
+from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation
+from millstream.datastream.connectors.base import Committer, Sink, SinkWriter
+from millstream.operators.context import RuntimeContext
+
+
+class _Writer(SinkWriter):
+    keeps_values = False
+
+    def __init__(self, prefix: str, type_info: Optional[TypeInformation]) -> None:
+        self._prefix = prefix
+        typed = type_info is not None and not isinstance(type_info, PickledBytesTypeInfo)
+        self._format = type_info.format if typed and type_info is not None else str
+        self._lines: list[str] = []
+
+    def write(self, value: Any) -> None:
+        self._lines.append(f"{self._prefix}{self._format(value)}\n")
+
+    def prepare_commit(self) -> Optional[str]:
+        text = "".join(self._lines)
+        self._lines.clear()
+        return text or None
+
+
+class _Committer(Committer):
+    def commit(self, committables: list[tuple[int, Any]]) -> None:
+        for _, text in committables:
+            sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+class PrintSink(Sink):
+    """Prints records on the driver's standard output, when their epoch is done.
+
+    With more than one subtask every line begins with the number of its subtask, as in Flink.
+    """
+
+    name = "Print to Std. Out"
+
+    def __init__(self, identifier: Optional[str], type_info: Optional[TypeInformation]) -> None:
+        self._identifier = identifier
+        self._type_info = type_info
+
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        parts = [self._identifier] if self._identifier else []
+        if context.get_number_of_parallel_subtasks() > 1:
+            parts.append(str(context.get_index_of_this_subtask() + 1))
+        return _Writer(":".join(parts) + "> " if parts else "", self._type_info)
+
+    def create_committer(self) -> Committer:
+        return _Committer()

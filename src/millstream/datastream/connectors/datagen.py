@@ -1,0 +1,98 @@
+"""DataGeneratorSource: records made by a Python function, as many as wanted, as fast as wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Optional
+
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.number_seq import BATCH, split_interval
+
+__all__ = ["DataGeneratorSource"]
+
+
+class _RatedEnumerator(SplitEnumerator):
+    """Deals out indexes from 0 upwards, no more than the rate allows by now."""
+
+    def __init__(self, count: Optional[int], rate: Optional[float], parallelism: int) -> None:
+        self._count = count
+        self._rate = rate
+        self._parallelism = parallelism
+        self._at = 0
+        self._started: Optional[float] = None
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        if self._started is None:
+            self._started = now
+        most = self._at + budget * self._parallelism
+        due = most if self._rate is None else int((now - self._started) * self._rate)
+        if self._count is not None:
+            due = min(due, self._count)
+        to = max(min(due, most), self._at)
+        cuts = split_interval(self._at, to, self._parallelism)
+        unlimited_more = self._rate is None and not (self._count is not None and to >= self._count)
+        self._at = to
+        return Dealt({i: [(a, b)] for i, (a, b) in enumerate(cuts) if a < b}, limited=to < due or unlimited_more)
+
+    def is_finished(self) -> bool:
+        return self._count is not None and self._at >= self._count
+
+    def next_poll(self, now: float) -> float:
+        if self._rate is None or self._started is None:
+            return now
+        # When the next record is due, but not so often that a fast source is asked for each.
+        return max(self._started + (self._at + 1) / self._rate, now + 0.002)
+
+
+class _Reader(SourceReader):
+    def __init__(self, function: Callable[[int], Any]) -> None:
+        self._function = function
+
+    def read(self, share: Any) -> Iterator[Collection[Any]]:
+        start, end = share
+        function = self._function
+        for at in range(start, end, BATCH):
+            yield [function(i) for i in range(at, min(at + BATCH, end))]
+
+
+class DataGeneratorSource(Source):
+    """Records made by `generator_function(index)`.
+
+    Args:
+        generator_function: makes a record from its index, 0, 1, 2, ...
+        count: how many records; None goes on for ever.
+        rate_per_second: how many a second over all subtasks; None is as fast as can be.
+
+    Example:
+        >>> DataGeneratorSource(lambda i: f"event {i}", count=10, rate_per_second=5).is_bounded
+        True
+    """
+
+    name = "Data Generator Source"
+
+    def __init__(
+        self,
+        generator_function: Callable[[int], Any],
+        count: Optional[int] = None,
+        rate_per_second: Optional[float] = None,
+    ) -> None:
+        if not callable(generator_function):
+            raise InvalidProgramError(f"DataGeneratorSource takes a function of an index, not {generator_function!r}.")
+        if count is not None and count < 0:
+            raise InvalidProgramError(f"DataGeneratorSource: count must not be negative, it is {count}.")
+        if rate_per_second is not None and rate_per_second <= 0:
+            raise InvalidProgramError(f"DataGeneratorSource: rate_per_second must be above 0, it is {rate_per_second}.")
+        self._function = generator_function
+        self._count = count
+        self._rate = rate_per_second
+
+    @property
+    def is_bounded(self) -> bool:
+        return self._count is not None
+
+    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
+        return _RatedEnumerator(self._count, self._rate, parallelism)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _Reader(self._function)

@@ -1,0 +1,466 @@
+"""DataStream and its kin: each method adds one operator to the program and returns the stream behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.common.types import Row
+from millstream.datastream.connectors.base import Sink
+from millstream.datastream.connectors.collecting import DriverSink
+from millstream.datastream.connectors.console import PrintSink
+from millstream.datastream.functions import as_rich_function, as_user_function, key_of
+from millstream.datastream.slot_sharing_group import SlotSharingGroup
+from millstream.graph.transformations import ChainingStrategy, StreamEnd, Transformation
+from millstream.operators.base import Operator
+from millstream.operators.functions import UserFunction
+from millstream.operators.output_tag import OutputTag
+from millstream.operators.partitioners import (
+    BroadcastPartitioner,
+    CustomPartitioner,
+    ForwardPartitioner,
+    GlobalPartitioner,
+    KeyPartitioner,
+    Partitioner,
+    RebalancePartitioner,
+    RescalePartitioner,
+    ShufflePartitioner,
+)
+from millstream.operators.process import CoFlatMapOperator, CoMapOperator, ProcessOperator
+from millstream.operators.reduce import ReduceOperator, choose_by_field, combine_field
+from millstream.operators.sink import InvokeOperator, SinkOperator
+from millstream.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
+
+if TYPE_CHECKING:
+    from millstream.datastream.collect import CloseableIterator
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["ConnectedStreams", "DataStream", "DataStreamSink", "KeyedStream"]
+
+S = TypeVar("S", bound="_Settings")
+
+
+class _Settings:
+    """The settings of the operator behind a stream or a sink."""
+
+    _transformation: Transformation
+
+    def name(self: S, name: str) -> S:
+        """Name the operator, for plans, logs and errors."""
+        self._transformation.name = name
+        return self
+
+    def get_name(self) -> str:
+        return self._transformation.name
+
+    def uid(self: S, uid: str) -> S:
+        """Give the operator an id that stays when the program changes; state is found again by it."""
+        if not isinstance(uid, str) or not uid:
+            raise InvalidProgramError(f"uid() takes a non-empty string, not {uid!r}.")
+        self._transformation.uid = uid
+        return self
+
+    def set_uid_hash(self: S, uid_hash: str) -> S:
+        """Set the operator's id itself: 32 hexadecimal digits."""
+        if len(uid_hash) != 32 or any(c not in "0123456789abcdef" for c in uid_hash):
+            raise InvalidProgramError(f"set_uid_hash() takes 32 lowercase hexadecimal digits, not {uid_hash!r}.")
+        self._transformation.uid_hash = uid_hash
+        return self
+
+    def set_parallelism(self: S, parallelism: int) -> S:
+        """Set how many subtasks the operator has."""
+        self._transformation.set_parallelism(parallelism)
+        return self
+
+    def set_max_parallelism(self: S, max_parallelism: int) -> S:
+        """Set how many key groups the operator has: the most subtasks it can ever be given."""
+        self._transformation.max_parallelism = max_parallelism
+        return self
+
+    def set_description(self: S, description: str) -> S:
+        self._transformation.description = description
+        return self
+
+    def set_buffer_timeout(self: S, timeout_millis: int) -> S:
+        self._transformation.buffer_timeout = timeout_millis
+        return self
+
+    def slot_sharing_group(self: S, slot_sharing_group: Union[str, SlotSharingGroup]) -> S:
+        """Put the operator into a slot sharing group; groups do not share slots."""
+        group = slot_sharing_group
+        self._transformation.slot_sharing_group = group.name if isinstance(group, SlotSharingGroup) else group
+        return self
+
+    def start_new_chain(self: S) -> S:
+        """Begin a new chain with this operator."""
+        self._transformation.chaining = ChainingStrategy.HEAD
+        return self
+
+    def disable_chaining(self: S) -> S:
+        """Keep this operator out of any chain."""
+        self._transformation.chaining = ChainingStrategy.NEVER
+        return self
+
+
+class DataStreamSink(_Settings):
+    """The end of a stream."""
+
+    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
+        self._environment = environment
+        self._transformation = transformation
+
+
+class DataStream(_Settings):
+    """A stream of records."""
+
+    def __init__(self, environment: StreamExecutionEnvironment, ends: list[StreamEnd]) -> None:
+        self._environment = environment
+        self._ends = ends
+
+    @property
+    def _transformation(self) -> Transformation:  # type: ignore[override]
+        if len(self._ends) != 1 or self._ends[0].tag is not None:
+            raise InvalidProgramError("This stream is a union or a side output: set names and parallelism on its operators.")
+        return self._ends[0].source
+
+    # --- what the stream is
+
+    def get_type(self) -> TypeInformation:
+        """Return the declared type; without one, that of any Python object."""
+        return self._type() or Types.PICKLED_BYTE_ARRAY()
+
+    def _type(self) -> Optional[TypeInformation]:
+        end = self._ends[0]
+        return end.tag.type_info if end.tag is not None else end.source.type_info
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self._environment
+
+    @property
+    def _keyed(self) -> bool:
+        return False
+
+    def force_non_parallel(self) -> DataStream:
+        """Fix the operator's parallelism at one."""
+        self._transformation.set_parallelism(1)
+        self._transformation.non_parallel = True
+        return self
+
+    # --- one record at a time
+
+    def map(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+        """Turn every record into another.
+
+        Example:
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> list(env.from_collection([1, 2, 3]).map(lambda x: x * 2).execute_and_collect())
+            [2, 4, 6]
+        """
+        return self._then("Map", MapOperator(as_user_function(func, "map", "map"), self._keyed), output_type)
+
+    def flat_map(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+        """Turn every record into any number of others.
+
+        Example:
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> list(env.from_collection(["to be", "or"]).flat_map(lambda s: s.split()).execute_and_collect())
+            ['to', 'be', 'or']
+        """
+        function = as_user_function(func, "flat_map", "flat_map")
+        return self._then("Flat Map", FlatMapOperator(function, self._keyed), output_type)
+
+    def filter(self, func: Any) -> DataStream:
+        """Keep the records for which the function is true.
+
+        Example:
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> list(env.from_collection([1, 2, 3]).filter(lambda x: x % 2 == 1).execute_and_collect())
+            [1, 3]
+        """
+        function = as_user_function(func, "filter", "filter")
+        return self._then("Filter", FilterOperator(function, self._keyed), self._type())
+
+    def process(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+        """Process every record with its context; the function yields results and `(OutputTag, value)` pairs."""
+        function = as_rich_function(func, ("process_element",), "process")
+        return self._then("Keyed Process" if self._keyed else "Process", ProcessOperator(function, self._keyed), output_type)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep some fields of a tuple, in the order given.
+
+        Example:
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> list(env.from_collection([(1, 2, 3)]).project(2, 0).execute_and_collect())
+            [(3, 1)]
+        """
+        if not field_indexes or not all(isinstance(i, int) for i in field_indexes):
+            raise InvalidProgramError(f"project() takes the indexes of the fields to keep, not {field_indexes!r}.")
+        declared = self._type()
+        output_type: Optional[TypeInformation] = None
+        if isinstance(declared, (TupleTypeInfo, RowTypeInfo)):
+            types = declared.get_field_types()
+            for index in field_indexes:
+                if not 0 <= index < len(types):
+                    raise InvalidProgramError(f"project({index}): the stream's type {declared} has no field {index}.")
+            output_type = Types.TUPLE([types[i] for i in field_indexes])
+        getter = itemgetter(*field_indexes)
+        one = len(field_indexes) == 1
+        function: Callable[[Any], Any] = (lambda v: (getter(v),)) if one else getter
+        return self._then("Projection", MapOperator(UserFunction(function, None)), output_type)
+
+    # --- several streams
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """Return one stream of the records of all."""
+        for stream in streams:
+            if isinstance(stream, KeyedStream) or isinstance(self, KeyedStream):
+                raise InvalidProgramError("union() takes streams that are not keyed: call key_by(...) after it.")
+            self._check_same_program(stream, "union")
+        return DataStream(self._environment, [*self._ends, *(e for s in streams for e in s._ends)])
+
+    def connect(self, other: DataStream) -> ConnectedStreams:
+        """Put two streams side by side, for functions that see both."""
+        self._check_same_program(other, "connect")
+        return ConnectedStreams(self, other)
+
+    def _check_same_program(self, other: DataStream, operation: str) -> None:
+        if other._environment is not self._environment:
+            raise InvalidProgramError(f"{operation}() needs streams of the same environment.")
+
+    # --- partitioning
+
+    def key_by(self, key_selector: Any, key_type: Optional[TypeInformation] = None) -> KeyedStream:
+        """Partition the stream by a key: equal keys meet in one subtask, where each has its own state.
+
+        Example:
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> pairs = env.from_collection([("a", 1), ("b", 5), ("a", 2)])
+            >>> list(pairs.key_by(lambda t: t[0]).sum(1).execute_and_collect())
+            [('a', 1), ('b', 5), ('a', 3)]
+        """
+        selector = key_of(key_selector)
+        ends = [StreamEnd(e.source, KeyPartitioner(selector), e.tag) for e in self._ends]
+        return KeyedStream(self._environment, ends, selector, key_type, DataStream(self._environment, self._ends))
+
+    def rebalance(self) -> DataStream:
+        """Send records to all subtasks in turn."""
+        return self._partitioned(RebalancePartitioner())
+
+    def rescale(self) -> DataStream:
+        """Send records in turn to a share of the next operator's subtasks."""
+        return self._partitioned(RescalePartitioner())
+
+    def shuffle(self) -> DataStream:
+        """Send each record to a subtask drawn at random."""
+        return self._partitioned(ShufflePartitioner())
+
+    def forward(self) -> DataStream:
+        """Send records to the subtask of the same number."""
+        return self._partitioned(ForwardPartitioner())
+
+    def global_(self) -> DataStream:
+        """Send all records to the first subtask."""
+        return self._partitioned(GlobalPartitioner())
+
+    def broadcast(self) -> DataStream:
+        """Send every record to every subtask."""
+        return self._partitioned(BroadcastPartitioner())
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+        """Send each record to the subtask that `partitioner(key, number_of_subtasks)` names."""
+        function = as_user_function(partitioner, "partition", "partition_custom")
+        return self._partitioned(CustomPartitioner(function, key_of(key_selector)))
+
+    def _partitioned(self, partitioner: Partitioner) -> DataStream:
+        return DataStream(self._environment, [StreamEnd(e.source, partitioner, e.tag) for e in self._ends])
+
+    # --- ends
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """Return the records that the operator before yielded for a tag."""
+        if not self._transformation.operator.tags_outputs:
+            raise InvalidProgramError(f"Operator '{self.get_name()}' has no side outputs: only process functions do.")
+        return DataStream(self._environment, [StreamEnd(self._transformation, None, output_tag)])
+
+    def print(self, sink_identifier: Optional[str] = None) -> DataStreamSink:
+        """Print every record; with more than one subtask each line begins with the subtask's number."""
+        return self.sink_to(PrintSink(sink_identifier, self._type())).name("Print to Std. Out")
+
+    def sink_to(self, sink: Any) -> DataStreamSink:
+        """Send the stream to a sink."""
+        if not isinstance(sink, Sink):
+            raise InvalidProgramError(f"sink_to() takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink().")
+        return self._end(sink.name, SinkOperator(sink))
+
+    def add_sink(self, sink_func: Any) -> DataStreamSink:
+        """Call a SinkFunction, or a plain callable, for every record."""
+        if isinstance(sink_func, Sink):
+            return self.sink_to(sink_func)
+        return self._end("Sink", InvokeOperator(as_user_function(sink_func, "invoke", "add_sink")))
+
+    def execute_and_collect(
+        self, job_execution_name: Optional[str] = None, limit: Optional[int] = None
+    ) -> Union[CloseableIterator, list[Any]]:
+        """Run the program and iterate over this stream's records; with a limit, return a list of so many.
+
+        Example:
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> env.from_collection([1, 2, 3]).execute_and_collect(limit=2)
+            [1, 2]
+        """
+        from millstream.datastream.collect import CloseableIterator
+
+        if limit is not None and limit < 1:
+            raise InvalidProgramError(f"execute_and_collect(limit={limit}): the limit must be at least 1.")
+        results = CloseableIterator()
+        sink = self.sink_to(DriverSink(results._take))
+        try:
+            results._follow(self._environment._start(job_execution_name, [sink._transformation]))
+        finally:
+            self._environment._forget(sink._transformation)
+        if limit is None:
+            return results
+        with results:
+            return [value for value, _ in zip(results, range(limit), strict=False)]
+
+    def _end(self, name: str, operator: Operator) -> DataStreamSink:
+        transformation = self._environment._program.add(name, operator, self._ends)
+        self._environment._add_sink(transformation)
+        return DataStreamSink(self._environment, transformation)
+
+    def _then(self, name: str, operator: Operator, output_type: Optional[TypeInformation]) -> DataStream:
+        transformation = self._environment._program.add(name, operator, self._ends, output_type)
+        return DataStream(self._environment, [StreamEnd(transformation)])
+
+
+class KeyedStream(DataStream):
+    """A stream partitioned by key."""
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        ends: list[StreamEnd],
+        selector: UserFunction,
+        key_type: Optional[TypeInformation],
+        unkeyed: DataStream,
+    ) -> None:
+        super().__init__(environment, ends)
+        self._selector = selector
+        self._key_type = key_type
+        self._unkeyed = unkeyed
+
+    @property
+    def _keyed(self) -> bool:
+        return True
+
+    def get_type(self) -> TypeInformation:
+        return Types.ROW([self._key_type or PickledBytesTypeInfo(), super().get_type()])
+
+    def key_by(self, key_selector: Any, key_type: Optional[TypeInformation] = None) -> KeyedStream:
+        return self._unkeyed.key_by(key_selector, key_type)
+
+    def reduce(self, func: Any) -> DataStream:
+        """Combine each record with the key's value so far, and emit the new value.
+
+        In BATCH only the last value of each key is emitted.
+        """
+        return self._reduced("Keyed Reduce", as_user_function(func, "reduce", "reduce"))
+
+    def sum(self, position_to_sum: Union[int, str] = 0) -> DataStream:
+        """Emit the key's first record with this field summed up."""
+        return self._reduced("Keyed Sum", combine_field(position_to_sum, "sum", lambda a, b: a + b))
+
+    def min(self, position_to_min: Union[int, str] = 0) -> DataStream:
+        """Emit the key's first record with this field at its least so far."""
+        return self._reduced("Keyed Min", combine_field(position_to_min, "min", lambda a, b: b if b < a else a))
+
+    def max(self, position_to_max: Union[int, str] = 0) -> DataStream:
+        """Emit the key's first record with this field at its greatest so far."""
+        return self._reduced("Keyed Max", combine_field(position_to_max, "max", lambda a, b: b if b > a else a))
+
+    def min_by(self, position_to_min_by: Union[int, str] = 0) -> DataStream:
+        """Emit the key's record whose field is the least so far."""
+        return self._reduced("Keyed Min By", choose_by_field(position_to_min_by, "min_by", lambda a, b: a < b))
+
+    def max_by(self, position_to_max_by: Union[int, str] = 0) -> DataStream:
+        """Emit the key's record whose field is the greatest so far."""
+        return self._reduced("Keyed Max By", choose_by_field(position_to_max_by, "max_by", lambda a, b: a > b))
+
+    def _reduced(self, name: str, function: Union[UserFunction, Callable[[Any, Any], Any]]) -> DataStream:
+        wrapped = function if isinstance(function, UserFunction) else UserFunction(function, None)
+        return self._then(name, ReduceOperator(wrapped), self._type())
+
+    def sink_to(self, sink: Any) -> DataStreamSink:
+        return self._unkeyed.sink_to(sink)
+
+    def add_sink(self, sink_func: Any) -> DataStreamSink:
+        return self._unkeyed.add_sink(sink_func)
+
+    def print(self, sink_identifier: Optional[str] = None) -> DataStreamSink:
+        return self._unkeyed.print(sink_identifier)
+
+    def execute_and_collect(
+        self, job_execution_name: Optional[str] = None, limit: Optional[int] = None
+    ) -> Union[CloseableIterator, list[Any]]:
+        """Run the program and iterate over `Row(key, value)`."""
+        key = self._selector.call
+        pairs = self._unkeyed.map(lambda value: Row(key(value), value)).name("Key and Value")
+        return pairs.execute_and_collect(job_execution_name, limit)
+
+    def _partitioned(self, partitioner: Partitioner) -> DataStream:
+        raise InvalidProgramError(
+            f"A keyed stream cannot be repartitioned ({partitioner.name.lower()}): its keys decide where records go."
+        )
+
+    def _then(self, name: str, operator: Operator, output_type: Optional[TypeInformation]) -> DataStream:
+        if isinstance(operator, MapOperator) and not operator.keyed:
+            return self._unkeyed._then(name, operator, output_type)
+        return super()._then(name, operator, output_type)
+
+
+class ConnectedStreams:
+    """Two streams side by side."""
+
+    def __init__(self, first: DataStream, second: DataStream) -> None:
+        if isinstance(first, KeyedStream) != isinstance(second, KeyedStream):
+            raise InvalidProgramError("connect(): either both streams are keyed or neither is.")
+        self._environment = first._environment
+        self.stream1 = first
+        self.stream2 = second
+
+    @property
+    def _keyed(self) -> bool:
+        return isinstance(self.stream1, KeyedStream)
+
+    def key_by(self, key_selector1: Any, key_selector2: Any, key_type: Optional[TypeInformation] = None) -> ConnectedStreams:
+        """Partition both streams, each by its own selector; equal keys share state."""
+        return ConnectedStreams(self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type))
+
+    def map(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+        """Call `map1` for the first stream's records and `map2` for the second's."""
+        function = as_rich_function(func, CoMapOperator.METHODS, "map")
+        return self._then("Co-Map", CoMapOperator(function, self._keyed), output_type)
+
+    def flat_map(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+        """Call `flat_map1` for the first stream's records and `flat_map2` for the second's."""
+        function = as_rich_function(func, CoFlatMapOperator.METHODS, "flat_map")
+        return self._then("Co-Flat Map", CoFlatMapOperator(function, self._keyed), output_type)
+
+    def process(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+        """Call `process_element1` for the first stream's records and `process_element2` for the second's."""
+        methods = ("process_element1", "process_element2")
+        operator = ProcessOperator(as_rich_function(func, methods, "process"), self._keyed, methods)
+        return self._then("Co-Process", operator, output_type)
+
+    def _then(self, name: str, operator: Operator, output_type: Optional[TypeInformation]) -> DataStream:
+        ends = [
+            StreamEnd(e.source, e.partitioner, e.tag, index)
+            for index, stream in enumerate((self.stream1, self.stream2))
+            for e in stream._ends
+        ]
+        transformation = self._environment._program.add(name, operator, ends, output_type)
+        return DataStream(self._environment, [StreamEnd(transformation)])
+

@@ -1,0 +1,264 @@
+"""StreamExecutionEnvironment: where a program begins, and what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Optional
+
+from millstream.common.completable_future import CompletableFuture
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError, TypeMismatchError
+from millstream.common.job_client import JobClient
+from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_status import JobStatus
+from millstream.common.typeinfo import TypeInformation
+from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.datastream.connectors.base import Source
+from millstream.datastream.connectors.collection import CollectionSource
+from millstream.datastream.connectors.spark_source import SparkStreamSource, is_stream_reader
+from millstream.datastream.data_stream import DataStream
+from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.graph.job_graph import build_job_graph
+from millstream.graph.plan import execution_plan
+from millstream.graph.stream_graph import StreamGraph, build_stream_graph
+from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
+from millstream.jobmaster.job import JobMaster
+from millstream.operators.source import SourceOperator
+
+__all__ = ["StreamExecutionEnvironment"]
+
+_PARALLELISM = "parallelism.default"
+_MAX_PARALLELISM = "pipeline.max-parallelism"
+_BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
+_RUNTIME_MODE = "execution.runtime-mode"
+_CHAINING = "pipeline.operator-chaining.enabled"
+_JOB_NAME = "pipeline.name"
+
+
+class StreamExecutionEnvironment:
+    """Builds a program and runs it on Spark.
+
+    Example:
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_collection(["to", "be", "or", "not", "to", "be"])
+        >>> counts = words.map(lambda w: (w, 1)).key_by(lambda t: t[0]).sum(1)
+        >>> list(counts.execute_and_collect())[-1]
+        ('be', 2)
+    """
+
+    def __init__(self, configuration: Optional[Configuration] = None) -> None:
+        self._config = Configuration(configuration)
+        self._program = Program()
+        self._sinks: list[Transformation] = []
+
+    @staticmethod
+    def get_execution_environment(configuration: Optional[Configuration] = None) -> StreamExecutionEnvironment:
+        """Return a new environment; settings given on the command line come first."""
+        return StreamExecutionEnvironment(with_command_line(configuration))
+
+    # --- settings
+
+    def configure(self, configuration: Configuration) -> None:
+        """Add settings; unknown keys are kept."""
+        self._config.add_all(configuration)
+
+    def get_configuration(self) -> Configuration:
+        return self._config
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Set how many subtasks an operator has that is not given its own number."""
+        check_parallelism(parallelism, "the environment")
+        self._config.set_integer(_PARALLELISM, parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        """Return the default parallelism: as set, else the number of cores."""
+        parallelism = self._config.get_integer(_PARALLELISM, 0)
+        if not self._config.contains_key(_PARALLELISM):
+            from millstream.spark.launch import default_parallelism
+
+            return default_parallelism(self._config)
+        check_parallelism(parallelism, f"the environment ({_PARALLELISM})")
+        return parallelism
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        self._config.set_integer(_MAX_PARALLELISM, max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        return self._config.get_integer(_MAX_PARALLELISM, -1)
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Choose STREAMING, BATCH or AUTOMATIC."""
+        self._config.set_string(_RUNTIME_MODE, execution_mode.name)
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
+        """Set how long input may gather before an epoch takes it: small for latency, large for throughput.
+
+        0 starts an epoch as soon as there is input, -1 only when much has gathered.
+        """
+        if timeout_millis < -1:
+            raise InvalidProgramError(f"set_buffer_timeout({timeout_millis}): give milliseconds, 0, or -1.")
+        self._config.set_string(_BUFFER_TIMEOUT, str(timeout_millis))
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        text = self._config.get_string(_BUFFER_TIMEOUT, "100")
+        return -1 if text.strip() == "-1" else self._config.get_millis(_BUFFER_TIMEOUT, 100)
+
+    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
+        """Run every operator as a vertex of its own."""
+        self._config.set_boolean(_CHAINING, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        return self._config.get_boolean(_CHAINING, True)
+
+    # --- sources
+
+    def from_collection(self, collection: Iterable[Any], type_info: Optional[TypeInformation] = None) -> DataStream:
+        """Make a stream of a collection's elements, in order."""
+        if isinstance(collection, (str, bytes)) or not isinstance(collection, Iterable):
+            raise InvalidProgramError(f"from_collection() takes a collection of elements, not {collection!r}.")
+        elements = list(collection)
+        convert = type_info.converter() if type_info is not None else None
+        if convert is not None:
+            elements = [_fit(convert, value, i) for i, value in enumerate(elements)]
+        stream = self._add_source(CollectionSource(elements), "Source: Collection Source", type_info)
+        return stream.force_non_parallel()
+
+    def from_source(
+        self,
+        source: Any,
+        watermark_strategy: Optional[WatermarkStrategy] = None,
+        source_name: Optional[str] = None,
+        type_info: Optional[TypeInformation] = None,
+    ) -> DataStream:
+        """Make a stream of a source: a Source, or any object with the methods of PySpark's DataSourceStreamReader."""
+        if not isinstance(source, Source):
+            if not is_stream_reader(source):
+                raise InvalidProgramError(
+                    f"from_source() takes a Source or an object with the methods of PySpark's DataSourceStreamReader, "
+                    f"not {type(source).__name__}."
+                )
+            source = SparkStreamSource(source)
+        stream = self._add_source(source, f"Source: {source_name or source.name}", type_info)
+        single = isinstance(source, SparkStreamSource) and source.is_simple
+        return stream.force_non_parallel() if single else stream
+
+    def from_parallel_collection(self, *_: Any) -> DataStream:
+        raise InvalidProgramError("from_parallel_collection() does not exist in Python: use from_source(NumberSequenceSource(...)).")
+
+    def _add_source(self, source: Source, name: str, type_info: Optional[TypeInformation]) -> DataStream:
+        transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
+        return DataStream(self, [StreamEnd(transformation)])
+
+    # --- running
+
+    def get_execution_plan(self) -> str:
+        """Return the plan of the program as JSON, in Flink's shape."""
+        return execution_plan(self._stream_graph(None, self._sinks))
+
+    def execute(self, job_name: Optional[str] = None) -> JobExecutionResult:
+        """Run what was added since the last execute, and wait for its end."""
+        job = self._launch_pending(job_name)
+        try:
+            return job.result.result()
+        except KeyboardInterrupt:
+            job.cancel()
+            job.result.exception()
+            raise
+
+    def execute_async(self, job_name: Optional[str] = None) -> JobClient:
+        """Start what was added since the last execute, and return a handle on it."""
+        return _Client(self._launch_pending(job_name))
+
+    def _launch_pending(self, job_name: Optional[str]) -> JobMaster:
+        job = self._start(job_name, self._sinks)
+        self._sinks = []
+        return job
+
+    def _start(self, job_name: Optional[str], sinks: list[Transformation]) -> JobMaster:
+        from millstream.spark.launch import launch
+
+        graph = self._stream_graph(job_name, sinks)
+        return launch(build_job_graph(graph), self._config, self._is_batch(graph), self.get_buffer_timeout())
+
+    def _stream_graph(self, job_name: Optional[str], sinks: list[Transformation]) -> StreamGraph:
+        name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
+        most = self._config.get_integer(_MAX_PARALLELISM, -1)
+        for t in self._program.transformations:
+            if most > 0 and t.max_parallelism is None:
+                t.max_parallelism = most
+        return build_stream_graph(sinks, self.get_parallelism(), name, self.is_chaining_enabled())
+
+    def _is_batch(self, graph: StreamGraph) -> bool:
+        mode = self._config.get_string(_RUNTIME_MODE, "STREAMING").upper()
+        if mode not in RuntimeExecutionMode.__members__:
+            raise InvalidProgramError(f"{_RUNTIME_MODE}={mode!r} must be STREAMING, BATCH or AUTOMATIC.")
+        if mode == "BATCH" and not graph.is_bounded:
+            unbounded = next(n.name for n in graph.nodes if n.transformation.is_source and not _bounded(n.transformation))
+            raise InvalidProgramError(f"BATCH needs bounded sources, and '{unbounded}' is not: use STREAMING.")
+        return mode == "BATCH" or (mode == "AUTOMATIC" and graph.is_bounded)
+
+    def _add_sink(self, transformation: Transformation) -> None:
+        self._sinks.append(transformation)
+
+    def _forget(self, transformation: Transformation) -> None:
+        self._sinks.remove(transformation)
+        self._program.transformations.remove(transformation)
+
+
+def _bounded(t: Transformation) -> bool:
+    return isinstance(t.operator, SourceOperator) and t.operator.source.is_bounded
+
+
+def _fit(convert: Any, value: Any, index: int) -> Any:
+    try:
+        return convert(value)
+    except TypeMismatchError as e:
+        raise TypeMismatchError(f"from_collection(): element {index}: {e}") from None
+
+
+_command_line: dict[str, str] = {}
+
+
+def set_command_line(settings: dict[str, str]) -> None:
+    """Remember settings that every environment of this process shall have: those of the command line."""
+    _command_line.update(settings)
+
+
+def with_command_line(configuration: Optional[Configuration]) -> Configuration:
+    merged = Configuration(configuration)
+    merged.add_all(Configuration.from_dict(_command_line))
+    return merged
+
+
+class _Client(JobClient):
+    """The handle on a job of this process."""
+
+    def __init__(self, job: JobMaster) -> None:
+        self._job = job
+
+    def get_job_id(self) -> str:
+        return self._job.plan.settings.job_id
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return CompletableFuture.completed(self._job.status)
+
+    def cancel(self) -> CompletableFuture[None]:
+        from concurrent.futures import Future
+
+        self._job.cancel()
+        done: Future[None] = Future()
+        self._job.result.add_done_callback(lambda _: done.set_result(None))
+        return CompletableFuture(done)
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        return CompletableFuture.completed(self._job.progress.metrics())
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        return CompletableFuture(self._job.result)
+
+

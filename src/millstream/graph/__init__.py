@@ -1,0 +1,1 @@
+"""Transformations -> stream graph -> job graph with chains -> levels and slots."""

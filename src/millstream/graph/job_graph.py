@@ -1,0 +1,125 @@
+"""The job graph: chains of operators, laid out in levels and slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, is_chainable
+from millstream.operators.chain import ChainNode, ChainOutput
+from millstream.operators.edges import Edge
+from millstream.operators.subtask import Vertex
+
+
+@dataclass
+class JobGraph:
+    """The vertices of a job, each after those it reads from."""
+
+    job_name: str
+    vertices: list[Vertex]
+
+
+def build_job_graph(graph: StreamGraph) -> JobGraph:
+    """Chain the operators of a stream graph, and lay the chains out."""
+    chained = {e for n in graph.nodes for e in n.in_edges if is_chainable(e, graph.chaining_enabled)}
+    heads = [n for n in graph.nodes if not any(e in chained for e in n.in_edges)]
+    head_of = _heads(graph, chained)
+    timestamped: dict[StreamNode, bool] = {}
+    for node in graph.nodes:
+        timestamped[node] = any(timestamped[e.source] for e in node.in_edges)
+    offsets = _slot_offsets(graph)
+    levels = _levels(graph, chained, head_of)
+    vertices: dict[StreamNode, Vertex] = {}
+    for head in heads:
+        chain = {n: _chain_node(n, timestamped[n]) for n in graph.nodes if head_of[n] is head}
+        vertices[head] = Vertex(
+            head.id,
+            _chain_name(head, chained),
+            chain[head],
+            head.parallelism,
+            head.max_parallelism,
+            levels[head],
+            offsets[head.slot_sharing_group],
+        )
+        for node, chain_node in chain.items():
+            for edge in node.out_edges:
+                if edge in chained:
+                    tag = edge.tag.tag_id if edge.tag else None
+                    tag_type = edge.tag.type_info if edge.tag else None
+                    chain_node.outputs.append(ChainOutput(tag, chain[edge.target], tag_type))
+    _connect(graph, chained, head_of, vertices, timestamped)
+    return JobGraph(graph.job_name, list(vertices.values()))
+
+
+def _chain_node(node: StreamNode, timestamped: bool) -> ChainNode:
+    t = node.transformation
+    return ChainNode(t.operator, node.operator_id, t.name, t.uid, t.type_info, timestamped)
+
+
+def _heads(graph: StreamGraph, chained: set[StreamEdge]) -> dict[StreamNode, StreamNode]:
+    """Return for every operator the head of its chain."""
+    head_of: dict[StreamNode, StreamNode] = {}
+    for node in graph.nodes:
+        head_of[node] = next((head_of[e.source] for e in node.in_edges if e in chained), node)
+    return head_of
+
+
+def _chain_name(node: StreamNode, chained: set[StreamEdge]) -> str:
+    """Name a chain as Flink does: `a -> b`, and `a -> (b, c)` where it forks."""
+    behind = [_chain_name(e.target, chained) for e in node.out_edges if e in chained]
+    if not behind:
+        return node.name
+    return f"{node.name} -> {behind[0]}" if len(behind) == 1 else f"{node.name} -> ({', '.join(behind)})"
+
+
+def _levels(
+    graph: StreamGraph, chained: set[StreamEdge], head_of: dict[StreamNode, StreamNode]
+) -> dict[StreamNode, int]:
+    """Return the level of every chain: one more than the highest it reads from."""
+    levels: dict[StreamNode, int] = {}
+    for node in graph.nodes:
+        before = [levels[head_of[e.source]] + 1 for e in node.in_edges if e not in chained]
+        head = head_of[node]
+        levels[head] = max([levels.get(head, 0), *before])
+    return levels
+
+
+def _slot_offsets(graph: StreamGraph) -> dict[str, int]:
+    """Give every slot sharing group slots of its own: as many as its highest parallelism."""
+    width: dict[str, int] = {}
+    for node in graph.nodes:
+        width[node.slot_sharing_group] = max(width.get(node.slot_sharing_group, 0), node.parallelism)
+    offsets, start = {}, 0
+    for group, slots in width.items():
+        offsets[group] = start
+        start += slots
+    return offsets
+
+
+def _connect(
+    graph: StreamGraph,
+    chained: set[StreamEdge],
+    head_of: dict[StreamNode, StreamNode],
+    vertices: dict[StreamNode, Vertex],
+    timestamped: dict[StreamNode, bool],
+) -> None:
+    """Add the edges between the chains."""
+    nodes = {c.id: c for v in vertices.values() for c in v.head.walk()}
+    # All edges into one input carry the same columns, so an input has timestamps when any of its edges has.
+    stamped_inputs = {
+        (e.target, e.input_index) for n in graph.nodes for e in n.in_edges if e not in chained and timestamped[e.source]
+    }
+    number = 0
+    for node in graph.nodes:
+        for stream_edge in node.in_edges:
+            if stream_edge in chained:
+                continue
+            source, target = vertices[head_of[stream_edge.source]], vertices[head_of[node]]
+            stamped = (node, stream_edge.input_index) in stamped_inputs
+            edge = Edge(number, source.id, target.id, stream_edge.input_index, stream_edge.partitioner, stamped)
+            number += 1
+            source.out_edges.append(edge)
+            target.in_edges.append(edge)
+            tag = stream_edge.tag
+            nodes[stream_edge.source.operator_id].outputs.append(
+                ChainOutput(tag.tag_id if tag else None, edge.id, tag.type_info if tag else None)
+            )

@@ -1,0 +1,176 @@
+"""The stream graph: the operators that a set of sinks needs, with every default decided.
+
+Validation happens here, before anything is started: a program that cannot run is refused with one sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from millstream.common.errors import InvalidProgramError
+from millstream.graph.transformations import DEFAULT_SLOT_GROUP, ChainingStrategy, Transformation
+from millstream.operators.output_tag import OutputTag
+from millstream.operators.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
+from millstream.state.key_groups import UPPER_BOUND_MAX_PARALLELISM, default_max_parallelism
+
+
+@dataclass(eq=False)
+class StreamNode:
+    """An operator with its decided settings."""
+
+    transformation: Transformation
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+    operator_id: str = ""
+    in_edges: list[StreamEdge] = field(default_factory=list)
+    out_edges: list[StreamEdge] = field(default_factory=list)
+
+    @property
+    def id(self) -> int:
+        return self.transformation.id
+
+    @property
+    def name(self) -> str:
+        return self.transformation.name
+
+
+@dataclass(eq=False)
+class StreamEdge:
+    """A connection between two operators."""
+
+    source: StreamNode
+    target: StreamNode
+    partitioner: Partitioner
+    tag: OutputTag | None
+    input_index: int
+
+
+@dataclass
+class StreamGraph:
+    """All operators, each after those it reads from."""
+
+    job_name: str
+    nodes: list[StreamNode]
+    chaining_enabled: bool
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether every source ends by itself."""
+        return all(n.transformation.operator.source.is_bounded for n in self.nodes if n.transformation.is_source)  # type: ignore[attr-defined]
+
+
+def build_stream_graph(
+    sinks: list[Transformation], parallelism: int, job_name: str, chaining_enabled: bool = True
+) -> StreamGraph:
+    """Collect what the sinks need and decide every default."""
+    if not sinks:
+        raise InvalidProgramError(
+            "The program has no sink: add one, for example .print() or .sink_to(...), or use execute_and_collect()."
+        )
+    ordered = _in_order(sinks)
+    nodes: dict[Transformation, StreamNode] = {}
+    for t in ordered:
+        node = nodes[t] = _decide(t, [nodes[e.source] for e in t.inputs], parallelism)
+        for end in t.inputs:
+            source = nodes[end.source]
+            partitioner = end.partitioner or _default_partitioner(source, node)
+            _check_forward(source, node, partitioner)
+            edge = StreamEdge(source, node, partitioner, end.tag, end.input_index)
+            source.out_edges.append(edge)
+            node.in_edges.append(edge)
+    _identify(list(nodes.values()))
+    return StreamGraph(job_name, list(nodes.values()), chaining_enabled)
+
+
+def _in_order(sinks: list[Transformation]) -> list[Transformation]:
+    """Return the transformations behind the sinks, inputs first; a cycle is an error."""
+    done: dict[Transformation, None] = {}
+    open_path: dict[Transformation, None] = {}
+    stack: list[tuple[Transformation, bool]] = [(s, False) for s in reversed(sinks)]
+    while stack:
+        t, inputs_done = stack.pop()
+        if inputs_done:
+            open_path.pop(t)
+            done[t] = None
+        elif t in open_path:
+            names = " -> ".join(f"'{x.name}'" for x in [*open_path, t])
+            raise InvalidProgramError(f"The program has a cycle, which cannot run: {names}.")
+        elif t not in done:
+            open_path[t] = None
+            stack.append((t, True))
+            stack.extend((e.source, False) for e in reversed(t.inputs) if e.source not in done)
+    return list(done)
+
+
+def _decide(t: Transformation, inputs: list[StreamNode], default_parallelism: int) -> StreamNode:
+    parallelism = 1 if t.non_parallel else t.parallelism or default_parallelism
+    max_parallelism = t.max_parallelism or default_max_parallelism(parallelism)
+    if not 1 <= max_parallelism <= UPPER_BOUND_MAX_PARALLELISM:
+        raise InvalidProgramError(
+            f"The max parallelism of operator '{t.name}' must be from 1 to {UPPER_BOUND_MAX_PARALLELISM}, not {max_parallelism}."
+        )
+    if parallelism > max_parallelism:
+        raise InvalidProgramError(
+            f"The parallelism {parallelism} of operator '{t.name}' is above its max parallelism {max_parallelism}."
+        )
+    group = t.slot_sharing_group
+    if group is None:
+        # An operator stays with its inputs when they are all in one group.
+        groups = {i.slot_sharing_group for i in inputs}
+        group = groups.pop() if len(groups) == 1 else DEFAULT_SLOT_GROUP
+    return StreamNode(t, parallelism, max_parallelism, group)
+
+
+def _default_partitioner(source: StreamNode, target: StreamNode) -> Partitioner:
+    return ForwardPartitioner() if source.parallelism == target.parallelism else RebalancePartitioner()
+
+
+def _check_forward(source: StreamNode, target: StreamNode, partitioner: Partitioner) -> None:
+    if partitioner.name == "FORWARD" and source.parallelism != target.parallelism:
+        raise InvalidProgramError(
+            f"forward() from '{source.name}' (parallelism {source.parallelism}) to '{target.name}' "
+            f"(parallelism {target.parallelism}) needs equal parallelism: use rebalance() or rescale() instead."
+        )
+
+
+def _identify(nodes: list[StreamNode]) -> None:
+    """Give every operator its id: from its uid, else from its place in the graph."""
+    by_uid: dict[str, StreamNode] = {}
+    place: dict[StreamNode, int] = {}
+    for node in nodes:
+        t = node.transformation
+        if t.uid is not None:
+            if t.uid in by_uid:
+                raise InvalidProgramError(
+                    f"Operators '{by_uid[t.uid].name}' and '{t.name}' have the same uid '{t.uid}': every uid must be used once."
+                )
+            by_uid[t.uid] = node
+        place[node] = len(place)
+        if t.uid_hash is not None:
+            node.operator_id = t.uid_hash
+        elif t.uid is not None:
+            node.operator_id = _hash("uid", t.uid)
+        else:
+            inputs = [f"{e.source.operator_id}/{e.input_index}/{e.tag.tag_id if e.tag else ''}" for e in node.in_edges]
+            node.operator_id = _hash("place", str(place[node]), type(t.operator).__name__, *inputs)
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def is_chainable(edge: StreamEdge, chaining_enabled: bool) -> bool:
+    """Tell whether the two ends of an edge can be one chain: all of Flink's conditions."""
+    up, down = edge.source, edge.target
+    return (
+        chaining_enabled
+        and len(down.in_edges) == 1
+        and down.transformation.operator.inputs == 1
+        and up.slot_sharing_group == down.slot_sharing_group
+        and down.transformation.chaining is ChainingStrategy.ALWAYS
+        and up.transformation.chaining is not ChainingStrategy.NEVER
+        and edge.partitioner.name == "FORWARD"
+        and up.parallelism == down.parallelism
+    )

@@ -1,0 +1,101 @@
+"""Transformations: what each call of the API adds to the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.typeinfo import TypeInformation
+from millstream.operators.base import Operator
+from millstream.operators.output_tag import OutputTag
+from millstream.operators.partitioners import Partitioner
+from millstream.operators.sink import InvokeOperator, SinkOperator
+from millstream.operators.source import SourceOperator
+
+DEFAULT_SLOT_GROUP = "default"
+
+
+class ChainingStrategy(Enum):
+    """How far an operator lets itself be chained."""
+
+    ALWAYS = 0
+    NEVER = 1
+    HEAD = 2
+
+
+@dataclass(eq=False)
+class Transformation:
+    """One operator of the program, as the user wrote it."""
+
+    id: int
+    name: str
+    operator: Operator
+    inputs: list[StreamEnd]
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    type_info: TypeInformation | None = None
+    uid: str | None = None
+    uid_hash: str | None = None
+    description: str | None = None
+    slot_sharing_group: str | None = None
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+    # Set where an operator cannot run in more than one subtask.
+    non_parallel: bool = False
+    buffer_timeout: int | None = None
+
+    @property
+    def is_source(self) -> bool:
+        return isinstance(self.operator, SourceOperator)
+
+    @property
+    def is_sink(self) -> bool:
+        return isinstance(self.operator, (SinkOperator, InvokeOperator))
+
+    def set_parallelism(self, parallelism: int) -> None:
+        check_parallelism(parallelism, f"operator '{self.name}'")
+        if self.non_parallel and parallelism != 1:
+            raise InvalidProgramError(
+                f"Operator '{self.name}' cannot run in parallel: its parallelism must stay 1, not {parallelism}."
+            )
+        self.parallelism = parallelism
+
+
+@dataclass(frozen=True)
+class StreamEnd:
+    """The end of a stream that an operator takes as input: whose output, which side output, how partitioned."""
+
+    source: Transformation
+    partitioner: Partitioner | None = None
+    tag: OutputTag | None = None
+    input_index: int = 0
+
+
+def check_parallelism(parallelism: Any, where: str) -> None:
+    """Refuse what is not a number of subtasks."""
+    if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
+        raise InvalidProgramError(f"The parallelism of {where} must be an int of at least 1, not {parallelism!r}.")
+
+
+@dataclass
+class Program:
+    """The transformations a user has added to an environment, in order."""
+
+    transformations: list[Transformation] = field(default_factory=list)
+    _next_id: int = 1
+
+    def add(
+        self,
+        name: str,
+        operator: Operator,
+        inputs: Iterable[StreamEnd] = (),
+        type_info: TypeInformation | None = None,
+        parallelism: int | None = None,
+    ) -> Transformation:
+        """Add an operator behind its inputs."""
+        t = Transformation(self._next_id, name, operator, list(inputs), parallelism, type_info=type_info)
+        self._next_id += 1
+        self.transformations.append(t)
+        return t

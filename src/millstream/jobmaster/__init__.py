@@ -1,0 +1,1 @@
+"""The driver's half of a job: its life cycle, the epoch loop, flow control."""

@@ -1,0 +1,45 @@
+"""Flow control: how much input the next epoch takes. Pure arithmetic.
+
+One number, the budget, does the work of Flink's credits, buffers and debloating: sources are read
+only as fast as epochs complete, and no more is in memory than one epoch's input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class EpochSizer:
+    """Chooses the number of records a source subtask may read in the next epoch.
+
+    With a backlog the budget grows until an epoch takes about `target_seconds`, within what `max_bytes` allows. Without
+    one, the epoch is as small as what has arrived and the budget stays.
+    """
+
+    target_seconds: float = 1.0
+    max_records: int = 1 << 20
+    max_bytes: int = 64 << 20
+    budget: int = 1000
+
+    _GROWTH = 8.0
+    _SHRINK = 0.25
+
+    def finished(self, seconds: float, limited: bool, records: int, most_bytes: int) -> None:
+        """Learn from an epoch.
+
+        Args:
+            seconds: how long it took.
+            limited: whether a source had more than the budget allowed.
+            records: how many records its busiest source subtask read.
+            most_bytes: the most any subtask sent.
+        """
+        wish = self.target_seconds / max(seconds, 1e-3)
+        if not limited and wish >= 1:
+            return
+        # Small steps near the target, so that noise does not make the size swing.
+        factor = min(max(wish, self._SHRINK), self._GROWTH)
+        budget = self.budget * factor
+        if most_bytes and records:
+            budget = min(budget, records * self.max_bytes / most_bytes)
+        self.budget = int(min(max(budget, 1), self.max_records))

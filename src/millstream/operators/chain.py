@@ -1,0 +1,126 @@
+"""A chain: the operators of one vertex, compiled into one function for each input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.operators.base import Operator
+from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.edges import EdgeWriter, settle
+from millstream.operators.output_tag import OutputTag
+
+
+@dataclass
+class ChainNode:
+    """An operator in its chain, and where its output goes.
+
+    Attributes:
+        id: the operator's id: 32 hexadecimal digits, the same in every run of the same program.
+        name: what the user sees.
+        uid: the uid the user gave, or None.
+        type_info: the declared type of the main output, None when any value fits.
+        timestamped: whether the records it emits carry timestamps.
+        outputs: the operators chained behind it and the edges that start here, by side output (None: the main one).
+    """
+
+    operator: Operator
+    id: str
+    name: str
+    uid: str | None
+    type_info: TypeInformation | None
+    timestamped: bool
+    outputs: list[ChainOutput] = field(default_factory=list)
+
+    def walk(self) -> Iterator[ChainNode]:
+        """Yield this node and all behind it, each before what follows it."""
+        yield self
+        for output in self.outputs:
+            if isinstance(output.target, ChainNode):
+                yield from output.target.walk()
+
+
+@dataclass
+class ChainOutput:
+    """One way out of a chain node: to a chained node, or over an edge (by its id)."""
+
+    tag: str | None
+    target: ChainNode | int
+    tag_type: TypeInformation | None = None
+
+
+class ChainCompiler:
+    """Turns a chain into functions over batches of records."""
+
+    def __init__(self, head: ChainNode, writers: dict[int, EdgeWriter]) -> None:
+        self._head = head
+        self._writers = writers
+
+    def input_function(self, input_index: int, keyed: bool, timestamped: bool) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes a flat batch of records of one input."""
+        w = CodeWriter(self._head.name)
+        names = (["k"] if keyed else []) + ["x"] + (["t"] if timestamped else [])
+        if len(names) == 1:
+            loop = "for x in batch:"
+        else:
+            w.line("it = iter(batch)")
+            loop = f"for {', '.join(names)} in zip({', '.join(['it'] * len(names))}):"
+        with w.block(loop):
+            value = Var("x", "t" if timestamped else None, settled=True)
+            self._node(w, self._head, input_index, value, "k" if keyed else None)
+        return w.build("batch")
+
+    def emit_function(self, node: ChainNode) -> Callable[..., None]:
+        """Return the function that takes what a node emits outside the loop, and the timestamp it has."""
+        w = CodeWriter(f"{node.name} (later)")
+        with w.block("for y in batch:", node.operator, "y"):
+            self._outputs(w, node, Var("y", "t", settled=False))
+        return w.build("batch, t=None")
+
+    def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: str | None) -> None:
+        node.operator.code(w, input_index, value, key, lambda out: self._outputs(w, node, out))
+
+    def _outputs(self, w: CodeWriter, node: ChainNode, value: Var) -> None:
+        if w.is_deep:
+            # Too deep for one function: the rest goes into another.
+            w.line(f"{w.bind(self.emit_function(node), 'rest')}(({value.name},), {value.timestamp})")
+            return
+        if not node.operator.tags_outputs:
+            self._output(w, node, None, value)
+            return
+        name = value.name
+        tag_class = w.bind(OutputTag, "tag_class")
+        with w.block(f"if {name}.__class__ is tuple and len({name}) == 2 and {name}[0].__class__ is {tag_class}:"):
+            for tag in dict.fromkeys(o.tag for o in node.outputs if o.tag is not None):
+                with w.block(f"if {name}[0].tag_id == {tag!r}:"):
+                    out = w.var()
+                    w.line(f"{out} = {name}[1]")
+                    self._output(w, node, tag, value.renamed(out, False))
+        with w.block("else:"):
+            self._output(w, node, None, value)
+
+    def _output(self, w: CodeWriter, node: ChainNode, tag: str | None, value: Var) -> None:
+        outputs = [o for o in node.outputs if o.tag == tag]
+        type_info = node.type_info if tag is None else next((o.tag_type for o in outputs if o.tag_type), None)
+        value = _convert(w, node, type_info, value)
+        # Edges first: a chained operator may change the value.
+        outputs.sort(key=lambda o: isinstance(o.target, ChainNode))
+        for i, output in enumerate(outputs):
+            last = i == len(outputs) - 1
+            mine = value if last else value.renamed(value.name, False)
+            if isinstance(output.target, ChainNode):
+                mine = mine if last else settle(w, mine)
+                self._node(w, output.target, 0, mine, None)
+            else:
+                self._writers[output.target].code(w, mine, node.operator)
+
+
+def _convert(w: CodeWriter, node: ChainNode, type_info: TypeInformation | None, value: Var) -> Var:
+    convert = type_info.converter() if type_info is not None else None
+    if convert is None or type_info is None:
+        return value
+    out = w.var()
+    w.line(f"{out} = {w.bind(convert, 'fit')}({value.name})", node.operator, value.name)
+    return value.renamed(out, value.settled or type_info.copies)

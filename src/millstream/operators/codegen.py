@@ -1,0 +1,118 @@
+"""Writes the one loop of a chain.
+
+Every operator of a chain adds its lines to one Python function, so a record passes through the whole
+chain without a call that is not the user's own. The writer remembers which line belongs to
+which operator and which variable held its input: when user code raises, that tells operator and record
+at no cost in the loop.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+# CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
+MAX_LOOPS = 12
+MAX_INDENT = 60
+
+
+@dataclass(frozen=True)
+class Var:
+    """A record inside the generated loop.
+
+    Attributes:
+        name: the variable that holds the value.
+        timestamp: the variable that holds its timestamp, None in a stream that has none.
+        settled: whether nobody else can change the value any more.
+    """
+
+    name: str
+    timestamp: str | None
+    settled: bool
+
+    def renamed(self, name: str, settled: bool) -> Var:
+        return Var(name, self.timestamp, settled)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a generated line came from: the operator, and the variable with its input."""
+
+    operator: Any
+    variable: str
+
+
+class CodeWriter:
+    """Collects the lines of one generated function."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lines: list[str] = []
+        self._indent = 1
+        self._loops = 0
+        self._vars = 0
+        self._bound: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+        self._sites: dict[int, Site] = {}
+
+    def bind(self, value: Any, hint: str) -> str:
+        """Make an object known to the function under a name; it is a fast local there."""
+        name = self._names.get(id(value))
+        if name is None:
+            name = f"{hint}_{len(self._bound)}"
+            self._bound[name] = value
+            self._names[id(value)] = name
+        return name
+
+    def var(self, hint: str = "v") -> str:
+        self._vars += 1
+        return f"{hint}{self._vars}"
+
+    def line(self, text: str, operator: Any = None, variable: str = "") -> None:
+        if operator is not None:
+            # Two lines precede the body: the def line is number 1.
+            self._sites[len(self._lines) + 2] = Site(operator, variable)
+        self._lines.append("    " * self._indent + text)
+
+    @contextmanager
+    def block(self, text: str, operator: Any = None, variable: str = "") -> Iterator[None]:
+        self.line(text, operator, variable)
+        loop = text.startswith("for ")
+        self._indent += 1
+        self._loops += loop
+        start = len(self._lines)
+        yield
+        if len(self._lines) == start:
+            self.line("pass")
+        self._indent -= 1
+        self._loops -= loop
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether the nesting is so deep that the rest must go into a function of its own."""
+        return self._loops >= MAX_LOOPS or self._indent >= MAX_INDENT
+
+    def build(self, parameters: str) -> Callable[..., None]:
+        """Compile the function."""
+        bound = "".join(f", {n}={n}" for n in self._bound)
+        body = self._lines or ["    pass"]
+        source = "\n".join([f"def run({parameters}{bound}):", *body]) + "\n"
+        filename = f"<millstream {self._name} {id(self):x}>"
+        namespace: dict[str, Any] = dict(self._bound)
+        exec(compile(source, filename, "exec"), namespace)
+        function: Callable[..., None] = namespace["run"]
+        _SITES[filename] = self._sites
+        # Lets tracebacks and debuggers show the generated lines.
+        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        return function
+
+
+_SITES: dict[str, dict[int, Site]] = {}
+
+
+def site_of(filename: str, line: int) -> Site | None:
+    """Return what a line of a generated function does, None for any other code."""
+    return _SITES.get(filename, {}).get(line)

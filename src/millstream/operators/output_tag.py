@@ -1,0 +1,37 @@
+"""OutputTag: the name of a side output."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.typeinfo import TypeInformation
+
+__all__ = ["OutputTag"]
+
+
+class OutputTag:
+    """Names a side output; a process function yields `(tag, value)` to it.
+
+    Example:
+        >>> late = OutputTag("late")
+        >>> late.tag_id
+        'late'
+    """
+
+    __slots__ = ("tag_id", "type_info")
+
+    def __init__(self, tag_id: str, type_info: Optional[TypeInformation] = None) -> None:
+        if not isinstance(tag_id, str) or not tag_id:
+            raise InvalidProgramError(f"OutputTag needs a non-empty string as its id, not {tag_id!r}.")
+        self.tag_id = tag_id
+        self.type_info = type_info
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTag) and self.tag_id == other.tag_id
+
+    def __hash__(self) -> int:
+        return hash(self.tag_id)
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r})"

@@ -1,0 +1,186 @@
+"""Partitioners: which subtask of the next vertex a record goes to, and which subtasks are connected at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import cycle
+from random import Random
+from typing import Any
+
+from millstream.common.errors import MillstreamError
+from millstream.operators.codegen import CodeWriter
+from millstream.operators.functions import UserFunction
+from millstream.state.key_groups import freeze, key_group, owner
+
+Append = Callable[[Any], None]
+
+# A sender remembers the way of this many keys; beyond it starts anew, so that memory stays bounded.
+MAX_REMEMBERED_KEYS = 1 << 20
+
+
+class Partitioner:
+    """Chooses the channel of a record.
+
+    `name` is Flink's ship strategy. A pointwise partitioner connects a subtask only with its share of the
+    next vertex's subtasks; any other connects all with all.
+    """
+
+    name = ""
+    pointwise = False
+    # Whether one bucket serves all targets.
+    broadcasts = False
+
+    def targets(self, subtask: int, parallelism: int, next_parallelism: int) -> range:
+        """Return the subtasks of the next vertex that a subtask sends to."""
+        if not self.pointwise:
+            return range(next_parallelism)
+        return pointwise_targets(subtask, parallelism, next_parallelism)
+
+    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+        """Write how the bucket is found; return the variable with its `append` and the variable with the key."""
+        return w.bind(appends[0], "append"), None
+
+
+class Place:
+    """Where a sender stands: its subtask, and how many subtasks and key groups it sends to."""
+
+    __slots__ = ("next_max_parallelism", "next_parallelism", "subtask")
+
+    def __init__(self, subtask: int, next_parallelism: int, next_max_parallelism: int) -> None:
+        self.subtask = subtask
+        self.next_parallelism = next_parallelism
+        self.next_max_parallelism = next_max_parallelism
+
+
+def pointwise_targets(subtask: int, parallelism: int, next_parallelism: int) -> range:
+    """Flink's pointwise distribution: contiguous shares, as even as can be."""
+    if parallelism >= next_parallelism:
+        # The target whose share of senders [t*p//n, (t+1)*p//n) holds this subtask.
+        target = ((subtask + 1) * next_parallelism - 1) // parallelism
+        return range(target, target + 1)
+    start = -(-subtask * next_parallelism // parallelism)
+    end = -(-(subtask + 1) * next_parallelism // parallelism)
+    return range(start, end)
+
+
+class ForwardPartitioner(Partitioner):
+    """To the subtask of the same number."""
+
+    name = "FORWARD"
+    pointwise = True
+
+
+class GlobalPartitioner(Partitioner):
+    """To the first subtask."""
+
+    name = "GLOBAL"
+
+    def targets(self, subtask: int, parallelism: int, next_parallelism: int) -> range:
+        return range(1)
+
+
+class BroadcastPartitioner(Partitioner):
+    """To every subtask."""
+
+    name = "BROADCAST"
+    broadcasts = True
+
+
+class RebalancePartitioner(Partitioner):
+    """To all subtasks in turn; senders start at different ones."""
+
+    name = "REBALANCE"
+
+    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+        start = place.subtask % len(appends)
+        turn = cycle(appends[start:] + appends[:start]).__next__
+        out = w.var("e")
+        w.line(f"{out} = {w.bind(turn, 'turn')}()")
+        return out, None
+
+
+class RescalePartitioner(Partitioner):
+    """In turn to this subtask's share of the next vertex's subtasks."""
+
+    name = "RESCALE"
+    pointwise = True
+
+    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+        out = w.var("e")
+        w.line(f"{out} = {w.bind(cycle(appends).__next__, 'turn')}()")
+        return out, None
+
+
+class ShufflePartitioner(Partitioner):
+    """To a subtask drawn at random, evenly."""
+
+    name = "SHUFFLE"
+
+    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+        choice = Random(place.subtask).choice
+        out = w.var("e")
+        w.line(f"{out} = {w.bind(choice, 'choice')}({w.bind(appends, 'appends')})")
+        return out, None
+
+
+class _Routes(dict[Any, Append]):
+    """Remembers the bucket of every key met so far."""
+
+    def __init__(self, appends: list[Append], place: Place) -> None:
+        super().__init__()
+        groups, parallelism = place.next_max_parallelism, place.next_parallelism
+        self._groups = groups
+        self._by_group = [appends[owner(g, parallelism, groups)] for g in range(groups)]
+
+    def __missing__(self, key: Any) -> Append:
+        if len(self) >= MAX_REMEMBERED_KEYS:
+            self.clear()
+        append = self[key] = self._by_group[key_group(key, self._groups)]
+        return append
+
+
+class KeyPartitioner(Partitioner):
+    """To the subtask that owns the key's group; the key travels with the record."""
+
+    name = "HASH"
+
+    def __init__(self, selector: UserFunction) -> None:
+        self.selector = selector
+
+    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+        key, out = w.var("k"), w.var("e")
+        routes = w.bind(_Routes(appends, place), "routes")
+        w.line(f"{key} = {w.bind(self.selector.call, 'key')}({value})", operator, value)
+        with w.block("try:"):
+            w.line(f"{out} = {routes}[{key}]", operator, value)
+        # An unhashable key, a list for example.
+        with w.block("except TypeError:"):
+            w.line(f"{key} = {w.bind(freeze, 'freeze')}({key})", operator, value)
+            w.line(f"{out} = {routes}[{key}]", operator, value)
+        return out, key
+
+
+class CustomPartitioner(Partitioner):
+    """To the subtask the user's partitioner names."""
+
+    name = "CUSTOM"
+
+    def __init__(self, partitioner: UserFunction, selector: UserFunction) -> None:
+        self.partitioner = partitioner
+        self.selector = selector
+
+    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+        partition, count, described = self.partitioner.call, len(appends), str(self.partitioner)
+
+        def choose(key: Any) -> Append:
+            index = partition(key, count)
+            if not isinstance(index, int) or not 0 <= index < count:
+                raise MillstreamError(
+                    f"Partitioner {described} returned {index!r} for key {key!r}: it must return an int from 0 to {count - 1}."
+                )
+            return appends[index]
+
+        out = w.var("e")
+        select = w.bind(self.selector.call, "key")
+        w.line(f"{out} = {w.bind(choose, 'choose')}({select}({value}))", operator, value)
+        return out, None

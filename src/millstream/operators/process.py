@@ -1,0 +1,106 @@
+"""process: a function that sees one record and a context, and yields any number of records and side outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.functions import UserFunction
+from millstream.state.key_groups import thaw
+from millstream.state.table import KeyCell
+
+
+class ProcessContext:
+    """What a process function can ask about the record in hand."""
+
+    __slots__ = ("_cell", "_timestamp")
+
+    def __init__(self, cell: KeyCell | None) -> None:
+        self._cell = cell
+        self._timestamp: int | None = None
+
+    def timestamp(self) -> int:
+        """Return the record's event time; -2^63 when it has none."""
+        return MIN_WATERMARK if self._timestamp is None else self._timestamp
+
+    def get_current_key(self) -> Any:
+        """Return the key of the record."""
+        if self._cell is None:
+            raise AttributeError("get_current_key() needs a keyed stream: call key_by(...) before process(...).")
+        return thaw(self._cell.key)
+
+
+class ProcessOperator(Operator):
+    """Calls `process_element`, or `process_element1` and `2` when there are two inputs."""
+
+    tags_outputs = True
+
+    _context: ProcessContext
+
+    def __init__(self, function: UserFunction, keyed: bool = False, methods: tuple[str, ...] = ("process_element",)) -> None:
+        self.function = function
+        self.keyed = keyed
+        self.methods = methods
+        self.inputs = len(methods)
+
+    def functions(self) -> list[UserFunction]:
+        return [self.function]
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._context = ProcessContext(setup.state.cell if setup.state is not None else None)
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+        self.set_key(w, key)
+        call = w.bind(getattr(self.function.function, self.methods[input_index]), "process")
+        context, many, out = w.bind(self._context, "ctx"), w.var("r"), w.var()
+        if value.timestamp is not None:
+            w.line(f"{context}._timestamp = {value.timestamp}")
+        w.line(f"{many} = {call}({value.name}, {context})", self, value.name)
+        with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
+            downstream(value.renamed(out, False))
+
+
+class CoMapOperator(Operator):
+    """`map1` for the first input, `map2` for the second; a result of None is not emitted."""
+
+    inputs = 2
+    METHODS = ("map1", "map2")
+
+    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
+        self.function = function
+        self.keyed = keyed
+
+    def functions(self) -> list[UserFunction]:
+        return [self.function]
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+        self.set_key(w, key)
+        call, out = w.bind(getattr(self.function.function, self.METHODS[input_index]), "map"), w.var()
+        w.line(f"{out} = {call}({value.name})", self, value.name)
+        with w.block(f"if {out} is not None:"):
+            downstream(value.renamed(out, False))
+
+
+class CoFlatMapOperator(Operator):
+    """`flat_map1` for the first input, `flat_map2` for the second."""
+
+    inputs = 2
+    METHODS = ("flat_map1", "flat_map2")
+
+    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
+        self.function = function
+        self.keyed = keyed
+
+    def functions(self) -> list[UserFunction]:
+        return [self.function]
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+        self.set_key(w, key)
+        call = w.bind(getattr(self.function.function, self.METHODS[input_index]), "flat_map")
+        many, out = w.var("r"), w.var()
+        w.line(f"{many} = {call}({value.name})", self, value.name)
+        with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
+            downstream(value.renamed(out, False))

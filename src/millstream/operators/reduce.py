@@ -1,0 +1,112 @@
+"""The keyed running reduce, and the reducers behind sum, min, max, min_by and max_by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.types import Row
+from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.functions import UserFunction
+from millstream.operators.values import keeps_nothing
+from millstream.state.table import MISSING, StateTable
+
+
+class ReduceOperator(Operator):
+    """Combines each record with the key's value so far and emits the new value.
+
+    In BATCH only the last value of each key is emitted, at the end.
+    """
+
+    keyed = True
+    STATE = "_reduce"
+
+    _table: StateTable
+
+    def __init__(self, function: UserFunction) -> None:
+        self.function = function
+
+    def functions(self) -> list[UserFunction]:
+        return [self.function]
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        assert setup.state is not None
+        self._table = setup.state.table(self.STATE, "reducing")
+        self.emits_later = setup.batch
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+        self.set_key(w, key)
+        call = w.bind(self.function.call, "reduce")
+        overlay = w.bind(self._table.overlay, "overlay")
+        get = w.bind(self._table.overlay.get, "overlay_get")
+        base_get = w.bind(self._table.base.get, "base_get")
+        missing = w.bind(MISSING, "missing")
+        old, new = w.var("a"), w.var()
+        w.line(f"{old} = {get}({key}, {missing})")
+        with w.block(f"if {old} is {missing}:"):
+            w.line(f"{old} = {base_get}({key}, {missing})")
+        # A condition, not two blocks: the rest of the chain follows only once.
+        w.line(
+            f"{overlay}[{key}] = {new} = {call}({old}, {value.name}) if {old} is not {missing} else {value.name}",
+            self,
+            value.name,
+        )
+        if not self.setup.batch:
+            downstream(value.renamed(new, value.settled and keeps_nothing(self.function.function)))
+
+    def finish(self) -> None:
+        if self.setup.batch:
+            rows = {**self._table.base, **self._table.overlay}
+            self.setup.emit(rows.values())
+
+
+def _replace(record: Any, position: int | str, value: Any) -> Any:
+    """Return the record with one field changed; the record itself stays as it is."""
+    if isinstance(record, tuple):
+        return (*record[:position], value, *record[position + 1 :])  # type: ignore[operator, misc]
+    if isinstance(record, Row):
+        changed = record.__copy__()
+        changed[position] = value
+        return changed
+    changed = record.copy()
+    changed[position] = value
+    return changed
+
+
+def _field(record: Any, position: int | str, operation: str) -> Any:
+    try:
+        return record[position]
+    except (IndexError, KeyError, TypeError, AttributeError):
+        raise InvalidProgramError(
+            f"{operation}({position!r}): the record {record!r} has no field {position!r}. "
+            f"Give the index or the name of a field that every record has."
+        ) from None
+
+
+def combine_field(position: int | str, operation: str, combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a reducer that combines one field and keeps the others of the first record (sum, min, max)."""
+
+    def reduce(first: Any, second: Any) -> Any:
+        if not isinstance(first, (tuple, list, dict, Row)):
+            if position != 0:
+                raise InvalidProgramError(
+                    f"{operation}({position!r}): the record {first!r} is a single value, so only field 0 can be chosen."
+                )
+            return combine(first, second)
+        mine = _field(first, position, operation)
+        return _replace(first, position, combine(mine, _field(second, position, operation)))
+
+    return reduce
+
+
+def choose_by_field(position: int | str, operation: str, better: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+    """Return a reducer that keeps the whole record whose field is better (min_by, max_by); ties keep the first."""
+
+    def reduce(first: Any, second: Any) -> Any:
+        mine, other = _field(first, position, operation), _field(second, position, operation)
+        return second if better(other, mine) else first
+
+    return reduce

@@ -1,0 +1,167 @@
+"""A slot: runs subtask i of every vertex, one level of an epoch after the other."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
+from millstream.operators.source import Share
+from millstream.operators.subtask import JobSettings, Subtask, SubtaskReport, Vertex
+from millstream.state.keyed import StateStorage
+
+# Frames for one slot are sent together, in messages of about this size.
+MESSAGE_BYTES = 1 << 20
+
+
+@dataclass
+class JobPlan:
+    """What every slot of a job needs to know; made once a job."""
+
+    settings: JobSettings
+    vertices: list[Vertex]
+
+    @property
+    def levels(self) -> int:
+        return 1 + max(v.level for v in self.vertices)
+
+    def slots(self, level: int) -> int:
+        """Return how many slots, and so Spark tasks, a level has."""
+        return max(v.slot_offset + v.parallelism for v in self.vertices if v.level == level)
+
+
+@dataclass
+class LevelTask:
+    """What the driver says about one level of one epoch.
+
+    Attributes:
+        shares: what the sources of this level read: vertex -> subtask -> shares.
+        ending: the sources of this level that end with this epoch.
+        state_files: the acknowledged state: (vertex, subtask) -> operator id -> file.
+    """
+
+    epoch: int
+    level: int
+    shares: dict[int, dict[int, list[Share]]] = field(default_factory=dict)
+    ending: frozenset[int] = frozenset()
+    state_files: dict[tuple[int, int], dict[str, str | None]] = field(default_factory=dict)
+
+
+@dataclass
+class SlotReport:
+    """What a slot did in one level of an epoch, and what user code printed meanwhile."""
+
+    level: int
+    slot: int
+    subtasks: list[SubtaskReport]
+    printed: str
+
+
+def _nothing_printed() -> str:
+    return ""
+
+
+class SlotRuntime:
+    """The subtasks of one slot of one job."""
+
+    # Gives what user code has printed since it was last asked.
+    take_printed: Callable[[], str] = staticmethod(_nothing_printed)
+
+    def __init__(self, plan: JobPlan, slot: int, storage: StateStorage) -> None:
+        self._plan = plan
+        self._slot = slot
+        by_id = {v.id: v for v in plan.vertices}
+        self._vertices = by_id
+        self._edges = {e.id: e for v in plan.vertices for e in v.out_edges}
+        parallelisms = {v.id: (v.parallelism, v.max_parallelism) for v in plan.vertices}
+        self._subtasks = {
+            v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage)
+            for v in plan.vertices
+            if 0 <= slot - v.slot_offset < v.parallelism
+        }
+
+    def run(self, task: LevelTask, attempt: str, messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Run one level: yield (slot, message) for the next level, or the reports when it is the last."""
+        last = task.level == self._plan.levels - 1
+        outbox = _Outbox(task.level, 0 if last else self._plan.slots(task.level + 1))
+        frames, passing = self._sort(task.level, messages)
+        for frame in passing:
+            yield from outbox.add(frame)
+        del passing
+        subtasks: list[SubtaskReport] = []
+        for subtask in self._subtasks.values():
+            if subtask.vertex.level == task.level and not subtask.ended:
+                yield from self._run_subtask(subtask, task, frames.pop(subtask.vertex.id, []), outbox)
+                subtasks.append(subtask.report(attempt))
+        reports = [SlotReport(task.level, self._slot, subtasks, self.take_printed())]
+        if last:
+            earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(f.body)]
+            yield self._slot, pickle.dumps(earlier + reports, 5)
+            return
+        last_level = self._plan.levels - 1
+        ack_slot = self._slot % self._plan.slots(last_level)
+        yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, pickle.dumps(reports, 5)))
+        yield from outbox.drain()
+
+    def close(self) -> None:
+        """Close the functions of all subtasks that are still open."""
+        for subtask in self._subtasks.values():
+            subtask.close()
+
+    def _run_subtask(
+        self, subtask: Subtask, task: LevelTask, frames: list[Frame], outbox: _Outbox
+    ) -> Iterator[tuple[int, bytes]]:
+        vertex = subtask.vertex
+        subtask.begin(task.epoch, task.state_files.get((vertex.id, subtask.index), {}))
+        if vertex.is_source:
+            shares = task.shares.get(vertex.id, {}).get(subtask.index, [])
+            outgoing = subtask.read_shares(shares, vertex.id in task.ending)
+        else:
+            outgoing = subtask.take_frames(frames)
+        numbers: dict[tuple[int, int], int] = {}
+        for edge, target, block in outgoing:
+            number = numbers[edge.id, target] = numbers.get((edge.id, target), -1) + 1
+            next_vertex = self._vertices[edge.target]
+            slot = next_vertex.slot_offset + target
+            yield from outbox.add(Frame(next_vertex.level, slot, edge.id, subtask.index, number, block))
+
+    def _sort(self, level: int, messages: Iterable[bytes]) -> tuple[dict[int, list[Frame]], list[Frame]]:
+        """Part the frames for this level, by vertex, from those that only pass through."""
+        mine: dict[int, list[Frame]] = {}
+        passing: list[Frame] = []
+        for message in messages:
+            for frame in split_frames(message):
+                if frame.level != level:
+                    passing.append(frame)
+                elif frame.edge == ACK_EDGE:
+                    mine.setdefault(ACK_EDGE, []).append(frame)
+                else:
+                    mine.setdefault(self._edges[frame.edge].target, []).append(frame)
+        return mine, passing
+
+
+class _Outbox:
+    """Gathers frames into messages for the slots of the next level."""
+
+    def __init__(self, level: int, next_slots: int) -> None:
+        self._next_level = level + 1
+        self._slots = next_slots
+        self._frames: dict[int, list[Frame]] = {}
+        self._sizes: dict[int, int] = {}
+
+    def add(self, frame: Frame) -> Iterator[tuple[int, bytes]]:
+        # A frame that only passes through the next level may use any slot there, always the same one.
+        slot = frame.slot if frame.level == self._next_level else frame.slot % self._slots
+        self._frames.setdefault(slot, []).append(frame)
+        self._sizes[slot] = self._sizes.get(slot, 0) + len(frame.body)
+        if self._sizes[slot] >= MESSAGE_BYTES:
+            yield slot, self._take(slot)
+
+    def drain(self) -> Iterator[tuple[int, bytes]]:
+        for slot in list(self._frames):
+            yield slot, self._take(slot)
+
+    def _take(self, slot: int) -> bytes:
+        del self._sizes[slot]
+        return join_frames(self._frames.pop(slot))

@@ -1,0 +1,102 @@
+"""Sources: an enumerator on the driver that says what to read, a reader in the subtask that reads it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.operators.base import Downstream, Operator
+from millstream.operators.codegen import CodeWriter, Var
+
+# A share is what one subtask reads in one epoch from one split: a piece of data only its source understands.
+Share = Any
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What the subtasks of a source shall read in one epoch.
+
+    Attributes:
+        shares: by subtask; empty when there is nothing to read now.
+        limited: whether there was more than the budget allowed.
+    """
+
+    shares: dict[int, list[Share]]
+    limited: bool = False
+
+
+class SplitEnumerator(ABC):
+    """Deals out a source's input, epoch by epoch. Lives on the driver."""
+
+    @abstractmethod
+    def poll(self, budget: int, now: float) -> Dealt:
+        """Deal out what each subtask shall read next, about `budget` records each.
+
+        What was returned counts as read: the next call goes on behind it.
+        """
+
+    @abstractmethod
+    def is_finished(self) -> bool:
+        """Tell whether everything has been dealt out for good."""
+
+    def next_poll(self, now: float) -> float:
+        """Return when it is worth asking again after there was nothing."""
+        return now + 0.1
+
+    def committed(self) -> None:
+        """Everything dealt out so far has been processed for good."""
+
+    def close(self) -> None:
+        """The job has ended."""
+
+
+class SourceReader(ABC):
+    """Reads shares. Lives in the subtask; what it returns depends on the share alone."""
+
+    @abstractmethod
+    def read(self, share: Share) -> Iterator[Collection[Any]]:
+        """Yield the records of a share in batches."""
+
+    def close(self) -> None:
+        """The subtask has ended."""
+
+
+class Source(ABC):
+    """A place records come from."""
+
+    name = "Source"
+
+    @property
+    @abstractmethod
+    def is_bounded(self) -> bool:
+        """Whether the source ends by itself."""
+
+    @abstractmethod
+    def create_enumerator(self, parallelism: int) -> SplitEnumerator: ...
+
+    @abstractmethod
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader: ...
+
+
+class SourceOperator(Operator):
+    """Heads a chain that reads a source."""
+
+    inputs = 0
+    reader: SourceReader
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def open(self) -> None:
+        context = self.setup.context
+        self.reader = self.source.create_reader(
+            context.get_index_of_this_subtask(), context.get_number_of_parallel_subtasks()
+        )
+
+    def close(self) -> None:
+        self.reader.close()
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+        downstream(value)

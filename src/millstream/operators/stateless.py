@@ -1,0 +1,60 @@
+"""map, filter and flat_map: the steps that fuse into the loop with nothing around them."""
+
+from __future__ import annotations
+
+from millstream.operators.base import Downstream, Operator
+from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.functions import UserFunction
+from millstream.operators.values import keeps_nothing
+
+
+class MapOperator(Operator):
+    """One record in, one record out."""
+
+    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
+        self.function = function
+        self.keyed = keyed
+
+    def functions(self) -> list[UserFunction]:
+        return [self.function]
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+        self.set_key(w, key)
+        call, out = w.bind(self.function.call, "map"), w.var()
+        w.line(f"{out} = {call}({value.name})", self, value.name)
+        downstream(value.renamed(out, value.settled and keeps_nothing(self.function.function)))
+
+
+class FilterOperator(Operator):
+    """Keeps the records for which the function is true."""
+
+    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
+        self.function = function
+        self.keyed = keyed
+
+    def functions(self) -> list[UserFunction]:
+        return [self.function]
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+        self.set_key(w, key)
+        call = w.bind(self.function.call, "filter")
+        with w.block(f"if {call}({value.name}):", self, value.name):
+            downstream(value)
+
+
+class FlatMapOperator(Operator):
+    """One record in, any number out; None means none."""
+
+    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
+        self.function = function
+        self.keyed = keyed
+
+    def functions(self) -> list[UserFunction]:
+        return [self.function]
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+        self.set_key(w, key)
+        call, many, out = w.bind(self.function.call, "flat_map"), w.var("r"), w.var()
+        w.line(f"{many} = {call}({value.name})", self, value.name)
+        with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
+            downstream(value.renamed(out, value.settled and keeps_nothing(self.function.function)))

@@ -1,0 +1,382 @@
+"""A subtask: one parallel instance of a vertex, with its chain, its channels and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.base import OperatorSetup
+from millstream.operators.blocks import END_OF_INPUT, WATERMARK, Control, Frame, decode_block
+from millstream.operators.chain import ChainCompiler, ChainNode
+from millstream.operators.context import RuntimeContext
+from millstream.operators.edges import Edge, EdgeWriter
+from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
+from millstream.operators.metrics import MetricGroup
+from millstream.operators.partitioners import Place
+from millstream.operators.sink import SinkOperator
+from millstream.operators.source import Share, SourceOperator
+from millstream.state.keyed import KeyedState, StateStorage
+
+BATCH_INPUT = "_batch_input"
+
+# An address of an outgoing block: (edge, target subtask).
+Outgoing = tuple[Edge, int, bytes]
+
+
+@dataclass
+class Vertex:
+    """A vertex of the job graph: a chain and how it is connected and spread out."""
+
+    id: int
+    name: str
+    head: ChainNode
+    parallelism: int
+    max_parallelism: int
+    level: int
+    slot_offset: int
+    in_edges: list[Edge] = field(default_factory=list)
+    out_edges: list[Edge] = field(default_factory=list)
+
+    @property
+    def is_source(self) -> bool:
+        return isinstance(self.head.operator, SourceOperator)
+
+
+@dataclass
+class JobSettings:
+    """What every subtask of a job must know."""
+
+    job_id: str
+    job_name: str
+    attempt: int
+    batch: bool
+    job_parameters: dict[str, str] = field(default_factory=dict)
+
+
+class Channel:
+    """One sender's elements, as seen by a receiver: how far its time has come, and whether it has ended."""
+
+    __slots__ = ("edge", "ended", "number", "watermark")
+
+    def __init__(self, edge: Edge, number: int) -> None:
+        self.edge = edge
+        self.number = number
+        self.watermark = MIN_WATERMARK
+        self.ended = False
+
+
+@dataclass
+class SubtaskReport:
+    """What a subtask did in an epoch."""
+
+    vertex: int
+    subtask: int
+    records_in: int
+    records_out: int
+    bytes_out: int
+    state_files: dict[str, str | None]
+    committables: dict[str, Any]
+    watermark: int
+    metrics: dict[str, Any]
+
+
+class Subtask:
+    """Runs one subtask's share of an epoch."""
+
+    def __init__(
+        self,
+        vertex: Vertex,
+        index: int,
+        parallelisms: dict[int, tuple[int, int]],
+        settings: JobSettings,
+        storage: StateStorage,
+    ) -> None:
+        self.vertex = vertex
+        self.index = index
+        self.ended = False
+        self._settings = settings
+        self._epoch = 0
+        self._opened = False
+        self._watermark = MIN_WATERMARK
+        self._records_in = 0
+        self._nodes = list(vertex.head.walk())
+        self._metrics: dict[str, MetricGroup] = {}
+        self._states: dict[str, KeyedState] = {}
+        self._channels = {
+            (edge.id, sender): Channel(edge, sender)
+            for edge in vertex.in_edges
+            for sender in range(parallelisms[edge.source][0])
+            if index in edge.partitioner.targets(sender, parallelisms[edge.source][0], vertex.parallelism)
+        }
+        self._writers = {e.id: self._writer(e, parallelisms[e.target]) for e in vertex.out_edges}
+        self._inputs = self._compile(storage)
+        self._buffers_batch = self._must_buffer()
+
+    def _writer(self, edge: Edge, next_vertex: tuple[int, int]) -> EdgeWriter:
+        parallelism, max_parallelism = next_vertex
+        targets = edge.partitioner.targets(self.index, self.vertex.parallelism, parallelism)
+        return EdgeWriter(edge, targets, Place(self.index, parallelism, max_parallelism))
+
+    def _compile(self, storage: StateStorage) -> dict[int, Callable[[Iterable[Any]], None]]:
+        compiler = ChainCompiler(self.vertex.head, self._writers)
+        for node in self._nodes:
+            state = None
+            if node.operator.keyed:
+                state = self._states[node.id] = KeyedState(node.id, self.index, storage)
+            metrics = self._metrics[node.id] = MetricGroup((node.name,))
+            context = RuntimeContext(
+                node.name,
+                self.index,
+                self.vertex.parallelism,
+                self.vertex.max_parallelism,
+                self._settings.attempt,
+                self._settings.job_parameters,
+                metrics,
+                state,
+            )
+            node.operator.prepare(OperatorSetup(context, state, _not_emitting, self._settings.batch))
+        for node in self._nodes:
+            if node.operator.emits_later:
+                node.operator.setup.emit = compiler.emit_function(node)
+        if self.vertex.is_source:
+            return {0: compiler.input_function(0, keyed=False, timestamped=False)}
+        # All edges into one input carry the same columns.
+        return {
+            e.input_index: compiler.input_function(e.input_index, e.keyed, e.timestamped) for e in self.vertex.in_edges
+        }
+
+    def _must_buffer(self) -> bool:
+        """In BATCH a keyed operator gets its input key by key, each in the order of time."""
+        head = self.vertex.head.operator
+        if not (self._settings.batch and head.keyed):
+            return False
+        # A reduce over records without timestamps gives the same in arrival order.
+        in_any_order = head.emits_later and not any(e.timestamped for e in self.vertex.in_edges)
+        return not in_any_order
+
+    # --- life
+
+    def begin(self, epoch: int, state_files: dict[str, str | None]) -> None:
+        """Start an epoch at the acknowledged state."""
+        self._epoch = epoch
+        self._records_in = 0
+        for writer in self._writers.values():
+            writer.records_out = writer.bytes_out = 0
+        for operator_id, state in self._states.items():
+            state.prepare(state_files.get(operator_id))
+            state.begin()
+        if not self._opened:
+            self._opened = True
+            for node in self._nodes:
+                self._guarded(node.operator.open, node)
+
+    def read_shares(self, shares: list[Share], ends: bool) -> Iterator[Outgoing]:
+        """Read a source's shares of this epoch."""
+        operator = self.vertex.head.operator
+        assert isinstance(operator, SourceOperator)
+        run = self._inputs[0]
+        for share in shares:
+            batches = iter(operator.reader.read(share))
+            while (batch := self._guarded(lambda: next(batches, None), self.vertex.head)) is not None:  # noqa: B023
+                self._records_in += len(batch)
+                self._run(run, batch)
+                yield from self._full_blocks()
+        if ends:
+            self._advance(MAX_WATERMARK)
+            yield from self._end()
+        yield from self._drain()
+
+    def take_frames(self, frames: list[Frame]) -> Iterator[Outgoing]:
+        """Process the frames of this epoch, merging the channels in one settled order."""
+        for channel, records, control in _merge(self._channels, frames):
+            if records:
+                self._take_records(channel, records)
+                yield from self._full_blocks()
+            if control is not None:
+                self._take_control(channel, control)
+                if self._all_ended():
+                    yield from self._end()
+        yield from self._drain()
+
+    def report(self, attempt: str) -> SubtaskReport:
+        """Close the epoch: write state, stage output, and say what was done."""
+        files = {i: s.write_delta(self._epoch, attempt) for i, s in self._states.items()}
+        staged: dict[str, Any] = {}
+        for node in self._nodes:
+            if isinstance(node.operator, SinkOperator):
+                committable = self._guarded(node.operator.writer.prepare_commit, node)
+                if committable is not None:
+                    staged[node.id] = committable
+        if self.ended:
+            self.close()
+        return SubtaskReport(
+            self.vertex.id,
+            self.index,
+            self._records_in,
+            sum(w.records_out for w in self._writers.values()),
+            sum(w.bytes_out for w in self._writers.values()),
+            files,
+            staged,
+            self._watermark,
+            {name: value for group in self._metrics.values() for name, value in group.values()},
+        )
+
+    def close(self) -> None:
+        """Close the functions, once."""
+        if self._opened:
+            self._opened = False
+            for node in self._nodes:
+                self._guarded(node.operator.close, node)
+
+    # --- inside an epoch
+
+    def _take_records(self, channel: Channel, records: list[Any]) -> None:
+        edge = channel.edge
+        self._records_in += len(records) // edge.stride
+        if self._buffers_batch:
+            self._buffer(edge, records)
+        else:
+            self._run(self._inputs[edge.input_index], records)
+
+    def _take_control(self, channel: Channel, control: Control) -> None:
+        _, kind, value = control
+        if kind == END_OF_INPUT:
+            channel.ended = True
+        elif kind == WATERMARK and value > channel.watermark:
+            channel.watermark = value
+            lowest = min(c.watermark for c in self._channels.values())
+            if lowest > self._watermark:
+                self._advance(lowest)
+
+    def _advance(self, watermark: int) -> None:
+        if watermark == MAX_WATERMARK and self._buffers_batch:
+            self._replay_batch()
+        self._watermark = watermark
+        for node in self._nodes:
+            self._guarded(lambda n=node: n.operator.on_watermark(watermark), node)  # type: ignore[misc]
+        for writer in self._writers.values():
+            writer.watermark(watermark)
+
+    def _all_ended(self) -> bool:
+        return not self.ended and all(c.ended for c in self._channels.values())
+
+    def _end(self) -> Iterator[Outgoing]:
+        self.ended = True
+        for node in self._nodes:
+            self._guarded(node.operator.finish, node)
+            yield from self._full_blocks()
+        for writer in self._writers.values():
+            writer.end()
+
+    def _full_blocks(self) -> Iterator[Outgoing]:
+        for writer in self._writers.values():
+            for target, block in writer.full_blocks():
+                yield writer.edge, target, block
+
+    def _drain(self) -> Iterator[Outgoing]:
+        for writer in self._writers.values():
+            for target, block in writer.drain():
+                yield writer.edge, target, block
+
+    # --- BATCH: key by key, each in the order of time
+
+    def _buffer(self, edge: Edge, records: list[Any]) -> None:
+        """Keep records in state until all have come. Rows are by key and epoch, so that each is written once."""
+        table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list")
+        overlay, epoch, stride = table.overlay, self._epoch, edge.stride
+        keys, values = records[::stride], records[1::stride]
+        times = records[2::stride] if edge.timestamped else [None] * len(keys)
+        for key, value, time in zip(keys, values, times, strict=True):
+            row = overlay.get((key, epoch))
+            if row is None:
+                row = overlay[(key, epoch)] = []
+            row.append((time, edge.input_index, value))
+
+    def _replay_batch(self) -> None:
+        table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list")
+        by_key: dict[Any, list[tuple[int | None, int, Any]]] = {}
+        for source in (table.base, table.overlay):
+            for (key, _), rows in source.items():
+                by_key.setdefault(key, []).extend(rows)
+        timestamped = {e.input_index: e.timestamped for e in self.vertex.in_edges}
+        for key, rows in by_key.items():
+            rows.sort(key=lambda r: MIN_WATERMARK if r[0] is None else r[0])
+            for time, input_index, value in rows:
+                record = [key, value, time] if timestamped[input_index] else [key, value]
+                self._run(self._inputs[input_index], record)
+
+    # --- failures
+
+    def _run(self, function: Callable[[Iterable[Any]], None], batch: Iterable[Any]) -> None:
+        try:
+            function(batch)
+        except Exception as e:
+            raise self._failed(e, None) from e
+
+    def _guarded(self, action: Callable[[], Any], node: ChainNode) -> Any:
+        try:
+            return action()
+        except SubtaskFailed:
+            raise
+        except Exception as e:
+            raise self._failed(e, node) from e
+
+    def _failed(self, error: Exception, node: ChainNode | None) -> SubtaskFailed:
+        operator, record = locate(error)
+        found = next((n for n in self._nodes if n.operator is operator), node or self.vertex.head)
+        return SubtaskFailed(
+            Failure(
+                user_traceback(error),
+                found.name,
+                found.uid,
+                found.id,
+                self.index,
+                self.vertex.parallelism,
+                self._epoch,
+                record,
+            )
+        )
+
+
+def _not_emitting(batch: Iterable[Any], timestamp: int | None = None) -> None:
+    raise AssertionError("this operator has not announced that it emits outside the loop")
+
+
+def _merge(
+    channels: dict[tuple[int, int], Channel], frames: list[Frame]
+) -> Iterator[tuple[Channel, list[Any], Control | None]]:
+    """Yield records and control elements of all channels, the channel with the lowest watermark first."""
+    by_channel: dict[tuple[int, int], list[Frame]] = {}
+    for frame in frames:
+        by_channel.setdefault((frame.edge, frame.channel), []).append(frame)
+    waiting = [
+        (channels[address], _elements(channels[address].edge, sorted(found, key=lambda f: f.number)))
+        for address, found in sorted(by_channel.items())
+    ]
+    while waiting:
+        channel, elements = min(waiting, key=lambda w: w[0].watermark)
+        for records, control in elements:
+            yield channel, records, control
+            if control is not None:
+                break
+        else:
+            waiting.remove((channel, elements))
+
+
+def _elements(edge: Edge, frames: list[Frame]) -> Iterator[tuple[list[Any], Control | None]]:
+    """Yield one channel's records, cut where a control element stands."""
+    stride = edge.stride
+    for frame in frames:
+        records, controls = decode_block(memoryview(frame.body))
+        if not controls:
+            yield records, None
+            continue
+        start = 0
+        for control in controls:
+            end = control[0] * stride
+            yield records[start:end], control
+            start = end
+        if start < len(records):
+            yield records[start:], None

@@ -1,0 +1,74 @@
+"""Values that travel in batches must not change after they were emitted.
+
+A record waits in a bucket until its batch is sent. User code may go on changing an object it has emitted
+(an accumulator it updates in place, a buffer it clears), so a value that could still change is copied
+when it is emitted: then it travels as it was at that moment, as if it had been sent at once.
+"""
+
+from __future__ import annotations
+
+import dis
+import pickle
+from types import CodeType, FunctionType
+from typing import Any
+
+from millstream.common.types import Row
+
+ATOMS = frozenset({int, str, float, bool, type(None), bytes, complex})
+
+_WRITES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_SLICE", "INPLACE", "IMPORT")
+
+# Names that neither keep nor change what they are given.
+_BUILTINS = frozenset(
+    "abs all any bool bytes chr dict divmod enumerate filter float frozenset int len list map max min ord pow "
+    "range repr reversed round set sorted str sum tuple zip".split()
+)
+_METHODS = frozenset(
+    "capitalize casefold count decode encode endswith find format get index isalnum isalpha isdigit isspace items join "
+    "keys lower lstrip partition removeprefix removesuffix replace rfind rpartition rsplit rstrip split splitlines "
+    "startswith strip title upper values zfill".split()
+)
+
+
+def detach(value: Any) -> Any:
+    """Return a value that shares nothing changeable with the one given."""
+    kind = value.__class__
+    if kind in ATOMS:
+        return value
+    if kind is tuple:
+        return tuple([v if v.__class__ in ATOMS else detach(v) for v in value])
+    if kind is list:
+        return [v if v.__class__ in ATOMS else detach(v) for v in value]
+    if kind is dict:
+        return {k: v if v.__class__ in ATOMS else detach(v) for k, v in value.items()}
+    if kind is Row:
+        return Row.of(value._fields, [detach(v) for v in value], value._kind)
+    return pickle.loads(pickle.dumps(value, 5))
+
+
+def keeps_nothing(function: Any) -> bool:
+    """Tell whether a function can neither keep its arguments nor change them.
+
+    True for plain functions that use nothing but their arguments, harmless builtins and the reading methods of
+    strings and dicts: what they return is fresh or a part of their arguments. The answer may be a careful False.
+    """
+    if not isinstance(function, FunctionType) or function.__defaults__ or function.__kwdefaults__:
+        return False
+    if function.__code__.co_freevars:
+        return False
+    return _is_harmless(function.__code__, function.__globals__)
+
+
+def _is_harmless(code: CodeType, module: dict[str, Any]) -> bool:
+    for name in code.co_names:
+        if name in _METHODS:
+            continue
+        if name not in _BUILTINS or name in module:
+            return False
+    for instruction in dis.get_instructions(code):
+        if instruction.opname.startswith(_WRITES):
+            return False
+        if instruction.opname == "BINARY_OP" and instruction.argrepr.endswith("="):
+            return False
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return all(_is_harmless(c, module) for c in inner)

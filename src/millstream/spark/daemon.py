@@ -1,0 +1,341 @@
+"""The daemon that gives every slot of a job one Python process for the job's whole life.
+
+Spark's stock daemon hands a task to any idle worker process. Here each connection from the JVM is served
+by a small relay process (the JVM wants a process of its own for each worker, to watch and to kill), and the
+relay passes the connection on to the resident process of the task's slot:
+
+    JVM --socket--> relay --descriptor over a Unix socket--> resident of (job, slot)
+
+A task says whose it is in Spark's local properties, which stand at the head of its stream. Tasks that are not
+millstream's run in the relay itself, as in the stock daemon.
+
+Who dies with whom: the manager takes all with it; a resident takes the task it is running; a relay that
+dies while its task runs (the JVM kills it when the task is cancelled) takes the resident, because the only way to
+stop user code is to stop its process.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+import uuid
+from dataclasses import dataclass, field
+
+import pyspark.worker
+from pyspark import daemon as stock_daemon
+from pyspark.serializers import read_int, write_int, write_with_length
+
+from millstream.spark.resident import ReplayedStream, serve
+
+JOB_PROPERTY = "millstream.job"
+RELEASE_PROPERTY = "millstream.release"
+
+_JOB = re.compile(rb'"millstream\.job":"([0-9a-zA-Z_-]+)"')
+_RELEASE = re.compile(rb'"millstream\.release":"([0-9a-zA-Z_-]+)"')
+_INTS = struct.Struct(">iii")
+
+# How long the functions of a released job may take to close.
+_CLOSE_SECONDS = 1.5
+
+
+@dataclass
+class _Resident:
+    pid: int
+    path: str
+
+
+@dataclass
+class _Release:
+    """A request to end a job's residents that is answered when they are gone."""
+
+    connection: socket.socket
+    pids: list[int]
+    kill_at: float
+
+
+@dataclass
+class Manager:
+    """Accepts the JVM's connections and keeps the residents."""
+
+    directory: str
+    listener: socket.socket
+    control: socket.socket
+    control_path: str
+    residents: dict[tuple[str, int], _Resident] = field(default_factory=dict)
+    releases: list[_Release] = field(default_factory=list)
+
+    def run(self) -> None:
+        stdin = os.fdopen(0, "rb", 4, closefd=False)
+        poller = select.poll()
+        for fd in (0, self.listener.fileno(), self.control.fileno()):
+            poller.register(fd, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poller.poll(20 if self.releases else 1000)}
+            if 0 in ready:
+                try:
+                    pid = read_int(stdin)
+                except EOFError:
+                    return
+                _kill(pid, signal.SIGKILL)
+            if self.listener.fileno() in ready:
+                self._accept()
+            if self.control.fileno() in ready:
+                self._answer()
+            self._finish_releases()
+
+    def _accept(self) -> None:
+        connection, _ = self.listener.accept()
+        pid = self._fork()
+        if pid == 0:
+            _run_child(lambda: Relay(connection, self.control_path).run())
+        connection.close()
+
+    def _answer(self) -> None:
+        connection, _ = self.control.accept()
+        connection.settimeout(5)
+        try:
+            request = json.loads(connection.recv(4096))
+            if "release" in request:
+                self._release(request["release"], connection)
+                return
+            connection.sendall(self._resident(request["job"], request["slot"]).path.encode())
+        except (OSError, ValueError):
+            # The relay was killed between asking and hearing; there is nobody to tell.
+            traceback.print_exc()
+        connection.close()
+
+    def _resident(self, job: str, slot: int) -> _Resident:
+        found = self.residents.get((job, slot))
+        if found is not None and _is_alive(found.pid):
+            return found
+        path = os.path.join(self.directory, f".s{uuid.uuid4().hex[:12]}")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(path)
+        listener.listen(16)
+        pid = self._fork()
+        if pid == 0:
+            _run_child(lambda: serve(listener))
+        listener.close()
+        resident = self.residents[job, slot] = _Resident(pid, path)
+        return resident
+
+    def _release(self, job: str, connection: socket.socket) -> None:
+        mine = [key for key in self.residents if key[0] == job]
+        pids = []
+        for key in mine:
+            resident = self.residents.pop(key)
+            _kill(resident.pid, signal.SIGTERM)
+            pids.append(resident.pid)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(resident.path)
+        self.releases.append(_Release(connection, pids, time.monotonic() + _CLOSE_SECONDS))
+
+    def _finish_releases(self) -> None:
+        for release in list(self.releases):
+            release.pids = [p for p in release.pids if _is_alive(p)]
+            if release.pids and time.monotonic() > release.kill_at:
+                for pid in release.pids:
+                    _kill(pid, signal.SIGKILL)
+            if not release.pids:
+                self.releases.remove(release)
+                with contextlib.suppress(OSError):
+                    release.connection.sendall(b"released")
+                release.connection.close()
+
+    def _fork(self) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _die_with_parent()
+            self.listener.close()
+            self.control.close()
+            for release in self.releases:
+                release.connection.close()
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            # The manager's stdin is its line to the JVM; nobody else may read from it.
+            with open(os.devnull, "rb") as devnull:
+                os.dup2(devnull.fileno(), 0)
+        return pid
+
+
+class Relay:
+    """Serves one of the JVM's connections, task by task."""
+
+    def __init__(self, connection: socket.socket, control_path: str) -> None:
+        self._jvm = connection
+        self._control_path = control_path
+
+    def run(self) -> None:
+        with self._jvm.makefile("wb") as out:
+            write_int(os.getpid(), out)
+        while True:
+            head = self._read_head()
+            if head is None or not self._serve(head):
+                break
+        # The JVM decides when the connection ends; until then it must not see a broken pipe.
+        with contextlib.suppress(OSError):
+            while self._jvm.recv(1024):
+                pass
+
+    def _read_head(self) -> bytes | None:
+        """Read a task's first message: its id, its length, and the body that starts with the partition number."""
+        start = _read_exactly(self._jvm, 8)
+        if len(start) < 8:
+            return None
+        length = struct.unpack(">i", start[4:])[0]
+        return start + _read_exactly(self._jvm, length)
+
+    def _serve(self, head: bytes) -> bool:
+        """Run one task; tell whether the connection can be used again."""
+        release, job = _RELEASE.search(head), _JOB.search(head)
+        if release is not None:
+            self._ask({"release": release.group(1).decode()})
+        elif job is not None:
+            slot = _INTS.unpack_from(head)[2]
+            return self._pass_on(head, self._ask({"job": job.group(1).decode(), "slot": slot}))
+        return _run_stock(self._jvm, head)
+
+    def _ask(self, request: dict[str, object]) -> str:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            control.connect(self._control_path)
+            control.sendall(json.dumps(request).encode())
+            return control.recv(4096).decode()
+
+    def _pass_on(self, head: bytes, path: str) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as resident:
+            resident.connect(path)
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [self._jvm.fileno()]))]
+            resident.sendmsg([struct.pack(">I", len(head))], rights)
+            resident.sendall(head)
+            poller = select.poll()
+            poller.register(resident.fileno(), select.POLLIN)
+            # No events asked for: only that the JVM has hung up, which means the task was cancelled.
+            poller.register(self._jvm.fileno(), 0)
+            poller.poll()
+            resident.setblocking(False)
+            try:
+                answer = resident.recv(1)
+            except BlockingIOError:
+                answer = b""
+        if answer == b"k":
+            return True
+        # Ours is the last open end: with it the JVM learns that the resident is gone.
+        self._jvm.shutdown(socket.SHUT_RDWR)
+        return False
+
+
+def _run_stock(connection: socket.socket, head: bytes) -> bool:
+    """Run a task that is not millstream's in this process."""
+    infile = ReplayedStream.open(head, os.dup(connection.fileno()))
+    outfile = os.fdopen(os.dup(connection.fileno()), "wb", 65536)
+    try:
+        pyspark.worker.main(infile, outfile)
+    except SystemExit as e:
+        return not e.code
+    finally:
+        with contextlib.suppress(OSError):
+            outfile.flush()
+    return True
+
+
+def _read_exactly(connection: socket.socket, count: int) -> bytes:
+    parts = []
+    while count > 0:
+        part = connection.recv(count)
+        if not part:
+            break
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _run_child(action: object) -> None:
+    code = 1
+    try:
+        action()  # type: ignore[operator]
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _kill(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def main() -> None:
+    """Start the manager; without Unix domain sockets there is no way to pass connections, so run the stock daemon."""
+    if os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "false").lower() != "true":
+        stock_daemon.manager()
+        return
+    os.setpgid(0, 0)
+    # What every job's plan refers to is loaded here once, not in each slot's process. By name: this package lies
+    # below the API and must not depend on it.
+    importlib.import_module("cloudpickle")
+    importlib.import_module("millstream.datastream")
+    directory = os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"]
+    path = os.path.join(directory, f".{uuid.uuid4()}.sock")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(1024)
+    control_path = os.path.join(directory, f".c{uuid.uuid4().hex[:12]}")
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    control.bind(control_path)
+    control.listen(1024)
+    with os.fdopen(os.dup(1), "wb") as out:
+        write_with_length(path.encode(), out)
+
+    def stop(*_: object) -> None:
+        for leftover in (path, control_path):
+            with contextlib.suppress(OSError):
+                os.unlink(leftover)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(0, signal.SIGHUP)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        Manager(directory, listener, control, control_path).run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        stop()
+
+
+if __name__ == "__main__":
+    main()

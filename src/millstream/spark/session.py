@@ -1,0 +1,118 @@
+"""The Spark context that jobs run on: an embedded one made here, or the one the program already has."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import warnings
+
+from pyspark import SparkConf, SparkContext
+
+from millstream.common.configuration import Configuration
+from millstream.spark.gateway import start_gateway
+from millstream.spark.java import find_java
+
+DEFAULT_MASTER = "local[*]"
+DAEMON_MODULE = "millstream.spark.daemon"
+
+# What a stream wants of Spark, on any master. A user's own spark.* settings win.
+_STREAM = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": DAEMON_MODULE,
+    # An epoch fails as a whole and the restart strategy decides; Spark does not retry parts of it.
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.speculation": "false",
+    "spark.scheduler.mode": "FAIR",
+    # One job an epoch, for ever: what Spark remembers of past ones must stay small.
+    "spark.ui.retainedJobs": "16",
+    "spark.ui.retainedStages": "32",
+    "spark.ui.retainedTasks": "256",
+    "spark.ui.dagGraph.retainedRootRDDs": "16",
+    "spark.cleaner.periodicGC.interval": "5min",
+    "spark.locality.wait": "0",
+}
+
+# An embedded Spark moves its blocks over this machine's page cache: compressing them only costs time.
+_EMBEDDED = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    "spark.broadcast.compress": "false",
+    "spark.dynamicAllocation.enabled": "false",
+}
+
+_lock = threading.Lock()
+_settings: dict[str, str] = {}
+
+
+def get_context(config: Configuration) -> SparkContext:
+    """Return the program's Spark context, starting Spark when there is none."""
+    with _lock:
+        active = SparkContext._active_spark_context
+        if active is not None:
+            _warn_about(active, config)
+            return active
+        return _start(config)
+
+
+def is_embedded(context: SparkContext) -> bool:
+    return context.master.startswith("local")
+
+
+def _start(config: Configuration) -> SparkContext:
+    wanted = {k: v for k, v in config.to_dict().items() if k.startswith("spark.")}
+    master = wanted.get("spark.master") or os.environ.get("MASTER") or DEFAULT_MASTER
+    settings = {**_STREAM, **(_EMBEDDED if master.startswith("local") else {}), **wanted, "spark.master": master}
+    settings.setdefault("spark.app.name", "millstream")
+    # Workers must run the very interpreter that pickled the job.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    log_level = config.get_string("millstream.spark.log-level", "off")
+    started = ""
+    if master.startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        java = find_java()
+        environment = {**os.environ, "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")}
+        options = settings.get("spark.driver.extraJavaOptions", "").split()
+        start_gateway(java, settings.get("spark.driver.memory", "1g"), options, log_level, environment)
+        started = f", Java {java.version}"
+    conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
+    for key, value in settings.items():
+        conf.set(key, value)
+    context = SparkContext(conf=conf)
+    # Before the JVM goes, which the gateway sees to.
+    atexit.register(stop_context)
+    if not master.startswith("local"):
+        context.setLogLevel(log_level.upper())
+    _settings.update(wanted)
+    if not config.get_boolean("millstream.quiet", False):
+        cores = context.defaultParallelism
+        print(f"millstream: running on Spark {context.version} ({context.master}, {cores} cores{started})", file=sys.stderr)
+    return context
+
+
+def _warn_about(context: SparkContext, config: Configuration) -> None:
+    """Say what cannot be had any more because Spark is already running."""
+    ours = context.getConf().get("spark.python.daemon.module") == DAEMON_MODULE
+    if not ours:
+        warnings.warn(
+            "The SparkContext of this program was not started by millstream: slots have no processes of their own, so "
+            "state is read again whenever Spark moves a slot. Start it with "
+            f"spark.python.daemon.module={DAEMON_MODULE} and spark.python.unix.domain.socket.enabled=true.",
+            stacklevel=2,
+        )
+    for key, value in config.to_dict().items():
+        if key.startswith("spark.") and _settings.get(key) != value and context.getConf().get(key) != value:
+            warnings.warn(f"Spark is already running: the setting {key}={value} has no effect.", stacklevel=2)
+
+
+def stop_context() -> None:
+    """Stop Spark, if it runs."""
+    with _lock:
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        _settings.clear()

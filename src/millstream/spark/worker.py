@@ -1,0 +1,126 @@
+"""What a Spark task of millstream's does inside a Python worker: run one level of an epoch for one slot."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import pickle
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.serializers import pack_long
+
+from millstream.checkpoint.storage import DirectoryStorage
+from millstream.operators.failures import SubtaskFailed
+from millstream.operators.slot import JobPlan, LevelTask, SlotRuntime
+
+FAILURE_MARK = "millstream-failure:"
+
+
+@dataclass(frozen=True)
+class JobRef:
+    """Where a task finds its job: the plan is read once a process, not sent with every task."""
+
+    key: str
+    directory: str
+
+
+class LevelFunction:
+    """The function Spark calls for each task of a level."""
+
+    def __init__(self, job: JobRef, task: LevelTask, is_last: bool) -> None:
+        self.job = job
+        self.task = task
+        self.is_last = is_last
+
+    def __call__(self, slot: int, messages: Iterable[bytes]) -> Iterator[bytes]:
+        printed = sys.stdout = _Printed()
+        try:
+            runtime = _runtime(self.job, slot, printed)
+            context = TaskContext.get()
+            attempt = f"{context.taskAttemptId() if context else 0:x}"
+            # Level 0 has no messages, only the one element that makes its partition.
+            incoming: Iterable[bytes] = list(messages) if self.task.level else _nothing(messages)
+            for target, message in runtime.run(self.task, attempt, incoming):
+                if not self.is_last:
+                    yield pack_long(target)
+                yield message
+        except SubtaskFailed as e:
+            raise TaskFailed(_report(e, printed.take())) from None
+        finally:
+            sys.stdout = sys.__stdout__
+
+
+class TaskFailed(Exception):
+    """Carries a failure through Spark's own error report to the driver."""
+
+
+_runtimes: dict[tuple[str, int], SlotRuntime] = {}
+
+
+def _runtime(job: JobRef, slot: int, printed: _Printed) -> SlotRuntime:
+    runtime = _runtimes.get((job.key, slot))
+    if runtime is None:
+        plan = load_plan(job.directory)
+        runtime = SlotRuntime(plan, slot, DirectoryStorage(os.path.join(job.directory, "state")))
+        _runtimes[job.key, slot] = runtime
+    runtime.take_printed = printed.take
+    return runtime
+
+
+def close_all() -> None:
+    """Close the functions of every job this process has worked for."""
+    while _runtimes:
+        _, runtime = _runtimes.popitem()
+        runtime.close()
+
+
+def save_plan(directory: str, plan: bytes, driver_path: list[str]) -> None:
+    """Write what the workers need to know about a job."""
+    with open(os.path.join(directory, "plan"), "wb") as f:
+        pickle.dump({"path": driver_path, "plan": plan}, f, 5)
+
+
+def load_plan(directory: str) -> JobPlan:
+    with open(os.path.join(directory, "plan"), "rb") as f:
+        saved = pickle.load(f)
+    # What the driver can import, its workers can import.
+    sys.path.extend(p for p in saved["path"] if p not in sys.path)
+    plan: JobPlan = pickle.loads(saved["plan"])
+    return plan
+
+
+def _nothing(messages: Iterable[bytes]) -> list[bytes]:
+    # Read to the end, or Spark throws the worker process away.
+    for _ in messages:
+        pass
+    return []
+
+
+def _report(error: SubtaskFailed, printed: str) -> str:
+    report: dict[str, Any] = {**asdict(error.failure), "printed": printed}
+    return FAILURE_MARK + base64.b64encode(json.dumps(report).encode()).decode() + ";"
+
+
+class _Printed(io.TextIOBase):
+    """Takes what user code prints; it reaches the driver's console with the epoch's report."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._parts.append(text)
+        return len(text)
+
+    def take(self) -> str:
+        text = "".join(self._parts)
+        self._parts.clear()
+        return text

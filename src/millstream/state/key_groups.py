@@ -1,0 +1,202 @@
+"""Which subtask owns a key: a hash that is the same in every process, and the key groups over it.
+
+Keys that are equal in Python hash alike (1, 1.0 and True; a tuple of equal members), and nothing here
+depends on PYTHONHASHSEED, the process, or the machine.
+"""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import uuid
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from numbers import Number
+from typing import Any
+from zlib import crc32
+
+from millstream.common.errors import MillstreamError
+from millstream.common.time import Instant
+from millstream.common.types import Row
+
+DEFAULT_MAX_PARALLELISM = 128
+UPPER_BOUND_MAX_PARALLELISM = 1 << 15
+
+_MASK = 0xFFFFFFFF
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Return the number of key groups for a parallelism that came without one: Flink's rule."""
+    wanted = parallelism + parallelism // 2
+    power = 1 << max(wanted - 1, 1).bit_length()
+    return min(max(power, DEFAULT_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
+
+
+def key_group(key: Any, max_parallelism: int) -> int:
+    """Return the key group of a key."""
+    return _mix(stable_hash(key)) % max_parallelism
+
+
+def owner(group: int, parallelism: int, max_parallelism: int) -> int:
+    """Return the subtask that owns a key group."""
+    return group * parallelism // max_parallelism
+
+
+def owned_groups(subtask: int, parallelism: int, max_parallelism: int) -> range:
+    """Return the key groups a subtask owns."""
+    start = -(-subtask * max_parallelism // parallelism)
+    end = -(-(subtask + 1) * max_parallelism // parallelism)
+    return range(start, end)
+
+
+def stable_hash(key: Any) -> int:
+    """Return 32 bits that are equal for equal keys, in every process.
+
+    Example:
+        >>> stable_hash(1) == stable_hash(1.0) == stable_hash(True)
+        True
+        >>> stable_hash("a")
+        3904355907
+    """
+    hasher = _HASHERS.get(key.__class__)
+    return hasher(key) if hasher is not None else _other(key)
+
+
+def _mix(h: int) -> int:
+    """Spread the bits (the finalizer of MurmurHash3), so that neighbours do not share a group."""
+    h ^= h >> 16
+    h = h * 0x85EBCA6B & _MASK
+    h ^= h >> 13
+    h = h * 0xC2B2AE35 & _MASK
+    return h ^ h >> 16
+
+
+def _number(key: Any) -> int:
+    # Python defines the hash of numbers by their value alone; only NaN has none of its own.
+    if key != key:
+        return 0x7FC00000
+    h = hash(key)
+    return (h ^ h >> 32) & _MASK
+
+
+def _text(key: str) -> int:
+    return crc32(key.encode("utf-8", "surrogatepass"))
+
+
+def _sequence(key: Any) -> int:
+    h = 1
+    for member in key:
+        h = (h * 31 + stable_hash(member)) & _MASK
+    return h
+
+
+def _unordered(members: Any) -> int:
+    h = 0
+    for member in members:
+        h = (h + _mix(stable_hash(member))) & _MASK
+    return h
+
+
+def _datetime(key: datetime.datetime) -> int:
+    if key.utcoffset() is None:
+        return _text(key.replace(fold=0).isoformat())
+    return _number((key - _EPOCH) // _MICROSECOND)
+
+
+def _time(key: datetime.time) -> int:
+    return _text(key.replace(fold=0).isoformat())
+
+
+_HASHERS: dict[type, Callable[[Any], int]] = {
+    int: _number,
+    bool: _number,
+    float: _number,
+    complex: _number,
+    str: _text,
+    bytes: crc32,
+    bytearray: crc32,
+    type(None): lambda _: 0x9E3779B9,
+    tuple: _sequence,
+    list: _sequence,
+    Row: _sequence,
+    frozenset: _unordered,
+    set: _unordered,
+    dict: lambda key: _unordered(key.items()),
+    datetime.date: lambda key: _number(key.toordinal()),
+    datetime.datetime: _datetime,
+    datetime.time: _time,
+    datetime.timedelta: lambda key: _number(key // _MICROSECOND),
+    Instant: lambda key: _sequence((key.seconds, key.nanos)),
+    uuid.UUID: lambda key: _number(key.int),
+}
+
+
+def _other(key: Any) -> int:
+    if isinstance(key, Enum):
+        return _sequence((type(key).__qualname__, key.name)) if not isinstance(key, (int, str)) else _base(key)
+    if isinstance(key, Number):
+        return _number(key)
+    for kind in (str, bytes, tuple, Row, list, frozenset, dict, datetime.datetime, datetime.date):
+        if isinstance(key, kind):
+            return _HASHERS[kind](key)
+    if is_dataclass(key) and not isinstance(key, type):
+        return _sequence([getattr(key, f.name) for f in fields(key) if f.compare])
+    try:
+        return crc32(pickle.dumps(key, 5))
+    except Exception as e:
+        raise MillstreamError(
+            f"A key of type {type(key).__name__} cannot be hashed the same way in every process: {e}. "
+            "Use a str, a number, bytes, a date, or a tuple of those as the key."
+        ) from e
+
+
+def _base(key: Any) -> int:
+    return _number(int(key)) if isinstance(key, int) else _text(str.__str__(key))
+
+
+class FrozenList(tuple[Any, ...]):
+    """A list that was used as a key."""
+
+    __slots__ = ()
+
+
+class FrozenDict(tuple[Any, ...]):
+    """A dict that was used as a key: its items in a settled order."""
+
+    __slots__ = ()
+
+
+def freeze(key: Any) -> Any:
+    """Return the key in a form that a dict takes; `thaw` gives the user's form back."""
+    if isinstance(key, list):
+        return FrozenList(map(freeze, key))
+    if isinstance(key, tuple) and type(key) is tuple:
+        return tuple(map(freeze, key))
+    if isinstance(key, dict):
+        return FrozenDict(sorted(((freeze(k), freeze(v)) for k, v in key.items()), key=stable_hash))
+    if isinstance(key, (set, frozenset)):
+        return frozenset(map(freeze, key))
+    if isinstance(key, bytearray):
+        return bytes(key)
+    try:
+        hash(key)
+    except TypeError:
+        raise MillstreamError(
+            f"A key of type {type(key).__name__} is not hashable: give the class __eq__ and __hash__, "
+            "or use a str, a number or a tuple as the key."
+        ) from None
+    return key
+
+
+def thaw(key: Any) -> Any:
+    """Return the key as the user's selector gave it."""
+    if isinstance(key, FrozenList):
+        return [thaw(k) for k in key]
+    if isinstance(key, FrozenDict):
+        return {thaw(k): thaw(v) for k, v in key}
+    if type(key) is tuple:
+        return tuple(map(thaw, key))
+    return key
