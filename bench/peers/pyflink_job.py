@@ -49,6 +49,7 @@ WORDS = 10_000
 RATE = 1_000
 LATENCY_KEYS = 100
 WARM_UP_SECONDS = 2.0
+START_SECONDS = 90
 HOME = Path(pyflink.__file__).parent
 
 
@@ -224,11 +225,15 @@ class StandaloneCluster(AbstractContextManager["StandaloneCluster"]):
             (self._folder / "lib" / jar.name).symlink_to(jar)
         rpc = f"jobmanager.rpc.port={free_port()}"
         self._start("jobmanager.sh", rpc, f"rest.port={self.rest_port}")
-        # A TaskManager that finds no JobManager backs off for ten seconds.
-        self._wait_for_slots(0)
-        for _ in range(self._task_managers):
-            self._start("taskmanager.sh", rpc)
-        self._wait_for_slots(self._task_managers)
+        try:
+            # A TaskManager that finds no JobManager backs off for ten seconds.
+            self._wait_for_slots(0)
+            for _ in range(self._task_managers):
+                self._start("taskmanager.sh", rpc)
+            self._wait_for_slots(self._task_managers)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -257,7 +262,7 @@ class StandaloneCluster(AbstractContextManager["StandaloneCluster"]):
     def _wait_for_slots(self, slots: int) -> None:
         url = f"http://localhost:{self.rest_port}/overview"
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        deadline = time.time() + 60
+        deadline = time.time() + START_SECONDS
         while time.time() < deadline:
             try:
                 with opener.open(url, timeout=5) as answer:
@@ -266,7 +271,9 @@ class StandaloneCluster(AbstractContextManager["StandaloneCluster"]):
             except OSError:
                 pass
             time.sleep(0.2)
-        raise SystemExit("the Flink cluster did not come up in 60 s")
+        for log in sorted(self._folder.glob("*.out")):
+            print(f"--- {log.name}", log.read_text()[-2000:], sep="\n", file=sys.stderr)
+        raise SystemExit(f"the Flink cluster did not come up in {START_SECONDS} s")
 
 
 def environment(mode: str, rest_port: int | None) -> StreamExecutionEnvironment:

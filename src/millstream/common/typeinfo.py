@@ -11,7 +11,7 @@ import datetime
 import decimal
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, Optional
+from typing import Any
 
 from millstream.common.errors import TypeMismatchError
 from millstream.common.time import Instant
@@ -38,7 +38,7 @@ Converter = Callable[[Any], Any]
 class TypeInformation:
     """The type of a stream's elements."""
 
-    def converter(self) -> Optional[Converter]:
+    def converter(self) -> Converter | None:
         """Return a function that makes a value fit or raises TypeMismatchError; None: any value fits."""
         raise NotImplementedError(f"{type(self).__name__} must say how values are made to fit")
 
@@ -55,7 +55,7 @@ class TypeInformation:
         return ()
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._identity() == other._identity()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash((type(self), self._identity()))
@@ -183,7 +183,7 @@ class BasicTypeInfo(TypeInformation):
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def converter(self) -> Optional[Converter]:
+    def converter(self) -> Converter | None:
         return _BASIC[self._name]
 
     def format(self, value: Any) -> str:
@@ -206,7 +206,7 @@ class SqlTimeTypeInfo(TypeInformation):
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def converter(self) -> Optional[Converter]:
+    def converter(self) -> Converter | None:
         return _instance_of(self._name, self._CLASSES[self._name])
 
     def _identity(self) -> tuple[Any, ...]:
@@ -219,7 +219,7 @@ class SqlTimeTypeInfo(TypeInformation):
 class PickledBytesTypeInfo(TypeInformation):
     """Any Python object, as it is."""
 
-    def converter(self) -> Optional[Converter]:
+    def converter(self) -> Converter | None:
         return None
 
     @property
@@ -243,7 +243,7 @@ class _ElementTypeInfo(TypeInformation):
     def copies(self) -> bool:
         return self._element_type.copies
 
-    def converter(self) -> Optional[Converter]:
+    def converter(self) -> Converter | None:
         element = self._element_type.converter()
         name = str(self)
 
@@ -283,7 +283,7 @@ class ObjectArrayTypeInfo(_ElementTypeInfo):
 class PrimitiveArrayTypeInfo(_ElementTypeInfo):
     """An array of primitive values; of bytes it is `bytes`."""
 
-    def converter(self) -> Optional[Converter]:
+    def converter(self) -> Converter | None:
         if self._element_type != BasicTypeInfo("Byte"):
             return super().converter()
 
@@ -311,7 +311,7 @@ class MapTypeInfo(TypeInformation):
     def copies(self) -> bool:
         return self._key_type.copies and self._value_type.copies
 
-    def converter(self) -> Optional[Converter]:
+    def converter(self) -> Converter | None:
         key = self._key_type.converter() or (lambda v: v)
         val = self._value_type.converter() or (lambda v: v)
         name = str(self)
@@ -350,7 +350,7 @@ class _FieldsTypeInfo(TypeInformation):
     def copies(self) -> bool:
         return all(t.copies for t in self._field_types)
 
-    def _field_converter(self, names: Optional[tuple[str, ...]]) -> Callable[[Any], list[Any]]:
+    def _field_converter(self, names: tuple[str, ...] | None) -> Callable[[Any], list[Any]]:
         """Return a function from a record to the list of its converted field values."""
         converters = [(i, c) for i, t in enumerate(self._field_types) if (c := t.converter()) is not None]
         width, described = len(self._field_types), str(self)
@@ -376,7 +376,7 @@ class _FieldsTypeInfo(TypeInformation):
 class RowTypeInfo(_FieldsTypeInfo):
     """A Row with typed, named fields."""
 
-    def __init__(self, field_types: list[TypeInformation], field_names: Optional[list[str]] = None) -> None:
+    def __init__(self, field_types: list[TypeInformation], field_names: list[str] | None = None) -> None:
         names = [f"f{i}" for i in range(len(field_types))] if field_names is None else list(field_names)
         if len(names) != len(field_types):
             raise ValueError(f"{len(names)} field names do not fit {len(field_types)} field types.")
@@ -387,7 +387,7 @@ class RowTypeInfo(_FieldsTypeInfo):
     def get_field_names(self) -> list[str]:
         return list(self._field_names)
 
-    def converter(self) -> Optional[Converter]:
+    def converter(self) -> Converter | None:
         names = tuple(self._field_names)
         fields = self._field_converter(names)
         make = Row.of
@@ -422,7 +422,7 @@ class TupleTypeInfo(_FieldsTypeInfo):
     def __init__(self, field_types: list[TypeInformation]) -> None:
         self._field_types = list(field_types)
 
-    def converter(self) -> Optional[Converter]:
+    def converter(self) -> Converter | None:
         fields = self._field_converter(None)
         return lambda value: None if value is None else tuple(fields(value))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Any
 
 from millstream.common.time import Duration
 
@@ -27,10 +27,10 @@ class TimestampAssigner(ABC):
 class WatermarkStrategy:
     """A description of timestamps and watermarks; the `with_*` methods return a changed copy."""
 
-    out_of_orderness: Optional[Duration] = None
-    assigner: Optional[Callable[[Any, int], int]] = None
-    idleness: Optional[Duration] = None
-    alignment: Optional[tuple[str, Duration, Duration]] = None
+    out_of_orderness: Duration | None = None
+    assigner: Callable[[Any, int], int] | None = None
+    idleness: Duration | None = None
+    alignment: tuple[str, Duration, Duration] | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
@@ -55,7 +55,10 @@ class WatermarkStrategy:
         return replace(self, idleness=idle_timeout)
 
     def with_watermark_alignment(
-        self, watermark_group: str, max_allowed_watermark_drift: Duration, update_interval: Optional[Duration] = None
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: Duration,
+        update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
         interval = update_interval or Duration.of_seconds(1)
         return replace(self, alignment=(watermark_group, max_allowed_watermark_drift, interval))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Optional
+from typing import Any
 
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.job import JobMaster
@@ -23,9 +23,9 @@ class CloseableIterator:
     """
 
     def __init__(self) -> None:
-        self._batches: queue.Queue[Optional[list[Any]]] = queue.Queue(_READY)
+        self._batches: queue.Queue[list[Any] | None] = queue.Queue(_READY)
         self._current: Iterator[Any] = iter(())
-        self._job: Optional[JobMaster] = None
+        self._job: JobMaster | None = None
         self._over = False
 
     def _follow(self, job: JobMaster) -> None:
@@ -35,7 +35,7 @@ class CloseableIterator:
     def _take(self, values: list[Any]) -> None:
         self._offer(values)
 
-    def _offer(self, item: Optional[list[Any]]) -> None:
+    def _offer(self, item: list[Any] | None) -> None:
         # Waits for room, but not for a reader that has gone.
         while not self._over:
             try:
@@ -78,5 +78,5 @@ class CloseableIterator:
     def __enter__(self) -> CloseableIterator:
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], tb: Optional[TracebackType]) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo import (
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
 from millstream.common.types import Row
 from millstream.datastream.connectors.base import Sink
 from millstream.datastream.connectors.collecting import DriverSink
@@ -123,7 +129,9 @@ class DataStream(_Settings):
     @property
     def _transformation(self) -> Transformation:  # type: ignore[override]
         if len(self._ends) != 1 or self._ends[0].tag is not None:
-            raise InvalidProgramError("This stream is a union or a side output: set names and parallelism on its operators.")
+            raise InvalidProgramError(
+                "This stream is a union or a side output: set names and parallelism on its operators."
+            )
         return self._ends[0].source
 
     # --- what the stream is
@@ -132,7 +140,7 @@ class DataStream(_Settings):
         """Return the declared type; without one, that of any Python object."""
         return self._type() or Types.PICKLED_BYTE_ARRAY()
 
-    def _type(self) -> Optional[TypeInformation]:
+    def _type(self) -> TypeInformation | None:
         end = self._ends[0]
         return end.tag.type_info if end.tag is not None else end.source.type_info
 
@@ -151,7 +159,7 @@ class DataStream(_Settings):
 
     # --- one record at a time
 
-    def map(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+    def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Turn every record into another.
 
         Example:
@@ -161,7 +169,7 @@ class DataStream(_Settings):
         """
         return self._then("Map", MapOperator(as_user_function(func, "map", "map"), self._keyed), output_type)
 
-    def flat_map(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Turn every record into any number of others.
 
         Example:
@@ -183,10 +191,12 @@ class DataStream(_Settings):
         function = as_user_function(func, "filter", "filter")
         return self._then("Filter", FilterOperator(function, self._keyed), self._type())
 
-    def process(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Process every record with its context; the function yields results and `(OutputTag, value)` pairs."""
         function = as_rich_function(func, ("process_element",), "process")
-        return self._then("Keyed Process" if self._keyed else "Process", ProcessOperator(function, self._keyed), output_type)
+        return self._then(
+            "Keyed Process" if self._keyed else "Process", ProcessOperator(function, self._keyed), output_type
+        )
 
     def project(self, *field_indexes: int) -> DataStream:
         """Keep some fields of a tuple, in the order given.
@@ -199,7 +209,7 @@ class DataStream(_Settings):
         if not field_indexes or not all(isinstance(i, int) for i in field_indexes):
             raise InvalidProgramError(f"project() takes the indexes of the fields to keep, not {field_indexes!r}.")
         declared = self._type()
-        output_type: Optional[TypeInformation] = None
+        output_type: TypeInformation | None = None
         if isinstance(declared, (TupleTypeInfo, RowTypeInfo)):
             types = declared.get_field_types()
             for index in field_indexes:
@@ -232,7 +242,7 @@ class DataStream(_Settings):
 
     # --- partitioning
 
-    def key_by(self, key_selector: Any, key_type: Optional[TypeInformation] = None) -> KeyedStream:
+    def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
         """Partition the stream by a key: equal keys meet in one subtask, where each has its own state.
 
         Example:
@@ -285,14 +295,16 @@ class DataStream(_Settings):
             raise InvalidProgramError(f"Operator '{self.get_name()}' has no side outputs: only process functions do.")
         return DataStream(self._environment, [StreamEnd(self._transformation, None, output_tag)])
 
-    def print(self, sink_identifier: Optional[str] = None) -> DataStreamSink:
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print every record; with more than one subtask each line begins with the subtask's number."""
         return self.sink_to(PrintSink(sink_identifier, self._type())).name("Print to Std. Out")
 
     def sink_to(self, sink: Any) -> DataStreamSink:
         """Send the stream to a sink."""
         if not isinstance(sink, Sink):
-            raise InvalidProgramError(f"sink_to() takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink().")
+            raise InvalidProgramError(
+                f"sink_to() takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink()."
+            )
         return self._end(sink.name, SinkOperator(sink))
 
     def add_sink(self, sink_func: Any) -> DataStreamSink:
@@ -302,7 +314,7 @@ class DataStream(_Settings):
         return self._end("Sink", InvokeOperator(as_user_function(sink_func, "invoke", "add_sink")))
 
     def execute_and_collect(
-        self, job_execution_name: Optional[str] = None, limit: Optional[int] = None
+        self, job_execution_name: str | None = None, limit: int | None = None
     ) -> Union[CloseableIterator, list[Any]]:
         """Run the program and iterate over this stream's records; with a limit, return a list of so many.
 
@@ -331,7 +343,7 @@ class DataStream(_Settings):
         self._environment._add_sink(transformation)
         return DataStreamSink(self._environment, transformation)
 
-    def _then(self, name: str, operator: Operator, output_type: Optional[TypeInformation]) -> DataStream:
+    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream:
         transformation = self._environment._program.add(name, operator, self._ends, output_type)
         return DataStream(self._environment, [StreamEnd(transformation)])
 
@@ -344,7 +356,7 @@ class KeyedStream(DataStream):
         environment: StreamExecutionEnvironment,
         ends: list[StreamEnd],
         selector: UserFunction,
-        key_type: Optional[TypeInformation],
+        key_type: TypeInformation | None,
         unkeyed: DataStream,
     ) -> None:
         super().__init__(environment, ends)
@@ -359,7 +371,7 @@ class KeyedStream(DataStream):
     def get_type(self) -> TypeInformation:
         return Types.ROW([self._key_type or PickledBytesTypeInfo(), super().get_type()])
 
-    def key_by(self, key_selector: Any, key_type: Optional[TypeInformation] = None) -> KeyedStream:
+    def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
         return self._unkeyed.key_by(key_selector, key_type)
 
     def reduce(self, func: Any) -> DataStream:
@@ -399,11 +411,11 @@ class KeyedStream(DataStream):
     def add_sink(self, sink_func: Any) -> DataStreamSink:
         return self._unkeyed.add_sink(sink_func)
 
-    def print(self, sink_identifier: Optional[str] = None) -> DataStreamSink:
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         return self._unkeyed.print(sink_identifier)
 
     def execute_and_collect(
-        self, job_execution_name: Optional[str] = None, limit: Optional[int] = None
+        self, job_execution_name: str | None = None, limit: int | None = None
     ) -> Union[CloseableIterator, list[Any]]:
         """Run the program and iterate over `Row(key, value)`."""
         key = self._selector.call
@@ -415,7 +427,7 @@ class KeyedStream(DataStream):
             f"A keyed stream cannot be repartitioned ({partitioner.name.lower()}): its keys decide where records go."
         )
 
-    def _then(self, name: str, operator: Operator, output_type: Optional[TypeInformation]) -> DataStream:
+    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream:
         if isinstance(operator, MapOperator) and not operator.keyed:
             return self._unkeyed._then(name, operator, output_type)
         return super()._then(name, operator, output_type)
@@ -435,27 +447,31 @@ class ConnectedStreams:
     def _keyed(self) -> bool:
         return isinstance(self.stream1, KeyedStream)
 
-    def key_by(self, key_selector1: Any, key_selector2: Any, key_type: Optional[TypeInformation] = None) -> ConnectedStreams:
+    def key_by(
+        self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
+    ) -> ConnectedStreams:
         """Partition both streams, each by its own selector; equal keys share state."""
-        return ConnectedStreams(self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type))
+        return ConnectedStreams(
+            self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
+        )
 
-    def map(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+    def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Call `map1` for the first stream's records and `map2` for the second's."""
         function = as_rich_function(func, CoMapOperator.METHODS, "map")
         return self._then("Co-Map", CoMapOperator(function, self._keyed), output_type)
 
-    def flat_map(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Call `flat_map1` for the first stream's records and `flat_map2` for the second's."""
         function = as_rich_function(func, CoFlatMapOperator.METHODS, "flat_map")
         return self._then("Co-Flat Map", CoFlatMapOperator(function, self._keyed), output_type)
 
-    def process(self, func: Any, output_type: Optional[TypeInformation] = None) -> DataStream:
+    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Call `process_element1` for the first stream's records and `process_element2` for the second's."""
         methods = ("process_element1", "process_element2")
         operator = ProcessOperator(as_rich_function(func, methods, "process"), self._keyed, methods)
         return self._then("Co-Process", operator, output_type)
 
-    def _then(self, name: str, operator: Operator, output_type: Optional[TypeInformation]) -> DataStream:
+    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream:
         ends = [
             StreamEnd(e.source, e.partitioner, e.tag, index)
             for index, stream in enumerate((self.stream1, self.stream2))
@@ -463,4 +479,3 @@ class ConnectedStreams:
         ]
         transformation = self._environment._program.add(name, operator, ends, output_type)
         return DataStream(self._environment, [StreamEnd(transformation)])
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Optional, TypeVar
+from typing import Any, Generic, TypeVar
 
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.context import RuntimeContext
@@ -61,7 +61,7 @@ class FlatMapFunction(Function, Generic[IN, OUT]):
     """One record in, any number out."""
 
     @abstractmethod
-    def flat_map(self, value: IN) -> Optional[Iterable[OUT]]: ...
+    def flat_map(self, value: IN) -> Iterable[OUT] | None: ...
 
 
 class FilterFunction(Function, Generic[T]):
@@ -106,10 +106,10 @@ class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
     """flat_map over two connected streams."""
 
     @abstractmethod
-    def flat_map1(self, value: IN1) -> Optional[Iterable[OUT]]: ...
+    def flat_map1(self, value: IN1) -> Iterable[OUT] | None: ...
 
     @abstractmethod
-    def flat_map2(self, value: IN2) -> Optional[Iterable[OUT]]: ...
+    def flat_map2(self, value: IN2) -> Iterable[OUT] | None: ...
 
 
 class ProcessFunction(Function, Generic[IN, OUT]):
@@ -118,7 +118,7 @@ class ProcessFunction(Function, Generic[IN, OUT]):
     Context = ProcessContext
 
     @abstractmethod
-    def process_element(self, value: IN, ctx: ProcessContext) -> Optional[Iterable[OUT]]: ...
+    def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
 
 
 class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
@@ -127,7 +127,7 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
     Context = ProcessContext
 
     @abstractmethod
-    def process_element(self, value: IN, ctx: ProcessContext) -> Optional[Iterable[OUT]]: ...
+    def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
 
 
 class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
@@ -136,10 +136,10 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     Context = ProcessContext
 
     @abstractmethod
-    def process_element1(self, value: IN1, ctx: ProcessContext) -> Optional[Iterable[OUT]]: ...
+    def process_element1(self, value: IN1, ctx: ProcessContext) -> Iterable[OUT] | None: ...
 
     @abstractmethod
-    def process_element2(self, value: IN2, ctx: ProcessContext) -> Optional[Iterable[OUT]]: ...
+    def process_element2(self, value: IN2, ctx: ProcessContext) -> Iterable[OUT] | None: ...
 
 
 class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
@@ -148,10 +148,10 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     Context = ProcessContext
 
     @abstractmethod
-    def process_element1(self, value: IN1, ctx: ProcessContext) -> Optional[Iterable[OUT]]: ...
+    def process_element1(self, value: IN1, ctx: ProcessContext) -> Iterable[OUT] | None: ...
 
     @abstractmethod
-    def process_element2(self, value: IN2, ctx: ProcessContext) -> Optional[Iterable[OUT]]: ...
+    def process_element2(self, value: IN2, ctx: ProcessContext) -> Iterable[OUT] | None: ...
 
 
 class SinkFunction(Function, Generic[IN]):
@@ -164,13 +164,16 @@ class SinkFunction(Function, Generic[IN]):
 def as_user_function(function: Any, method: str, operation: str) -> UserFunction:
     """Accept an object with the method, or a plain callable; anything else is an error that says so."""
     if isinstance(function, type):
-        raise InvalidProgramError(f"{operation}() was given the class {function.__name__}: give it an instance, {function.__name__}().")
+        raise InvalidProgramError(
+            f"{operation}() was given the class {function.__name__}: give it an instance, {function.__name__}()."
+        )
     if hasattr(function, method) and not isinstance(function, (str, bytes, int, float)):
         return UserFunction(function, method)
     if callable(function):
         return UserFunction(function, None)
     raise InvalidProgramError(
-        f"{operation}() takes a callable or an object with a method {method}(), not {function!r} ({type(function).__name__})."
+        f"{operation}() takes a callable or an object with a method {method}(), "
+        f"not {function!r} ({type(function).__name__})."
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Optional
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
 
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.configuration import Configuration
@@ -18,7 +20,7 @@ from millstream.datastream.connectors.collection import CollectionSource
 from millstream.datastream.connectors.spark_source import SparkStreamSource, is_stream_reader
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
-from millstream.graph.job_graph import build_job_graph
+from millstream.graph.job_graph import JobGraph, build_job_graph
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
@@ -46,13 +48,13 @@ class StreamExecutionEnvironment:
         ('be', 2)
     """
 
-    def __init__(self, configuration: Optional[Configuration] = None) -> None:
+    def __init__(self, configuration: Configuration | None = None) -> None:
         self._config = Configuration(configuration)
         self._program = Program()
         self._sinks: list[Transformation] = []
 
     @staticmethod
-    def get_execution_environment(configuration: Optional[Configuration] = None) -> StreamExecutionEnvironment:
+    def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
         """Return a new environment; settings given on the command line come first."""
         return StreamExecutionEnvironment(with_command_line(configuration))
 
@@ -117,7 +119,7 @@ class StreamExecutionEnvironment:
 
     # --- sources
 
-    def from_collection(self, collection: Iterable[Any], type_info: Optional[TypeInformation] = None) -> DataStream:
+    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
         """Make a stream of a collection's elements, in order."""
         if isinstance(collection, (str, bytes)) or not isinstance(collection, Iterable):
             raise InvalidProgramError(f"from_collection() takes a collection of elements, not {collection!r}.")
@@ -131,9 +133,9 @@ class StreamExecutionEnvironment:
     def from_source(
         self,
         source: Any,
-        watermark_strategy: Optional[WatermarkStrategy] = None,
-        source_name: Optional[str] = None,
-        type_info: Optional[TypeInformation] = None,
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str | None = None,
+        type_info: TypeInformation | None = None,
     ) -> DataStream:
         """Make a stream of a source: a Source, or any object with the methods of PySpark's DataSourceStreamReader."""
         if not isinstance(source, Source):
@@ -148,9 +150,11 @@ class StreamExecutionEnvironment:
         return stream.force_non_parallel() if single else stream
 
     def from_parallel_collection(self, *_: Any) -> DataStream:
-        raise InvalidProgramError("from_parallel_collection() does not exist in Python: use from_source(NumberSequenceSource(...)).")
+        raise InvalidProgramError(
+            "from_parallel_collection() does not exist in Python: use from_source(NumberSequenceSource(...))."
+        )
 
-    def _add_source(self, source: Source, name: str, type_info: Optional[TypeInformation]) -> DataStream:
+    def _add_source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
         return DataStream(self, [StreamEnd(transformation)])
 
@@ -160,7 +164,7 @@ class StreamExecutionEnvironment:
         """Return the plan of the program as JSON, in Flink's shape."""
         return execution_plan(self._stream_graph(None, self._sinks))
 
-    def execute(self, job_name: Optional[str] = None) -> JobExecutionResult:
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run what was added since the last execute, and wait for its end."""
         job = self._launch_pending(job_name)
         try:
@@ -170,22 +174,24 @@ class StreamExecutionEnvironment:
             job.result.exception()
             raise
 
-    def execute_async(self, job_name: Optional[str] = None) -> JobClient:
+    def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start what was added since the last execute, and return a handle on it."""
         return _Client(self._launch_pending(job_name))
 
-    def _launch_pending(self, job_name: Optional[str]) -> JobMaster:
+    def _launch_pending(self, job_name: str | None) -> JobMaster:
         job = self._start(job_name, self._sinks)
         self._sinks = []
         return job
 
-    def _start(self, job_name: Optional[str], sinks: list[Transformation]) -> JobMaster:
+    def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
         from millstream.spark.launch import launch
 
         graph = self._stream_graph(job_name, sinks)
+        if _plans_only:
+            raise ProgramPlanned(graph)
         return launch(build_job_graph(graph), self._config, self._is_batch(graph), self.get_buffer_timeout())
 
-    def _stream_graph(self, job_name: Optional[str], sinks: list[Transformation]) -> StreamGraph:
+    def _stream_graph(self, job_name: str | None, sinks: list[Transformation]) -> StreamGraph:
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
         most = self._config.get_integer(_MAX_PARALLELISM, -1)
         for t in self._program.transformations:
@@ -198,7 +204,7 @@ class StreamExecutionEnvironment:
         if mode not in RuntimeExecutionMode.__members__:
             raise InvalidProgramError(f"{_RUNTIME_MODE}={mode!r} must be STREAMING, BATCH or AUTOMATIC.")
         if mode == "BATCH" and not graph.is_bounded:
-            unbounded = next(n.name for n in graph.nodes if n.transformation.is_source and not _bounded(n.transformation))
+            unbounded = next(n.name for n in graph.nodes if not n.transformation.is_bounded)
             raise InvalidProgramError(f"BATCH needs bounded sources, and '{unbounded}' is not: use STREAMING.")
         return mode == "BATCH" or (mode == "AUTOMATIC" and graph.is_bounded)
 
@@ -208,10 +214,6 @@ class StreamExecutionEnvironment:
     def _forget(self, transformation: Transformation) -> None:
         self._sinks.remove(transformation)
         self._program.transformations.remove(transformation)
-
-
-def _bounded(t: Transformation) -> bool:
-    return isinstance(t.operator, SourceOperator) and t.operator.source.is_bounded
 
 
 def _fit(convert: Any, value: Any, index: int) -> Any:
@@ -229,10 +231,40 @@ def set_command_line(settings: dict[str, str]) -> None:
     _command_line.update(settings)
 
 
-def with_command_line(configuration: Optional[Configuration]) -> Configuration:
+def with_command_line(configuration: Configuration | None) -> Configuration:
     merged = Configuration(configuration)
     merged.add_all(Configuration.from_dict(_command_line))
     return merged
+
+
+_plans_only: list[bool] = []
+
+
+class ProgramPlanned(BaseException):
+    """Raised in place of running a program when only its plan is wanted.
+
+    Not an Exception: no `except Exception` of the program's own shall stop it.
+    """
+
+    def __init__(self, graph: StreamGraph) -> None:
+        super().__init__("the program was only planned")
+        self._graph = graph
+
+    def json(self) -> str:
+        return execution_plan(self._graph)
+
+    def job_graph(self) -> JobGraph:
+        return build_job_graph(self._graph)
+
+
+@contextmanager
+def plan_only() -> Iterator[None]:
+    """Make programs stop where they would run, with ProgramPlanned."""
+    _plans_only.append(True)
+    try:
+        yield
+    finally:
+        _plans_only.pop()
 
 
 class _Client(JobClient):
@@ -248,8 +280,6 @@ class _Client(JobClient):
         return CompletableFuture.completed(self._job.status)
 
     def cancel(self) -> CompletableFuture[None]:
-        from concurrent.futures import Future
-
         self._job.cancel()
         done: Future[None] = Future()
         self._job.result.add_done_callback(lambda _: done.set_result(None))
@@ -260,5 +290,3 @@ class _Client(JobClient):
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         return CompletableFuture(self._job.result)
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.common.typeinfo import TypeInformation
 from millstream.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, is_chainable
 from millstream.operators.chain import ChainNode, ChainOutput
 from millstream.operators.edges import Edge
@@ -30,22 +31,22 @@ def build_job_graph(graph: StreamGraph) -> JobGraph:
     levels = _levels(graph, chained, head_of)
     vertices: dict[StreamNode, Vertex] = {}
     for head in heads:
-        chain = {n: _chain_node(n, timestamped[n]) for n in graph.nodes if head_of[n] is head}
+        members = [n for n in graph.nodes if head_of[n] is head]
+        place = {n: i for i, n in enumerate(members)}
+        chain = [_chain_node(n, timestamped[n]) for n in members]
+        for node, chain_node in zip(members, chain, strict=True):
+            for edge in node.out_edges:
+                if edge in chained:
+                    chain_node.outputs.append(ChainOutput(*_tag(edge), node=place[edge.target]))
         vertices[head] = Vertex(
             head.id,
             _chain_name(head, chained),
-            chain[head],
+            chain,
             head.parallelism,
             head.max_parallelism,
             levels[head],
             offsets[head.slot_sharing_group],
         )
-        for node, chain_node in chain.items():
-            for edge in node.out_edges:
-                if edge in chained:
-                    tag = edge.tag.tag_id if edge.tag else None
-                    tag_type = edge.tag.type_info if edge.tag else None
-                    chain_node.outputs.append(ChainOutput(tag, chain[edge.target], tag_type))
     _connect(graph, chained, head_of, vertices, timestamped)
     return JobGraph(graph.job_name, list(vertices.values()))
 
@@ -53,6 +54,10 @@ def build_job_graph(graph: StreamGraph) -> JobGraph:
 def _chain_node(node: StreamNode, timestamped: bool) -> ChainNode:
     t = node.transformation
     return ChainNode(t.operator, node.operator_id, t.name, t.uid, t.type_info, timestamped)
+
+
+def _tag(edge: StreamEdge) -> tuple[str | None, TypeInformation | None]:
+    return (edge.tag.tag_id, edge.tag.type_info) if edge.tag else (None, None)
 
 
 def _heads(graph: StreamGraph, chained: set[StreamEdge]) -> dict[StreamNode, StreamNode]:
@@ -65,10 +70,13 @@ def _heads(graph: StreamGraph, chained: set[StreamEdge]) -> dict[StreamNode, Str
 
 def _chain_name(node: StreamNode, chained: set[StreamEdge]) -> str:
     """Name a chain as Flink does: `a -> b`, and `a -> (b, c)` where it forks."""
-    behind = [_chain_name(e.target, chained) for e in node.out_edges if e in chained]
-    if not behind:
-        return node.name
-    return f"{node.name} -> {behind[0]}" if len(behind) == 1 else f"{node.name} -> ({', '.join(behind)})"
+    name = node.name
+    while behind := [e.target for e in node.out_edges if e in chained]:
+        if len(behind) > 1:
+            return f"{name} -> ({', '.join(_chain_name(b, chained) for b in behind)})"
+        node = behind[0]
+        name += f" -> {node.name}"
+    return name
 
 
 def _levels(
@@ -103,7 +111,7 @@ def _connect(
     timestamped: dict[StreamNode, bool],
 ) -> None:
     """Add the edges between the chains."""
-    nodes = {c.id: c for v in vertices.values() for c in v.head.walk()}
+    nodes = {c.id: c for v in vertices.values() for c in v.nodes}
     # All edges into one input carry the same columns, so an input has timestamps when any of its edges has.
     stamped_inputs = {
         (e.target, e.input_index) for n in graph.nodes for e in n.in_edges if e not in chained and timestamped[e.source]
@@ -119,7 +127,4 @@ def _connect(
             number += 1
             source.out_edges.append(edge)
             target.in_edges.append(edge)
-            tag = stream_edge.tag
-            nodes[stream_edge.source.operator_id].outputs.append(
-                ChainOutput(tag.tag_id if tag else None, edge.id, tag.type_info if tag else None)
-            )
+            nodes[stream_edge.source.operator_id].outputs.append(ChainOutput(*_tag(stream_edge), edge=edge.id))

@@ -25,7 +25,11 @@ def _node(node: StreamNode) -> dict[str, Any]:
     }
     if node.in_edges:
         shown["predecessors"] = [
-            {"id": e.source.id, "ship_strategy": e.partitioner.name, "side": "second" if e.input_index == 0 else "first"}
+            {
+                "id": e.source.id,
+                "ship_strategy": e.partitioner.name,
+                "side": "second" if e.input_index == 0 else "first",
+            }
             for e in node.in_edges
         ]
     return shown

@@ -58,7 +58,7 @@ class StreamGraph:
     @property
     def is_bounded(self) -> bool:
         """Whether every source ends by itself."""
-        return all(n.transformation.operator.source.is_bounded for n in self.nodes if n.transformation.is_source)  # type: ignore[attr-defined]
+        return all(n.transformation.is_bounded for n in self.nodes)
 
 
 def build_stream_graph(
@@ -109,7 +109,8 @@ def _decide(t: Transformation, inputs: list[StreamNode], default_parallelism: in
     max_parallelism = t.max_parallelism or default_max_parallelism(parallelism)
     if not 1 <= max_parallelism <= UPPER_BOUND_MAX_PARALLELISM:
         raise InvalidProgramError(
-            f"The max parallelism of operator '{t.name}' must be from 1 to {UPPER_BOUND_MAX_PARALLELISM}, not {max_parallelism}."
+            f"The max parallelism of operator '{t.name}' must be from 1 to {UPPER_BOUND_MAX_PARALLELISM}, "
+            f"not {max_parallelism}."
         )
     if parallelism > max_parallelism:
         raise InvalidProgramError(
@@ -144,7 +145,8 @@ def _identify(nodes: list[StreamNode]) -> None:
         if t.uid is not None:
             if t.uid in by_uid:
                 raise InvalidProgramError(
-                    f"Operators '{by_uid[t.uid].name}' and '{t.name}' have the same uid '{t.uid}': every uid must be used once."
+                    f"Operators '{by_uid[t.uid].name}' and '{t.name}' have the same uid '{t.uid}': "
+                    "every uid must be used once."
                 )
             by_uid[t.uid] = node
         place[node] = len(place)

@@ -51,6 +51,11 @@ class Transformation:
         return isinstance(self.operator, SourceOperator)
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether it ends by itself; only a source can fail to."""
+        return not isinstance(self.operator, SourceOperator) or self.operator.source.is_bounded
+
+    @property
     def is_sink(self) -> bool:
         return isinstance(self.operator, (SinkOperator, InvokeOperator))
 

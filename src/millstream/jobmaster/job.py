@@ -61,6 +61,8 @@ class JobMaster:
         self.progress = Progress()
         self._status = JobStatus.INITIALIZING
         self._status_lock = threading.Lock()
+        # How the job will have ended, once that is decided.
+        self._outcome: JobStatus | None = None
         self._runner = runner
         self._storage = storage
         self._options = options
@@ -69,7 +71,7 @@ class JobMaster:
         self._cancel = threading.Event()
         self._sources: dict[int, SplitEnumerator] = {}
         self._committers: dict[str, Committer] = {}
-        self._names = {n.id: n.name for v in plan.vertices for n in v.head.walk()}
+        self._names = {n.id: n.name for v in plan.vertices for n in v.nodes}
         self._state_files: dict[tuple[int, int], dict[str, str | None]] = {}
         self._chains: dict[tuple[int, int, str], list[str]] = {}
         self._thread = threading.Thread(target=self._main, name=f"job-{plan.settings.job_id[:8]}", daemon=True)
@@ -88,9 +90,9 @@ class JobMaster:
         return self._cancel.is_set()
 
     def cancel(self) -> None:
-        """Ask the job to stop; `result` is done when it has."""
+        """Ask the job to stop; `result` is done when it has. A job that is already ending ends as it would."""
         with self._status_lock:
-            if self._status.is_terminal_state() or self._cancel.is_set():
+            if self._outcome is not None or self._cancel.is_set():
                 return
             self._cancel.set()
         self._runner.cancel()
@@ -107,13 +109,17 @@ class JobMaster:
             self._run()
         except BaseException as e:
             error = e
-        error = self._shut_down(error)
-        self._finish(error, started)
+        with self._status_lock:
+            cancelled = self._cancel.is_set()
+            outcome = JobStatus.CANCELED if cancelled else JobStatus.FAILED if error else JobStatus.FINISHED
+            self._outcome = outcome
+        self._shut_down(outcome)
+        self._finish(outcome, error, started)
 
     def _open(self) -> None:
         self._runner.open()
         for vertex in self.plan.vertices:
-            for node in vertex.head.walk():
+            for node in vertex.nodes:
                 if isinstance(node.operator, SourceOperator):
                     self._sources[vertex.id] = node.operator.source.create_enumerator(vertex.parallelism)
                 if isinstance(node.operator, SinkOperator):
@@ -220,12 +226,10 @@ class JobMaster:
 
     # --- the end
 
-    def _shut_down(self, error: BaseException | None) -> BaseException | None:
+    def _shut_down(self, outcome: JobStatus) -> None:
         """Leave nothing behind: slots, sources, sinks, files."""
-        if self._cancel.is_set():
-            self._become(JobStatus.CANCELLING)
-        elif error is not None:
-            self._become(JobStatus.FAILING)
+        if outcome is not JobStatus.FINISHED:
+            self._become(JobStatus.CANCELLING if outcome is JobStatus.CANCELED else JobStatus.FAILING)
         steps: list[Callable[[], None]] = [self._runner.release]
         steps += [s.close for s in self._sources.values()]
         steps += [c.close for c in self._committers.values()]
@@ -234,27 +238,21 @@ class JobMaster:
             try:
                 step()
             except Exception as e:
-                if error is None and not self._cancel.is_set():
-                    error = e
-                else:
-                    # The first error is the one to tell; this one is a consequence of it.
-                    log.warning("while ending job '%s': %s", self.plan.settings.job_name, e)
-        return error
+                # The job's own outcome is what the user must hear; this is only what was left behind.
+                log.warning("while ending job '%s': %s", self.plan.settings.job_name, e)
 
-    def _finish(self, error: BaseException | None, started: float) -> None:
+    def _finish(self, outcome: JobStatus, error: BaseException | None, started: float) -> None:
         settings = self.plan.settings
-        if self._cancel.is_set():
-            self._become(JobStatus.CANCELED)
-            self.result.set_exception(JobCancelledError(f"Job '{settings.job_name}' ({settings.job_id}) was cancelled."))
+        self._become(outcome)
+        if outcome is JobStatus.CANCELED:
+            self.result.set_exception(
+                JobCancelledError(f"Job '{settings.job_name}' ({settings.job_id}) was cancelled.")
+            )
             return
         if error is not None:
-            self._become(JobStatus.FAILED)
-            printed = getattr(error, "printed", "")
-            if printed:
-                sys.stdout.write(printed)
+            sys.stdout.write(getattr(error, "printed", ""))
             self.result.set_exception(error)
             return
-        self._become(JobStatus.FINISHED)
         self.result.set_result(
             JobExecutionResult(
                 settings.job_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+
 from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.context import RuntimeContext
 from millstream.operators.functions import UserFunction

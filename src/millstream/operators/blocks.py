@@ -7,12 +7,15 @@ an address in front. A message is frames end to end: what Spark's shuffle moves,
 
 from __future__ import annotations
 
+import io
 import marshal
 import pickle
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import cloudpickle
 
 # Control elements: (number of records before it, kind, value)
 Control = tuple[int, int, int]
@@ -28,12 +31,27 @@ def encode_block(records: list[Any], controls: list[Control]) -> bytes:
     """Write a block.
 
     marshal takes plain builtin values only, exactly as they are, and is several times as fast as pickle,
-    which takes the rest. Both ends run the same Python.
+    which takes the rest. Both ends run the same Python. Version 2 of its format, and pickle's fast mode, write an
+    object anew each time they meet it: two records never become one object that a later operator could change twice.
     """
     try:
-        return _MARSHAL + marshal.dumps((records, controls))
+        return _MARSHAL + marshal.dumps((records, controls), 2)
     except ValueError:
-        return _PICKLE + pickle.dumps((records, controls), 5)
+        return _PICKLE + dump((records, controls))
+
+
+def dump(value: Any) -> bytes:
+    """Pickle a value: plainly if that does, else with the code of classes that only the driver's script defines."""
+    out = io.BytesIO()
+    pickler = pickle.Pickler(out, 5)
+    pickler.fast = True
+    try:
+        pickler.dump(value)
+        return out.getvalue()
+    except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError):
+        # Also values that contain themselves, which only full pickling can write.
+        data: bytes = cloudpickle.dumps(value, 5)
+        return data
 
 
 def decode_block(body: memoryview) -> tuple[list[Any], list[Control]]:

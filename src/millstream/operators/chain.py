@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ class ChainNode:
         uid: the uid the user gave, or None.
         type_info: the declared type of the main output, None when any value fits.
         timestamped: whether the records it emits carry timestamps.
-        outputs: the operators chained behind it and the edges that start here, by side output (None: the main one).
+        outputs: the operators chained behind it and the edges that start here.
     """
 
     operator: Operator
@@ -34,33 +34,41 @@ class ChainNode:
     timestamped: bool
     outputs: list[ChainOutput] = field(default_factory=list)
 
-    def walk(self) -> Iterator[ChainNode]:
-        """Yield this node and all behind it, each before what follows it."""
-        yield self
-        for output in self.outputs:
-            if isinstance(output.target, ChainNode):
-                yield from output.target.walk()
-
 
 @dataclass
 class ChainOutput:
-    """One way out of a chain node: to a chained node, or over an edge (by its id)."""
+    """One way out of a chain node.
+
+    Attributes:
+        tag: the side output it takes, None for the main one.
+        tag_type: the declared type of that side output.
+        node: the place in the chain of the operator it leads to, None when it leaves the chain.
+        edge: the id of the edge by which it leaves the chain.
+    """
 
     tag: str | None
-    target: ChainNode | int
-    tag_type: TypeInformation | None = None
+    tag_type: TypeInformation | None
+    node: int | None = None
+    edge: int = -1
+
+
+class _Later:
+    """A function that is compiled after the one that calls it."""
+
+    run: Callable[..., None]
 
 
 class ChainCompiler:
     """Turns a chain into functions over batches of records."""
 
-    def __init__(self, head: ChainNode, writers: dict[int, EdgeWriter]) -> None:
-        self._head = head
+    def __init__(self, nodes: list[ChainNode], writers: dict[int, EdgeWriter]) -> None:
+        self._nodes = nodes
         self._writers = writers
+        self._pending: list[tuple[_Later, ChainNode]] = []
 
     def input_function(self, input_index: int, keyed: bool, timestamped: bool) -> Callable[[Iterable[Any]], None]:
         """Return the function that takes a flat batch of records of one input."""
-        w = CodeWriter(self._head.name)
+        w = CodeWriter(self._nodes[0].name)
         names = (["k"] if keyed else []) + ["x"] + (["t"] if timestamped else [])
         if len(names) == 1:
             loop = "for x in batch:"
@@ -69,11 +77,22 @@ class ChainCompiler:
             loop = f"for {', '.join(names)} in zip({', '.join(['it'] * len(names))}):"
         with w.block(loop):
             value = Var("x", "t" if timestamped else None, settled=True)
-            self._node(w, self._head, input_index, value, "k" if keyed else None)
+            self._node(w, self._nodes[0], input_index, value, "k" if keyed else None)
+        self._compile_pending()
         return w.build("batch")
 
     def emit_function(self, node: ChainNode) -> Callable[..., None]:
         """Return the function that takes what a node emits outside the loop, and the timestamp it has."""
+        function = self._rest(node)
+        self._compile_pending()
+        return function
+
+    def _compile_pending(self) -> None:
+        while self._pending:
+            later, node = self._pending.pop()
+            later.run = self._rest(node)
+
+    def _rest(self, node: ChainNode) -> Callable[..., None]:
         w = CodeWriter(f"{node.name} (later)")
         with w.block("for y in batch:", node.operator, "y"):
             self._outputs(w, node, Var("y", "t", settled=False))
@@ -85,7 +104,9 @@ class ChainCompiler:
     def _outputs(self, w: CodeWriter, node: ChainNode, value: Var) -> None:
         if w.is_deep:
             # Too deep for one function: the rest goes into another.
-            w.line(f"{w.bind(self.emit_function(node), 'rest')}(({value.name},), {value.timestamp})")
+            later = _Later()
+            self._pending.append((later, node))
+            w.line(f"{w.bind(later, 'later')}.run(({value.name},), {value.timestamp})")
             return
         if not node.operator.tags_outputs:
             self._output(w, node, None, value)
@@ -106,15 +127,15 @@ class ChainCompiler:
         type_info = node.type_info if tag is None else next((o.tag_type for o in outputs if o.tag_type), None)
         value = _convert(w, node, type_info, value)
         # Edges first: a chained operator may change the value.
-        outputs.sort(key=lambda o: isinstance(o.target, ChainNode))
+        outputs.sort(key=lambda o: o.node is not None)
         for i, output in enumerate(outputs):
             last = i == len(outputs) - 1
             mine = value if last else value.renamed(value.name, False)
-            if isinstance(output.target, ChainNode):
+            if output.node is not None:
                 mine = mine if last else settle(w, mine)
-                self._node(w, output.target, 0, mine, None)
+                self._node(w, self._nodes[output.node], 0, mine, None)
             else:
-                self._writers[output.target].code(w, mine, node.operator)
+                self._writers[output.edge].code(w, mine, node.operator)
 
 
 def _convert(w: CodeWriter, node: ChainNode, type_info: TypeInformation | None, value: Var) -> Var:

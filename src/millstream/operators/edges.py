@@ -44,8 +44,10 @@ def settle(w: CodeWriter, value: Var) -> Var:
         return value
     atoms, copy, out, member = w.bind(ATOMS, "atoms"), w.bind(detach, "detach"), w.var(), w.var("m")
     w.line(f"{out} = {value.name}")
-    with w.block(f"if {out}.__class__ is tuple:"), w.block(f"for {member} in {out}:"), w.block(
-        f"if {member}.__class__ not in {atoms}:"
+    with (
+        w.block(f"if {out}.__class__ is tuple:"),
+        w.block(f"for {member} in {out}:"),
+        w.block(f"if {member}.__class__ not in {atoms}:"),
     ):
         w.line(f"{out} = {copy}({out})")
         w.line("break")

@@ -84,4 +84,4 @@ def user_traceback(error: BaseException) -> str:
 
 def _is_ours(tb: TracebackType) -> bool:
     name = tb.tb_frame.f_code.co_filename
-    return name.startswith("<millstream ") or "/millstream/" in name.replace("\\", "/") and "/operators/" in name
+    return name.startswith("<millstream ") or ("/millstream/" in name.replace("\\", "/") and "/operators/" in name)

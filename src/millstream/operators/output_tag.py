@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import TypeInformation
 
@@ -21,7 +19,7 @@ class OutputTag:
 
     __slots__ = ("tag_id", "type_info")
 
-    def __init__(self, tag_id: str, type_info: Optional[TypeInformation] = None) -> None:
+    def __init__(self, tag_id: str, type_info: TypeInformation | None = None) -> None:
         if not isinstance(tag_id, str) or not tag_id:
             raise InvalidProgramError(f"OutputTag needs a non-empty string as its id, not {tag_id!r}.")
         self.tag_id = tag_id

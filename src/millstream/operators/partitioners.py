@@ -36,7 +36,9 @@ class Partitioner:
             return range(next_parallelism)
         return pointwise_targets(subtask, parallelism, next_parallelism)
 
-    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+    ) -> tuple[str, str | None]:
         """Write how the bucket is found; return the variable with its `append` and the variable with the key."""
         return w.bind(appends[0], "append"), None
 
@@ -91,7 +93,9 @@ class RebalancePartitioner(Partitioner):
 
     name = "REBALANCE"
 
-    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+    ) -> tuple[str, str | None]:
         start = place.subtask % len(appends)
         turn = cycle(appends[start:] + appends[:start]).__next__
         out = w.var("e")
@@ -105,7 +109,9 @@ class RescalePartitioner(Partitioner):
     name = "RESCALE"
     pointwise = True
 
-    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+    ) -> tuple[str, str | None]:
         out = w.var("e")
         w.line(f"{out} = {w.bind(cycle(appends).__next__, 'turn')}()")
         return out, None
@@ -116,7 +122,9 @@ class ShufflePartitioner(Partitioner):
 
     name = "SHUFFLE"
 
-    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+    ) -> tuple[str, str | None]:
         choice = Random(place.subtask).choice
         out = w.var("e")
         w.line(f"{out} = {w.bind(choice, 'choice')}({w.bind(appends, 'appends')})")
@@ -147,7 +155,9 @@ class KeyPartitioner(Partitioner):
     def __init__(self, selector: UserFunction) -> None:
         self.selector = selector
 
-    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+    ) -> tuple[str, str | None]:
         key, out = w.var("k"), w.var("e")
         routes = w.bind(_Routes(appends, place), "routes")
         w.line(f"{key} = {w.bind(self.selector.call, 'key')}({value})", operator, value)
@@ -169,14 +179,17 @@ class CustomPartitioner(Partitioner):
         self.partitioner = partitioner
         self.selector = selector
 
-    def code(self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place) -> tuple[str, str | None]:
+    def code(
+        self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
+    ) -> tuple[str, str | None]:
         partition, count, described = self.partitioner.call, len(appends), str(self.partitioner)
 
         def choose(key: Any) -> Append:
             index = partition(key, count)
             if not isinstance(index, int) or not 0 <= index < count:
                 raise MillstreamError(
-                    f"Partitioner {described} returned {index!r} for key {key!r}: it must return an int from 0 to {count - 1}."
+                    f"Partitioner {described} returned {index!r} for key {key!r}: "
+                    f"it must return an int from 0 to {count - 1}."
                 )
             return appends[index]
 

@@ -39,7 +39,9 @@ class ProcessOperator(Operator):
 
     _context: ProcessContext
 
-    def __init__(self, function: UserFunction, keyed: bool = False, methods: tuple[str, ...] = ("process_element",)) -> None:
+    def __init__(
+        self, function: UserFunction, keyed: bool = False, methods: tuple[str, ...] = ("process_element",)
+    ) -> None:
         self.function = function
         self.keyed = keyed
         self.methods = methods

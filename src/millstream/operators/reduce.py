@@ -66,7 +66,9 @@ class ReduceOperator(Operator):
 def _replace(record: Any, position: int | str, value: Any) -> Any:
     """Return the record with one field changed; the record itself stays as it is."""
     if isinstance(record, tuple):
-        return (*record[:position], value, *record[position + 1 :])  # type: ignore[operator, misc]
+        fields = list(record)
+        fields[position] = value  # type: ignore[index]
+        return tuple(fields)
     if isinstance(record, Row):
         changed = record.__copy__()
         changed[position] = value
@@ -102,7 +104,9 @@ def combine_field(position: int | str, operation: str, combine: Callable[[Any, A
     return reduce
 
 
-def choose_by_field(position: int | str, operation: str, better: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+def choose_by_field(
+    position: int | str, operation: str, better: Callable[[Any, Any], bool]
+) -> Callable[[Any, Any], Any]:
     """Return a reducer that keeps the whole record whose field is better (min_by, max_by); ties keep the first."""
 
     def reduce(first: Any, second: Any) -> Any:

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
+from millstream.operators.blocks import ACK_EDGE, Frame, dump, join_frames, split_frames
 from millstream.operators.source import Share
 from millstream.operators.subtask import JobSettings, Subtask, SubtaskReport, Vertex
 from millstream.state.keyed import StateStorage
@@ -97,11 +97,11 @@ class SlotRuntime:
         reports = [SlotReport(task.level, self._slot, subtasks, self.take_printed())]
         if last:
             earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(f.body)]
-            yield self._slot, pickle.dumps(earlier + reports, 5)
+            yield self._slot, dump(earlier + reports)
             return
         last_level = self._plan.levels - 1
         ack_slot = self._slot % self._plan.slots(last_level)
-        yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, pickle.dumps(reports, 5)))
+        yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump(reports)))
         yield from outbox.drain()
 
     def close(self) -> None:

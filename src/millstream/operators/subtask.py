@@ -27,17 +27,21 @@ Outgoing = tuple[Edge, int, bytes]
 
 @dataclass
 class Vertex:
-    """A vertex of the job graph: a chain and how it is connected and spread out."""
+    """A vertex of the job graph: a chain, each operator after the one it reads from, and how it is spread out."""
 
     id: int
     name: str
-    head: ChainNode
+    nodes: list[ChainNode]
     parallelism: int
     max_parallelism: int
     level: int
     slot_offset: int
     in_edges: list[Edge] = field(default_factory=list)
     out_edges: list[Edge] = field(default_factory=list)
+
+    @property
+    def head(self) -> ChainNode:
+        return self.nodes[0]
 
     @property
     def is_source(self) -> bool:
@@ -101,7 +105,7 @@ class Subtask:
         self._opened = False
         self._watermark = MIN_WATERMARK
         self._records_in = 0
-        self._nodes = list(vertex.head.walk())
+        self._nodes = vertex.nodes
         self._metrics: dict[str, MetricGroup] = {}
         self._states: dict[str, KeyedState] = {}
         self._channels = {
@@ -120,7 +124,7 @@ class Subtask:
         return EdgeWriter(edge, targets, Place(self.index, parallelism, max_parallelism))
 
     def _compile(self, storage: StateStorage) -> dict[int, Callable[[Iterable[Any]], None]]:
-        compiler = ChainCompiler(self.vertex.head, self._writers)
+        compiler = ChainCompiler(self._nodes, self._writers)
         for node in self._nodes:
             state = None
             if node.operator.keyed:

@@ -12,6 +12,8 @@ import pickle
 from types import CodeType, FunctionType
 from typing import Any
 
+import cloudpickle
+
 from millstream.common.types import Row
 
 ATOMS = frozenset({int, str, float, bool, type(None), bytes, complex})
@@ -20,13 +22,77 @@ _WRITES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE
 
 # Names that neither keep nor change what they are given.
 _BUILTINS = frozenset(
-    "abs all any bool bytes chr dict divmod enumerate filter float frozenset int len list map max min ord pow "
-    "range repr reversed round set sorted str sum tuple zip".split()
+    [
+        "abs",
+        "all",
+        "any",
+        "bool",
+        "bytes",
+        "chr",
+        "dict",
+        "divmod",
+        "enumerate",
+        "filter",
+        "float",
+        "frozenset",
+        "int",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "ord",
+        "pow",
+        "range",
+        "repr",
+        "reversed",
+        "round",
+        "set",
+        "sorted",
+        "str",
+        "sum",
+        "tuple",
+        "zip",
+    ]
 )
 _METHODS = frozenset(
-    "capitalize casefold count decode encode endswith find format get index isalnum isalpha isdigit isspace items join "
-    "keys lower lstrip partition removeprefix removesuffix replace rfind rpartition rsplit rstrip split splitlines "
-    "startswith strip title upper values zfill".split()
+    [
+        "capitalize",
+        "casefold",
+        "count",
+        "decode",
+        "encode",
+        "endswith",
+        "find",
+        "format",
+        "get",
+        "index",
+        "isalnum",
+        "isalpha",
+        "isdigit",
+        "isspace",
+        "items",
+        "join",
+        "keys",
+        "lower",
+        "lstrip",
+        "partition",
+        "removeprefix",
+        "removesuffix",
+        "replace",
+        "rfind",
+        "rpartition",
+        "rsplit",
+        "rstrip",
+        "split",
+        "splitlines",
+        "startswith",
+        "strip",
+        "title",
+        "upper",
+        "values",
+        "zfill",
+    ]
 )
 
 
@@ -43,7 +109,7 @@ def detach(value: Any) -> Any:
         return {k: v if v.__class__ in ATOMS else detach(v) for k, v in value.items()}
     if kind is Row:
         return Row.of(value._fields, [detach(v) for v in value], value._kind)
-    return pickle.loads(pickle.dumps(value, 5))
+    return pickle.loads(cloudpickle.dumps(value, 5))
 
 
 def keeps_nothing(function: Any) -> bool:

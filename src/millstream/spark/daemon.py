@@ -85,7 +85,7 @@ class Manager:
             ready = {fd for fd, _ in poller.poll(20 if self.releases else 1000)}
             if 0 in ready:
                 try:
-                    pid = read_int(stdin)
+                    pid = read_int(stdin)  # type: ignore[no-untyped-call]
                 except EOFError:
                     return
                 _kill(pid, signal.SIGKILL)
@@ -183,7 +183,7 @@ class Relay:
 
     def run(self) -> None:
         with self._jvm.makefile("wb") as out:
-            write_int(os.getpid(), out)
+            write_int(os.getpid(), out)  # type: ignore[no-untyped-call]
         while True:
             head = self._read_head()
             if head is None or not self._serve(head):
@@ -316,7 +316,7 @@ def main() -> None:
     control.bind(control_path)
     control.listen(1024)
     with os.fdopen(os.dup(1), "wb") as out:
-        write_with_length(path.encode(), out)
+        write_with_length(path.encode(), out)  # type: ignore[no-untyped-call]
 
     def stop(*_: object) -> None:
         for leftover in (path, control_path):

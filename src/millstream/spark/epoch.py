@@ -78,7 +78,7 @@ class SparkEpochs:
         sc.setLocalProperty(JOB_PROPERTY, None)  # type: ignore[arg-type]
         sc.setLocalProperty(RELEASE_PROPERTY, self._job.key)
         # Every executor has a daemon of its own: enough tasks to reach them all.
-        count = 1 if sc.master.startswith("local") else 2 * sc.defaultParallelism
+        count = 1 if str(sc.master).startswith("local") else 2 * sc.defaultParallelism
         try:
             sc.parallelize(range(count), count).map(_identity).count()
         finally:
@@ -88,7 +88,13 @@ class SparkEpochs:
         sc = self._context
         command = pickle.dumps((function, None, _SERIALIZER, _SERIALIZER), 5)
         wrapped = self._jvm.SimplePythonFunction(
-            bytearray(command), sc.environment, sc._python_includes, sc.pythonExec, sc.pythonVer, [], sc._javaAccumulator
+            bytearray(command),
+            sc.environment,
+            sc._python_includes,
+            sc.pythonExec,
+            sc.pythonVer,
+            [],
+            sc._javaAccumulator,
         )
         return self._jvm.PythonRDD(parent, wrapped, False, False)
 

@@ -13,7 +13,12 @@ from millstream.operators.failures import Failure
 from millstream.spark.worker import FAILURE_MARK
 
 _REPORT = re.compile(re.escape(FAILURE_MARK) + r"([A-Za-z0-9+/=]+);")
-_WORKER_DIED = ("Python worker exited unexpectedly", "Failed to connect to Python", "Connection reset", "Broken pipe")
+_WORKER_DIED = (
+    "Python worker exited unexpectedly",
+    "Failed to connect to Python",
+    "Connection reset",
+    "Broken pipe",
+)
 
 
 class EpochFailed(JobExecutionError):

@@ -62,7 +62,12 @@ def start_gateway(java: Java, memory: str, options: list[str], log_level: str, e
             _command(java, home, memory, logging, options),
             # The JVM ends when this pipe closes, so it can never outlive this process.
             stdin=subprocess.PIPE,
-            env={**environment, "SPARK_HOME": home, "_PYSPARK_DRIVER_CONN_INFO_PATH": info, "SPARK_CONNECT_MODE": "0"},
+            env={
+                **environment,
+                "SPARK_HOME": home,
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": info,
+                "SPARK_CONNECT_MODE": "0",
+            },
             # Ctrl-C is for the Python program, which will end the JVM in good order.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
@@ -78,14 +83,23 @@ def _command(java: Java, home: str, memory: str, logging: str, options: list[str
     if java.version >= 24:
         command += ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]
     command += ["-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={logging}"]
-    return [*command, *options, "-cp", os.path.join(home, "jars", "*"), "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
+    return [
+        *command,
+        *options,
+        "-cp",
+        os.path.join(home, "jars", "*"),
+        "org.apache.spark.deploy.SparkSubmit",
+        "pyspark-shell",
+    ]
 
 
 def _wait_for(info: str, process: subprocess.Popen[bytes]) -> tuple[int, str]:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise MillstreamError(f"The Java process that runs Spark ended with code {process.returncode} while starting.")
+            raise MillstreamError(
+                f"The Java process that runs Spark ended with code {process.returncode} while starting."
+            )
         # The JVM moves the finished file into place.
         if os.path.isfile(info):
             with open(info, "rb") as f:

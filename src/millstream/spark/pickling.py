@@ -18,10 +18,11 @@ from millstream.operators.slot import JobPlan
 def dump_plan(plan: JobPlan) -> bytes:
     """Pickle a plan; name the operator and the object inside its function when that fails."""
     try:
-        return cloudpickle.dumps(plan, 5)
+        data: bytes = cloudpickle.dumps(plan, 5)
+        return data
     except Exception as e:
         for vertex in plan.vertices:
-            for node in vertex.head.walk():
+            for node in vertex.nodes:
                 _check(node)
         raise InvalidProgramError(f"The program cannot be sent to the workers: {e}") from e
 
@@ -83,4 +84,3 @@ def _described(function: Any) -> str:
     name = getattr(function, "__qualname__", type(function).__qualname__)
     code = getattr(function, "__code__", None)
     return f"{name} (line {code.co_firstlineno} of {code.co_filename})" if code else name
-

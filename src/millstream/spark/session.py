@@ -61,14 +61,15 @@ def get_context(config: Configuration) -> SparkContext:
         return _start(config)
 
 
-def is_embedded(context: SparkContext) -> bool:
-    return context.master.startswith("local")
-
-
 def _start(config: Configuration) -> SparkContext:
     wanted = {k: v for k, v in config.to_dict().items() if k.startswith("spark.")}
-    master = wanted.get("spark.master") or os.environ.get("MASTER") or DEFAULT_MASTER
-    settings = {**_STREAM, **(_EMBEDDED if master.startswith("local") else {}), **wanted, "spark.master": master}
+    master: str = wanted.get("spark.master") or os.environ.get("MASTER") or DEFAULT_MASTER
+    settings = {
+        **_STREAM,
+        **(_EMBEDDED if master.startswith("local") else {}),
+        **wanted,
+        "spark.master": master,
+    }
     settings.setdefault("spark.app.name", "millstream")
     # Workers must run the very interpreter that pickled the job.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -91,7 +92,10 @@ def _start(config: Configuration) -> SparkContext:
     _settings.update(wanted)
     if not config.get_boolean("millstream.quiet", False):
         cores = context.defaultParallelism
-        print(f"millstream: running on Spark {context.version} ({context.master}, {cores} cores{started})", file=sys.stderr)
+        print(
+            f"millstream: running on Spark {context.version} ({context.master}, {cores} cores{started})",
+            file=sys.stderr,
+        )
     return context
 
 

@@ -7,17 +7,21 @@ import io
 import json
 import os
 import pickle
+import struct
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import cloudpickle
 from pyspark import TaskContext
-from pyspark.serializers import pack_long
 
 from millstream.checkpoint.storage import DirectoryStorage
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.slot import JobPlan, LevelTask, SlotRuntime
+
+# How the JVM side of a Python shuffle wants its keys.
+_LONG = struct.Struct(">q")
 
 FAILURE_MARK = "millstream-failure:"
 
@@ -48,7 +52,7 @@ class LevelFunction:
             incoming: Iterable[bytes] = list(messages) if self.task.level else _nothing(messages)
             for target, message in runtime.run(self.task, attempt, incoming):
                 if not self.is_last:
-                    yield pack_long(target)
+                    yield _LONG.pack(target)
                 yield message
         except SubtaskFailed as e:
             raise TaskFailed(_report(e, printed.take())) from None
@@ -92,7 +96,19 @@ def load_plan(directory: str) -> JobPlan:
     # What the driver can import, its workers can import.
     sys.path.extend(p for p in saved["path"] if p not in sys.path)
     plan: JobPlan = pickle.loads(saved["plan"])
+    _adopt_main_classes()
     return plan
+
+
+def _adopt_main_classes() -> None:
+    """Make the classes of the driver's script known here as `__main__`'s, so that their objects pickle plainly.
+
+    cloudpickle has brought them along by value and remembers them; without this they would still travel, slowly.
+    """
+    main = sys.modules["__main__"]
+    for cls in list(getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ())):
+        if cls.__module__ == "__main__" and "." not in cls.__qualname__ and not hasattr(main, cls.__name__):
+            setattr(main, cls.__name__, cls)
 
 
 def _nothing(messages: Iterable[bytes]) -> list[bytes]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import TypeInformation
 
@@ -13,7 +11,7 @@ class StateDescriptor:
 
     kind = "state"
 
-    def __init__(self, name: str, type_info: Optional[TypeInformation] = None) -> None:
+    def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
         if not isinstance(name, str) or not name:
             raise InvalidProgramError(f"A state needs a name that is a non-empty string, not {name!r}.")
         self.name = name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 from millstream.datastream.connectors.base import Committer, Sink, SinkWriter
 from millstream.operators.context import RuntimeContext
@@ -12,12 +12,11 @@ from millstream.operators.context import RuntimeContext
 class _Writer(SinkWriter):
     def __init__(self) -> None:
         self._values: list[Any] = []
-        self.write = self._values.append  # type: ignore[method-assign]
 
-    def write(self, value: Any) -> None:  # pragma: no cover - replaced by the list's own method in __init__
+    def write(self, value: Any) -> None:
         self._values.append(value)
 
-    def prepare_commit(self) -> Optional[list[Any]]:
+    def prepare_commit(self) -> list[Any] | None:
         if not self._values:
             return None
         values = self._values[:]
@@ -40,7 +39,7 @@ class DriverSink(Sink):
     name = "Collect Sink"
 
     def __init__(self, take: Callable[[list[Any]], None]) -> None:
-        self._take: Optional[Callable[[list[Any]], None]] = take
+        self._take: Callable[[list[Any]], None] | None = take
 
     def __getstate__(self) -> dict[str, Any]:
         # The function belongs to the driver; the workers' copy only writes.

@@ -10,6 +10,7 @@ import cloudpickle
 
 from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator
+from millstream.operators.values import ATOMS, detach
 
 _CHUNK = 1024
 
@@ -35,7 +36,9 @@ class CollectionSource(Source):
 
     def __init__(self, elements: list[Any]) -> None:
         self._size = len(elements)
-        self._chunks = [cloudpickle.dumps(elements[i : i + _CHUNK]) for i in range(0, self._size, _CHUNK)]
+        # Each element is a record of its own, even where the collection holds one object twice.
+        own = [e if e.__class__ in ATOMS else detach(e) for e in elements]
+        self._chunks = [cloudpickle.dumps(own[i : i + _CHUNK]) for i in range(0, self._size, _CHUNK)]
 
     @property
     def is_bounded(self) -> bool:

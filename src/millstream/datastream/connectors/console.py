@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Optional
+from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation
 from millstream.datastream.connectors.base import Committer, Sink, SinkWriter
@@ -13,7 +13,7 @@ from millstream.operators.context import RuntimeContext
 class _Writer(SinkWriter):
     keeps_values = False
 
-    def __init__(self, prefix: str, type_info: Optional[TypeInformation]) -> None:
+    def __init__(self, prefix: str, type_info: TypeInformation | None) -> None:
         self._prefix = prefix
         typed = type_info is not None and not isinstance(type_info, PickledBytesTypeInfo)
         self._format = type_info.format if typed and type_info is not None else str
@@ -22,7 +22,7 @@ class _Writer(SinkWriter):
     def write(self, value: Any) -> None:
         self._lines.append(f"{self._prefix}{self._format(value)}\n")
 
-    def prepare_commit(self) -> Optional[str]:
+    def prepare_commit(self) -> str | None:
         text = "".join(self._lines)
         self._lines.clear()
         return text or None
@@ -43,7 +43,7 @@ class PrintSink(Sink):
 
     name = "Print to Std. Out"
 
-    def __init__(self, identifier: Optional[str], type_info: Optional[TypeInformation]) -> None:
+    def __init__(self, identifier: str | None, type_info: TypeInformation | None) -> None:
         self._identifier = identifier
         self._type_info = type_info
 

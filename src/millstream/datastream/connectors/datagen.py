@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, Optional
+from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
@@ -15,12 +15,12 @@ __all__ = ["DataGeneratorSource"]
 class _RatedEnumerator(SplitEnumerator):
     """Deals out indexes from 0 upwards, no more than the rate allows by now."""
 
-    def __init__(self, count: Optional[int], rate: Optional[float], parallelism: int) -> None:
+    def __init__(self, count: int | None, rate: float | None, parallelism: int) -> None:
         self._count = count
         self._rate = rate
         self._parallelism = parallelism
         self._at = 0
-        self._started: Optional[float] = None
+        self._started: float | None = None
 
     def poll(self, budget: int, now: float) -> Dealt:
         if self._started is None:
@@ -74,8 +74,8 @@ class DataGeneratorSource(Source):
     def __init__(
         self,
         generator_function: Callable[[int], Any],
-        count: Optional[int] = None,
-        rate_per_second: Optional[float] = None,
+        count: int | None = None,
+        rate_per_second: float | None = None,
     ) -> None:
         if not callable(generator_function):
             raise InvalidProgramError(f"DataGeneratorSource takes a function of an index, not {generator_function!r}.")

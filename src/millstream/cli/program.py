@@ -1,0 +1,33 @@
+"""Runs a user's program file, or only as far as its plan."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream.stream_execution_environment import ProgramPlanned, plan_only, set_command_line
+
+
+def run_program(path: str, arguments: list[str], settings: dict[str, str]) -> None:
+    """Run a program as `python path arguments...` would, with settings that win over its own defaults."""
+    set_command_line(settings)
+    _run(path, arguments)
+
+
+def load_plan(path: str, arguments: list[str], settings: dict[str, str]) -> ProgramPlanned:
+    """Run a program up to its first execute() and return what it would have run."""
+    set_command_line(settings)
+    with plan_only():
+        try:
+            _run(path, arguments)
+        except ProgramPlanned as planned:
+            return planned
+    raise InvalidProgramError(f"{path} ended without a call of execute() or execute_and_collect(): there is no plan.")
+
+
+def _run(path: str, arguments: list[str]) -> None:
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    runpy.run_path(path, run_name="__main__")

@@ -1,0 +1,3 @@
+"""Helpers for testing programs."""
+
+from millstream.testing.collect_sink import CollectSink

@@ -1,0 +1,33 @@
+"""CollectSink: a sink whose records can be looked at when the job is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.datastream.connectors.collecting import DriverSink
+
+__all__ = ["CollectSink"]
+
+
+class CollectSink(DriverSink):
+    """Keeps the records it gets, on the driver; for add_sink and sink_to.
+
+    Example:
+        >>> sink = CollectSink()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection([1, 2]).sink_to(sink)
+        >>> _ = env.execute()
+        >>> sink.results()
+        [1, 2]
+    """
+
+    def __init__(self) -> None:
+        self._results: list[Any] = []
+        super().__init__(self._results.extend)
+
+    def results(self) -> list[Any]:
+        """Return the records in the order they arrived."""
+        return list(self._results)
+
+    def clear(self) -> None:
+        self._results.clear()

@@ -1,0 +1,42 @@
+"""One Spark for the whole run; every test gets a fresh environment on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import Configuration
+from millstream.datastream import DataStream, StreamExecutionEnvironment
+from millstream.spark.session import stop_context
+
+Env = StreamExecutionEnvironment
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _spark() -> Iterator[None]:
+    yield
+    stop_context()
+
+
+@pytest.fixture
+def config() -> Configuration:
+    # Two threads on any machine, so that results that depend on the number of slots are the same everywhere.
+    return Configuration.from_dict({"spark.master": "local[2]", "millstream.quiet": "true", "parallelism.default": "2"})
+
+
+@pytest.fixture
+def env(config: Configuration) -> Env:
+    return Env.get_execution_environment(config)
+
+
+@pytest.fixture
+def env1(config: Configuration) -> Env:
+    """An environment with parallelism 1, where the order of results is settled."""
+    return Env.get_execution_environment(config).set_parallelism(1)
+
+
+@pytest.fixture
+def collect() -> Callable[[DataStream], list[Any]]:
+    return lambda stream: list(stream.execute_and_collect())

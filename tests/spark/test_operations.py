@@ -1,0 +1,406 @@
+"""What each operation does, on real Spark."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import Row, Types
+from millstream.datastream import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    DataStream,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    OutputTag,
+    ProcessFunction,
+    ReduceFunction,
+    RuntimeContext,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.testing import CollectSink
+
+Env = StreamExecutionEnvironment
+Collect = Callable[[DataStream], list[Any]]
+pytestmark = pytest.mark.spark
+
+
+class Double(MapFunction[int, int]):
+    def map(self, value: int) -> int:
+        return value * 2
+
+
+class Odd(FilterFunction[int]):
+    def filter(self, value: int) -> bool:
+        return value % 2 == 1
+
+
+class Twice(FlatMapFunction[int, int]):
+    def flat_map(self, value: int) -> Iterator[int]:
+        yield value
+        yield value
+
+
+class Nothing(FlatMapFunction[int, int]):
+    def flat_map(self, value: int) -> None:
+        return None
+
+
+def test_map_filter_flat_map_with_classes_and_callables(env1: Env, collect: Collect) -> None:
+    numbers = env1.from_collection([1, 2, 3])
+    assert collect(numbers.map(Double()).flat_map(Twice()).map(lambda x: x + 1)) == [3, 3, 5, 5, 7, 7]
+    assert collect(numbers.filter(Odd()).filter(lambda x: x > 1)) == [3]
+    assert collect(numbers.flat_map(Nothing())) == []
+
+
+def test_a_large_input_passes_whole_and_in_order(env1: Env, collect: Collect) -> None:
+    stream = env1.from_source(NumberSequenceSource(0, 299_999)).map(lambda x: x + 1)
+    assert collect(stream) == list(range(1, 300_001))
+
+
+def test_a_long_chain_of_flat_maps(env1: Env, collect: Collect) -> None:
+    stream = env1.from_collection([1])
+    for _ in range(70):
+        stream = stream.flat_map(lambda x: [x + 1]).filter(lambda x: True)
+    assert collect(stream) == [71]
+
+
+PAIRS = [("a", 1), ("b", 5), ("a", 2), ("b", 1), ("a", 3)]
+
+
+class Add(ReduceFunction[Any]):
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return value1[0], value1[1] + value2[1]
+
+
+class First(KeySelector[Any, str]):
+    def get_key(self, value: Any) -> str:
+        key: str = value[0]
+        return key
+
+
+def test_reduce_emits_every_step(env1: Env, collect: Collect) -> None:
+    expected = [("a", 1), ("b", 5), ("a", 3), ("b", 6), ("a", 6)]
+    pairs = env1.from_collection(PAIRS)
+    assert collect(pairs.key_by(First()).reduce(Add())) == expected
+    assert collect(pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))) == expected
+    assert collect(pairs.key_by(0).sum(1)) == expected
+
+
+def test_running_aggregates(env1: Env, collect: Collect) -> None:
+    data = [("a", 3, "x"), ("a", 1, "y"), ("a", 5, "z"), ("a", 1, "w")]
+    keyed = env1.from_collection(data).key_by(lambda t: t[0])
+    assert [r[1:] for r in collect(keyed.min(1))] == [(3, "x"), (1, "x"), (1, "x"), (1, "x")]
+    assert [r[1:] for r in collect(keyed.max(1))] == [(3, "x"), (3, "x"), (5, "x"), (5, "x")]
+    assert [r[1:] for r in collect(keyed.min_by(1))] == [(3, "x"), (1, "y"), (1, "y"), (1, "y")]
+    assert [r[1:] for r in collect(keyed.max_by(1))] == [(3, "x"), (3, "x"), (5, "z"), (5, "z")]
+    rows = env1.from_collection([Row(k="a", n=1), Row(k="a", n=2)])
+    assert collect(rows.key_by(lambda r: r.k).sum("n")) == [Row(k="a", n=1), Row(k="a", n=3)]
+    assert collect(env1.from_collection([1, 2, 3]).key_by(lambda x: 0).sum()) == [1, 3, 6]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 5])
+def test_results_do_not_depend_on_parallelism(env: Env, collect: Collect, parallelism: int) -> None:
+    env.set_parallelism(parallelism)
+    stream = (
+        env.from_source(NumberSequenceSource(0, 9_999)).map(lambda x: (f"k{x % 97}", x)).key_by(lambda t: t[0]).sum(1)
+    )
+    last: dict[str, int] = {}
+    for key, total in collect(stream):
+        last[key] = max(total, last.get(key, 0))
+    expected: dict[str, int] = defaultdict(int)
+    for x in range(10_000):
+        expected[f"k{x % 97}"] += x
+    assert last == expected
+
+
+class CountPerKey(KeyedProcessFunction[str, Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        n = (self.count.value() or 0) + 1
+        if n == 3:
+            self.count.clear()
+        else:
+            self.count.update(n)
+        yield ctx.get_current_key(), n, ctx.timestamp()
+
+
+def test_keyed_process_with_value_state(env1: Env, collect: Collect) -> None:
+    stream = env1.from_collection(["a", "b", "a", "a", "a"]).key_by(lambda v: v).process(CountPerKey())
+    none = -(2**63)
+    assert collect(stream) == [("a", 1, none), ("b", 1, none), ("a", 2, none), ("a", 3, none), ("a", 1, none)]
+
+
+class KeyedMapWithState(MapFunction[Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen"))
+
+    def map(self, value: Any) -> Any:
+        n = (self.seen.value() or 0) + 1
+        self.seen.update(n)
+        return value, n
+
+
+def test_state_in_a_map_on_a_keyed_stream(env1: Env, collect: Collect) -> None:
+    stream = env1.from_collection(["a", "b", "a"]).key_by(lambda v: v).map(KeyedMapWithState())
+    assert collect(stream) == [("a", 1), ("b", 1), ("a", 2)]
+
+
+def test_lists_can_be_keys_and_equal_numbers_are_one_key(env: Env, collect: Collect) -> None:
+    stream = env.from_collection([[1, 2], [1, 2], [3]]).key_by(lambda v: v).process(CurrentKey())
+    assert Counter(map(str, collect(stream))) == {"[1, 2]": 2, "[3]": 1}
+    numbers = env.from_collection([(1, 1), (1.0, 1), (True, 1)]).key_by(lambda t: t[0]).sum(1)
+    assert collect(numbers)[-1][1] == 3
+
+
+class CurrentKey(KeyedProcessFunction[Any, Any, Any]):
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key()
+
+
+def test_keys_that_a_selector_draws_at_random_still_have_one_owner(env: Env, collect: Collect) -> None:
+    # The key is chosen once, where the record is sent, as in PyFlink.
+    import random
+
+    stream = env.from_collection([1] * 500).key_by(lambda v: random.randrange(50)).process(KeyAndSubtask())
+    owners: dict[int, set[int]] = defaultdict(set)
+    for key, subtask in collect(stream):
+        owners[key].add(subtask)
+    assert all(len(o) == 1 for o in owners.values())
+
+
+class KeyAndSubtask(KeyedProcessFunction[Any, Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.subtask = runtime_context.get_index_of_this_subtask()
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key(), self.subtask
+
+
+SMALL, LARGE = OutputTag("small"), OutputTag("large", Types.INT())
+
+
+class Split(ProcessFunction[int, int]):
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        yield value
+        if value < 3:
+            yield SMALL, value
+        if value > 7:
+            yield LARGE, value + 2**31
+            yield OutputTag("nobody listens"), value
+
+
+def test_side_outputs(env1: Env) -> None:
+    main, small, large = CollectSink(), CollectSink(), CollectSink()
+    split = env1.from_collection(range(10)).process(Split())
+    split.sink_to(main)
+    split.get_side_output(SMALL).map(lambda x: -x).sink_to(small)
+    split.get_side_output(LARGE).rebalance().map(lambda x: x).sink_to(large)
+    env1.execute()
+    assert main.results() == list(range(10))
+    assert small.results() == [0, -1, -2]
+    assert large.results() == [8 - 2**31, 9 - 2**31]
+
+
+def test_union(env1: Env, collect: Collect) -> None:
+    a, b, c = (env1.from_collection(x) for x in ([1, 2], [3], [4]))
+    assert sorted(collect(a.union(b, c).map(lambda x: x * 10))) == [10, 20, 30, 40]
+    assert sorted(collect(a.union(a))) == [1, 1, 2, 2]
+
+
+class Both(CoMapFunction[int, str, str]):
+    def map1(self, value: int) -> str:
+        return f"int {value}"
+
+    def map2(self, value: str) -> Any:
+        return None if value == "drop" else f"str {value}"
+
+
+class BothFlat(CoFlatMapFunction[int, str, str]):
+    def flat_map1(self, value: int) -> list[str]:
+        return [f"int {value}"] * value
+
+    def flat_map2(self, value: str) -> None:
+        return None
+
+
+class Enrich(KeyedCoProcessFunction[str, Any, Any, Any]):
+    """Keeps the last rule of a key; state is shared by the two inputs."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.rule = runtime_context.get_state(ValueStateDescriptor("rule"))
+
+    def process_element1(self, value: Any, ctx: Any) -> None:
+        self.rule.update(value[1])
+
+    def process_element2(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key(), value[1], self.rule.value()
+
+
+class Tagged(CoProcessFunction[int, str, Any]):
+    def process_element1(self, value: int, ctx: Any) -> Iterator[Any]:
+        yield ("one", value)
+
+    def process_element2(self, value: str, ctx: Any) -> Iterator[Any]:
+        yield SMALL, value
+
+
+def test_connected_streams(env1: Env, collect: Collect) -> None:
+    numbers, words = env1.from_collection([1, 2]), env1.from_collection(["x", "drop"])
+    assert sorted(collect(numbers.connect(words).map(Both()))) == ["int 1", "int 2", "str x"]
+    assert collect(numbers.connect(words).flat_map(BothFlat())) == ["int 1", "int 2", "int 2"]
+    processed = numbers.connect(words).process(Tagged())
+    side = CollectSink()
+    processed.get_side_output(SMALL).sink_to(side)
+    processed.sink_to(CollectSink())
+    env1.execute()
+    assert side.results() == ["x", "drop"]
+
+
+def test_connected_keyed_streams_share_state(env: Env, collect: Collect) -> None:
+    rules = env.from_collection([("a", "A!"), ("b", "B!")])
+    events = env.from_collection([("a", 1), ("b", 2), ("c", 3)])
+    expected = [("a", 1, "A!"), ("b", 2, "B!"), ("c", 3, None)]
+    both = rules.connect(events).key_by(lambda t: t[0], lambda t: t[0])
+    assert sorted(collect(both.process(Enrich()))) == expected
+    keyed = rules.key_by(lambda t: t[0]).connect(events.key_by(lambda t: t[0]))
+    assert sorted(collect(keyed.process(Enrich()))) == expected
+
+
+def test_project(env1: Env, collect: Collect) -> None:
+    stream = env1.from_collection([(1, "a", 2.5)], Types.TUPLE([Types.INT(), Types.STRING(), Types.DOUBLE()]))
+    projected = stream.project(2, 0)
+    assert collect(projected) == [(2.5, 1)]
+    assert projected.get_type() == Types.TUPLE([Types.DOUBLE(), Types.INT()])
+    assert collect(stream.project(1)) == [("a",)]
+
+
+def test_several_sinks_one_source(env: Env) -> None:
+    evens, odds = CollectSink(), CollectSink()
+    numbers = env.from_source(NumberSequenceSource(1, 100))
+    numbers.filter(lambda x: x % 2 == 0).sink_to(evens)
+    numbers.key_by(lambda x: x).map(lambda x: x).filter(lambda x: x % 2 == 1).add_sink(odds)
+    env.execute()
+    assert sorted(evens.results()) == list(range(2, 101, 2))
+    assert sorted(odds.results()) == list(range(1, 101, 2))
+
+
+def test_execute_runs_only_what_was_added_since(env1: Env) -> None:
+    first, second = CollectSink(), CollectSink()
+    stream = env1.from_collection([1])
+    stream.sink_to(first)
+    env1.execute()
+    stream.sink_to(second)
+    env1.execute()
+    assert (first.results(), second.results()) == ([1], [1])
+
+
+def test_execute_and_collect(env: Env, env1: Env) -> None:
+    stream = env1.from_collection(range(100))
+    assert stream.execute_and_collect(limit=3) == [0, 1, 2]
+    with stream.execute_and_collect() as results:
+        assert next(results) == 0
+    keyed = env1.from_collection(["a"]).key_by(lambda v: v.upper())
+    assert list(keyed.execute_and_collect()) == [Row("A", "a")]
+
+
+# --- types between operators
+
+
+def test_declared_types_are_enforced_between_operators(env1: Env, collect: Collect) -> None:
+    big = env1.from_collection([2**31]).map(lambda x: x, output_type=Types.INT())
+    assert collect(big) == [-(2**31)]
+    rows = env1.from_collection([("a", 1)]).map(
+        lambda t: t, output_type=Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.INT()])
+    )
+    assert collect(rows.map(lambda row: (row.k, row["n"], type(row).__name__))) == [("a", 1, "Row")]
+    assert collect(env1.from_collection([("a", 1)])) == [("a", 1)]
+    assert rows.get_type() == Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.INT()])
+    assert env1.from_collection([1]).get_type() == Types.PICKLED_BYTE_ARRAY()
+
+
+# --- values that change after they were emitted
+
+
+class InPlace(ReduceFunction[Any]):
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        value1["n"] += value2["n"]
+        return value1
+
+
+class Buffering(ProcessFunction[int, Any]):
+    def __init__(self) -> None:
+        self.buffer: list[int] = []
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        self.buffer.append(value)
+        yield self.buffer
+        yield ("so far", self.buffer)
+        if len(self.buffer) == 2:
+            self.buffer.clear()
+
+
+def test_a_record_travels_as_it_was_when_it_was_emitted(env1: Env, collect: Collect) -> None:
+    ones = env1.from_collection([{"n": 1}] * 3).key_by(lambda d: 0).reduce(InPlace())
+    assert collect(ones) == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert collect(ones.rebalance().map(lambda d: d)) == [{"n": 1}, {"n": 2}, {"n": 3}]
+    buffered = env1.from_collection([1, 2, 3]).process(Buffering())
+    assert collect(buffered) == [[1], ("so far", [1]), [1, 2], ("so far", [1, 2]), [3], ("so far", [3])]
+
+
+def test_a_fork_does_not_share_what_one_branch_changes(env1: Env) -> None:
+    def change(d: dict[str, int]) -> dict[str, int]:
+        d["n"] = 99
+        return d
+
+    a, b, c = CollectSink(), CollectSink(), CollectSink()
+    stream = env1.from_collection([{"n": 1}])
+    stream.map(change).sink_to(a)
+    stream.map(lambda d: d).sink_to(b)
+    stream.rebalance().map(lambda d: d).set_parallelism(2).sink_to(c)
+    env1.execute()
+    assert (a.results(), b.results(), c.results()) == ([{"n": 99}], [{"n": 1}], [{"n": 1}])
+
+
+# --- BATCH
+
+
+def batch(env: Env) -> Env:
+    return env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+
+
+def test_batch_reduce_emits_only_the_last_value(env: Env, collect: Collect) -> None:
+    stream = batch(env).from_collection(PAIRS).key_by(lambda t: t[0])
+    assert sorted(collect(stream.sum(1))) == [("a", 6), ("b", 6)]
+    many = env.from_source(NumberSequenceSource(1, 50_000)).map(lambda x: (x % 7, x)).key_by(lambda t: t[0]).sum(1)
+    assert sorted(collect(many)) == [(k, sum(range(k or 7, 50_001, 7))) for k in range(7)]
+
+
+def test_batch_processes_key_by_key(env: Env, collect: Collect) -> None:
+    stream = (
+        batch(env)
+        .set_parallelism(1)
+        .from_collection(["a", "b", "a", "b", "a"])
+        .key_by(lambda v: v)
+        .process(CountPerKey())
+    )
+    keys = [r[0] for r in collect(stream)]
+    assert keys in (["a", "a", "a", "b", "b"], ["b", "b", "a", "a", "a"])
+
+
+def test_automatic_is_batch_when_all_is_bounded(env: Env, collect: Collect) -> None:
+    env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
+    assert sorted(collect(env.from_collection(PAIRS).key_by(0).sum(1))) == [("a", 6), ("b", 6)]

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from millstream.jobmaster.flow import EpochSizer
+
+
+def simulate(seconds_per_record: float, epochs: int = 30, **kwargs: int) -> tuple[EpochSizer, float]:
+    sizer = EpochSizer(**kwargs)  # type: ignore[arg-type]
+    took = 0.0
+    for _ in range(epochs):
+        took = 0.08 + sizer.budget * seconds_per_record
+        sizer.finished(took, limited=True, records=sizer.budget, most_bytes=sizer.budget * 20)
+    return sizer, took
+
+
+def test_with_a_backlog_epochs_come_to_take_about_the_target() -> None:
+    for cost in (1e-6, 1e-5, 1e-3, 0.2):
+        _, took = simulate(cost)
+        assert 0.7 < took < 1.3, cost
+
+
+def test_the_first_epochs_of_a_slow_job_do_not_run_away() -> None:
+    sizer = EpochSizer()
+    worst = 0.0
+    for _ in range(10):
+        took = sizer.budget * 1e-3
+        worst = max(worst, took)
+        sizer.finished(took, limited=True, records=sizer.budget, most_bytes=1)
+    assert worst < 2
+
+
+def test_bytes_limit_the_budget() -> None:
+    sizer, _ = simulate(1e-7, max_bytes=1 << 20)
+    assert sizer.budget <= (1 << 20) / 20
+
+
+def test_without_a_backlog_the_budget_stays() -> None:
+    sizer = EpochSizer(budget=5000)
+    sizer.finished(0.08, limited=False, records=3, most_bytes=60)
+    assert sizer.budget == 5000
+
+
+def test_records_never_pass_the_maximum() -> None:
+    sizer, _ = simulate(1e-9, max_records=10_000)
+    assert sizer.budget == 10_000

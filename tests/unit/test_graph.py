@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.job_status import JobStatus
+from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.graph.job_graph import build_job_graph
+from millstream.graph.picture import draw
+from millstream.graph.stream_graph import StreamGraph
+from millstream.graph.transformations import StreamEnd
+from millstream.operators.subtask import Vertex
+
+Env = StreamExecutionEnvironment
+
+
+def numbers(env: Env) -> DataStream:
+    return env.from_source(NumberSequenceSource(0, 9))
+
+
+def graph(env: Env) -> StreamGraph:
+    return env._stream_graph("job", env._sinks)
+
+
+def vertices(env: Env) -> list[Vertex]:
+    return build_job_graph(graph(env)).vertices
+
+
+def names(env: Env) -> list[str]:
+    return [v.name for v in vertices(env)]
+
+
+def test_a_straight_program_is_one_chain(env: Env) -> None:
+    numbers(env).map(lambda x: x).filter(lambda x: True).print()
+    assert names(env) == ["Source: Sequence Source -> Map -> Filter -> Print to Std. Out"]
+
+
+BREAKS: dict[str, Callable[[DataStream], DataStream]] = {
+    "key_by": lambda s: s.key_by(lambda x: x).map(lambda x: x),
+    "rebalance": lambda s: s.rebalance().map(lambda x: x),
+    "parallelism": lambda s: s.map(lambda x: x).set_parallelism(3),
+    "start_new_chain": lambda s: s.map(lambda x: x).start_new_chain(),
+    "slot_sharing_group": lambda s: s.map(lambda x: x).slot_sharing_group("other"),
+    "two inputs": lambda s: s.union(numbers(s.get_execution_environment())).map(lambda x: x),
+}
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_what_breaks_a_chain(env: Env, how: str) -> None:
+    BREAKS[how](numbers(env)).print()
+    heads = [n for n in names(env) if n.startswith("Map")]
+    assert len(heads) == 1, names(env)
+
+
+def test_disable_chaining_keeps_an_operator_alone(env: Env) -> None:
+    numbers(env).map(lambda x: x).disable_chaining().print()
+    assert names(env) == ["Source: Sequence Source", "Map", "Print to Std. Out"]
+
+
+def test_start_new_chain_lets_the_next_operator_join(env: Env) -> None:
+    numbers(env).map(lambda x: x).start_new_chain().print()
+    assert names(env) == ["Source: Sequence Source", "Map -> Print to Std. Out"]
+
+
+def test_chaining_can_be_switched_off(env: Env) -> None:
+    env.disable_operator_chaining()
+    numbers(env).map(lambda x: x).print()
+    assert len(names(env)) == 3
+
+
+def test_a_fork_stays_in_one_chain(env: Env) -> None:
+    mapped = numbers(env).map(lambda x: x)
+    mapped.print()
+    mapped.filter(lambda x: True).print()
+    assert names(env) == ["Source: Sequence Source -> Map -> (Print to Std. Out, Filter -> Print to Std. Out)"]
+
+
+def test_levels_follow_the_longest_way(env: Env) -> None:
+    a = numbers(env)
+    b = a.key_by(lambda x: x).sum().key_by(lambda x: x).sum()
+    a.rebalance().connect(b.rebalance()).map(_Both()).print()
+    assert {v.name.split(" ->")[0]: v.level for v in vertices(env)} == {
+        "Source: Sequence Source": 0,
+        "Keyed Sum": 2,
+        "Co-Map": 3,
+    }
+
+
+class _Both:
+    def map1(self, value: int) -> int:
+        return value
+
+    def map2(self, value: int) -> int:
+        return value
+
+
+def test_slot_groups_have_slots_of_their_own(env: Env) -> None:
+    numbers(env).map(lambda x: x).set_parallelism(3).slot_sharing_group("other").print()
+    offsets = {v.name.split(" ->")[0]: v.slot_offset for v in vertices(env)}
+    assert offsets["Source: Sequence Source"] == 0
+    assert offsets["Map"] == 2
+
+
+def test_operator_ids_are_the_same_in_every_run(env: Env, config: object) -> None:
+    def ids(env: Env) -> list[str]:
+        numbers(env).map(lambda x: x).uid("m").key_by(lambda x: x).sum().print()
+        return [n.operator_id for n in graph(env).nodes]
+
+    first = ids(env)
+    assert first == ids(Env(env.get_configuration()))
+    assert all(len(i) == 32 and int(i, 16) >= 0 for i in first)
+    assert len(set(first)) == len(first)
+
+
+def test_a_uid_gives_the_same_id_anywhere(env: Env) -> None:
+    numbers(env).map(lambda x: x).uid("m").print()
+    other = Env(env.get_configuration())
+    numbers(other).filter(lambda x: True).map(lambda x: x).uid("m").print()
+
+    def find(e: Env) -> str:
+        return next(n.operator_id for n in graph(e).nodes if n.name == "Map")
+
+    assert find(env) == find(other)
+
+
+def test_the_plan_has_flinks_shape(env: Env) -> None:
+    numbers(env).key_by(lambda x: x).sum().set_parallelism(1).print()
+    nodes = json.loads(env.get_execution_plan())["nodes"]
+    assert [(n["id"], n["type"], n["pact"], n["parallelism"]) for n in nodes] == [
+        (1, "Source: Sequence Source", "Data Source", 2),
+        (2, "Keyed Sum", "Operator", 1),
+        (3, "Print to Std. Out", "Data Sink", 2),
+    ]
+    assert [p["ship_strategy"] for n in nodes for p in n.get("predecessors", [])] == ["HASH", "REBALANCE"]
+    assert nodes[1]["predecessors"][0]["id"] == 1
+
+
+def test_the_picture_shows_every_operator(env: Env) -> None:
+    numbers(env).map(lambda x: x).name("double <it>").key_by(lambda x: x).sum().print()
+    svg = draw(build_job_graph(graph(env)))
+    assert svg.startswith("<svg")
+    for text in ("double &lt;it&gt;", "Keyed Sum", "HASH", "parallelism 2"):
+        assert text in svg
+
+
+# --- programs that cannot run
+
+
+def test_no_sink(env: Env) -> None:
+    numbers(env)
+    with pytest.raises(InvalidProgramError, match=r"no sink.*print"):
+        env.execute()
+
+
+def test_a_cycle(env: Env) -> None:
+    first = numbers(env).map(lambda x: x).name("first")
+    second = first.map(lambda x: x).name("second")
+    first._transformation.inputs.append(StreamEnd(second._transformation))
+    second.print()
+    with pytest.raises(InvalidProgramError, match="cycle.*'first' -> 'first'|cycle.*first.*second"):
+        graph(env)
+
+
+def test_two_operators_with_one_uid(env: Env) -> None:
+    numbers(env).map(lambda x: x).name("a").uid("same").filter(lambda x: True).name("b").uid("same").print()
+    with pytest.raises(InvalidProgramError, match="'a' and 'b' have the same uid 'same'"):
+        graph(env)
+
+
+@pytest.mark.parametrize("parallelism", [0, -1, 1.5, "2", True])
+def test_parallelism_below_one(env: Env, parallelism: object) -> None:
+    with pytest.raises(InvalidProgramError, match="at least 1"):
+        env.set_parallelism(parallelism)  # type: ignore[arg-type]
+    with pytest.raises(InvalidProgramError, match="operator 'Map'.*at least 1"):
+        numbers(env).map(lambda x: x).set_parallelism(parallelism)  # type: ignore[arg-type]
+
+
+def test_parallelism_above_the_maximum(env: Env) -> None:
+    numbers(env).map(lambda x: x).set_max_parallelism(2).set_parallelism(3).print()
+    with pytest.raises(InvalidProgramError, match="parallelism 3 of operator 'Map' is above its max parallelism 2"):
+        graph(env)
+
+
+def test_a_collection_cannot_be_read_in_parallel(env: Env) -> None:
+    with pytest.raises(InvalidProgramError, match="cannot run in parallel"):
+        env.from_collection([1]).set_parallelism(2)
+
+
+def test_forward_between_different_parallelisms(env: Env) -> None:
+    numbers(env).forward().map(lambda x: x).set_parallelism(3).print()
+    with pytest.raises(InvalidProgramError, match=r"forward\(\).*rebalance\(\)"):
+        graph(env)
+
+
+def test_keyed_streams_are_not_repartitioned_or_united(env: Env) -> None:
+    keyed = numbers(env).key_by(lambda x: x)
+    for call in (keyed.rebalance, keyed.shuffle, keyed.broadcast, keyed.forward, keyed.global_, keyed.rescale):
+        with pytest.raises(InvalidProgramError, match="keyed stream cannot be repartitioned"):
+            call()
+    with pytest.raises(InvalidProgramError, match="not keyed"):
+        numbers(env).union(keyed)
+
+
+def test_wrong_functions_are_refused_at_once(env: Env) -> None:
+    stream = numbers(env)
+    with pytest.raises(InvalidProgramError, match=r"map\(\) takes a callable.*not 3"):
+        stream.map(3)
+    with pytest.raises(InvalidProgramError, match="the class Noop: give it an instance"):
+        stream.map(Noop)
+    with pytest.raises(InvalidProgramError, match="without process_element"):
+        stream.process(lambda v, c: [v])
+    with pytest.raises(InvalidProgramError, match="has no side outputs"):
+        from millstream.datastream import OutputTag
+
+        stream.get_side_output(OutputTag("x"))
+
+
+class Noop(ProcessFunction):  # type: ignore[type-arg]
+    def map(self, value: int) -> int:
+        return value
+
+    def process_element(self, value: int, ctx: object) -> list[int]:
+        return [value]
+
+
+def test_unknown_fields_of_a_typed_stream(env: Env) -> None:
+    from millstream.common import Types
+
+    stream = env.from_collection([(1, 2)], Types.TUPLE([Types.INT(), Types.INT()]))
+    with pytest.raises(InvalidProgramError, match=r"project\(5\).*has no field 5"):
+        stream.project(0, 5)
+
+
+def test_job_states_follow_the_diagram() -> None:
+    assert JobStatus.RUNNING.may_become(JobStatus.FINISHED)
+    assert JobStatus.FAILING.may_become(JobStatus.RESTARTING)
+    assert not JobStatus.FINISHED.may_become(JobStatus.RUNNING)
+    assert not JobStatus.CREATED.may_become(JobStatus.FINISHED)
+    for terminal in (JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED):
+        assert terminal.is_globally_terminal_state()
+        assert not any(terminal.may_become(s) for s in JobStatus)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from millstream.common import Instant, Row, RowKind, Types
+from millstream.common.errors import TypeMismatchError
+from millstream.common.typeinfo import TypeInformation
+
+
+def fit(type_info: TypeInformation, value: Any) -> Any:
+    convert = type_info.converter()
+    return value if convert is None else convert(value)
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "expected"),
+    [
+        (Types.BYTE(), 200, -56),
+        (Types.SHORT(), 40_000, -25_536),
+        (Types.INT(), 2**31, -(2**31)),
+        (Types.INT(), True, 1),
+        (Types.LONG(), -(2**63), -(2**63)),
+        (Types.FLOAT(), 0.1, 0.10000000149011612),
+        (Types.FLOAT(), 1e300, float("inf")),
+        (Types.DOUBLE(), 1, 1.0),
+        (Types.BOOLEAN(), 0, False),
+        (Types.CHAR(), "x", "x"),
+        (Types.STRING(), None, None),
+        (Types.BIG_INT(), 2**80, 2**80),
+        (Types.BIG_DEC(), 3, Decimal(3)),
+        (Types.SQL_DATE(), dt.date(2024, 1, 2), dt.date(2024, 1, 2)),
+        (Types.INSTANT(), Instant(1, 2), Instant(1, 2)),
+        (Types.TUPLE([Types.INT(), Types.STRING()]), [2**31, "a"], (-(2**31), "a")),
+        (Types.ROW([Types.INT(), Types.STRING()]), (1, "a"), Row(f0=1, f1="a")),
+        (Types.ROW_NAMED(["a"], [Types.INT()]), {"a": 7}, Row(a=7)),
+        (Types.LIST(Types.SHORT()), (1, 65_536), [1, 0]),
+        (Types.MAP(Types.STRING(), Types.INT()), {"a": True}, {"a": 1}),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), bytearray(b"ab"), b"ab"),
+        (Types.BASIC_ARRAY(Types.STRING()), ("a",), ["a"]),
+        (Types.PICKLED_BYTE_ARRAY(), {1, 2}, {1, 2}),
+    ],
+)
+def test_values_are_made_to_fit(type_info: TypeInformation, value: Any, expected: Any) -> None:
+    result = fit(type_info, value)
+    assert result == expected
+    assert type(result) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value"),
+    [
+        (Types.STRING(), 1),
+        (Types.INT(), "1"),
+        (Types.INT(), 1.5),
+        (Types.LONG(), 2**63),
+        (Types.DOUBLE(), "x"),
+        (Types.BOOLEAN(), "true"),
+        (Types.CHAR(), "ab"),
+        (Types.TUPLE([Types.INT()]), (1, 2)),
+        (Types.TUPLE([Types.INT()]), 1),
+        (Types.ROW_NAMED(["a"], [Types.INT()]), {"b": 1}),
+        (Types.LIST(Types.INT()), "abc"),
+        (Types.MAP(Types.STRING(), Types.INT()), [1]),
+        (Types.SQL_TIMESTAMP(), "2024-01-01"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(type_info: TypeInformation, value: Any) -> None:
+    with pytest.raises(TypeMismatchError, match="fit|field"):
+        fit(type_info, value)
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "text"),
+    [
+        (Types.ROW([Types.STRING(), Types.INT()]), Row("a", 0), "+I[a, 0]"),
+        (Types.TUPLE([Types.STRING(), Types.INT()]), ("a", 0), "(a,0)"),
+        (Types.BOOLEAN(), True, "true"),
+        (Types.STRING(), None, "null"),
+        (Types.MAP(Types.STRING(), Types.INT()), {"k": 1}, "{k=1}"),
+        (Types.LIST(Types.INT()), [1, 2], "[1, 2]"),
+    ],
+)
+def test_typed_values_print_as_in_flink(type_info: TypeInformation, value: Any, text: str) -> None:
+    assert type_info.format(value) == text
+
+
+def test_types_are_values() -> None:
+    assert Types.ROW([Types.INT()]) == Types.ROW_NAMED(["f0"], [Types.INT()])
+    assert Types.INT() != Types.LONG()
+    assert len({Types.TUPLE([Types.INT()]), Types.TUPLE([Types.INT()])}) == 1
+    assert str(Types.TUPLE([Types.STRING(), Types.INT()])) == "TupleTypeInfo(String, Integer)"
+    assert str(Types.PICKLED_BYTE_ARRAY()) == "PickledByteArrayTypeInfo"
+
+
+class TestRow:
+    def test_fields_by_index_name_and_attribute(self) -> None:
+        row = Row(name="a", n=1)
+        assert (row[0], row["name"], row.name, list(row), len(row)) == ("a", "a", "a", ["a", 1], 2)
+        row["n"] = 2
+        row.name = "b"
+        assert row.as_dict() == {"name": "b", "n": 2}
+
+    def test_unknown_fields_say_which_there_are(self) -> None:
+        with pytest.raises(KeyError, match="no field 'x'.*name, n"):
+            Row(name="a", n=1)["x"]
+        with pytest.raises(AttributeError, match="no field 'x'"):
+            _ = Row(name="a").x
+
+    def test_equality_hash_and_pickle(self) -> None:
+        row = Row(a=1, b=[2])
+        row.set_row_kind(RowKind.DELETE)
+        again = pickle.loads(pickle.dumps(row))
+        assert again == row
+        assert again.get_row_kind() is RowKind.DELETE
+        assert hash(Row("a", 1)) == hash(Row("a", 1))
+        assert Row(1) != Row(2)
+
+    def test_text(self) -> None:
+        assert str(Row(f0=1)) == "Row(f0=1)"
+        assert str(Row("a", 2)) == "<Row('a', 2)>"
+
+    def test_names_and_positions_do_not_mix(self) -> None:
+        with pytest.raises(ValueError, match="not both"):
+            Row(1, a=2)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import Row
+from millstream.operators.values import detach, keeps_nothing
+
+CACHE: list[Any] = []
+
+
+def yields_parts(line: str) -> Iterator[tuple[str, int]]:
+    for word in line.split():
+        yield word, 1
+
+
+def keeps(x: Any) -> Any:
+    CACHE.append(x)
+    return x
+
+
+def changes(a: Any, b: Any) -> Any:
+    a[1] += b[1]
+    return a
+
+
+def adds_in_place(a: Any, b: Any) -> Any:
+    a += b
+    return a
+
+
+def yields_a_buffer(x: Any) -> Iterator[Any]:
+    buffer: list[Any] = []
+    buffer.append(x)
+    yield buffer
+    buffer.append(x)
+    yield buffer
+
+
+def closes_over() -> Any:
+    seen: list[Any] = []
+    return lambda x: [seen, x]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x,
+        lambda x: (x % 10, 1),
+        lambda a, b: (a[0], a[1] + b[1]),
+        lambda line: [(w, 1) for w in line.split()],
+        lambda line: line.lower().split(","),
+        lambda d: {k: len(v) for k, v in d.items()},
+        yields_parts,
+    ],
+)
+def test_harmless_functions_are_seen(function: Any) -> None:
+    assert keeps_nothing(function)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [keeps, changes, adds_in_place, yields_a_buffer, closes_over(), CACHE.append, lambda x, seen=[]: seen, Row.as_dict],
+)
+def test_functions_that_could_change_a_value_later_are_not_trusted(function: Any) -> None:
+    assert not keeps_nothing(function)
+
+
+class Thing:
+    def __init__(self) -> None:
+        self.inner = [1]
+
+
+def test_detached_values_share_nothing_changeable() -> None:
+    thing = Thing()
+    value = (1, [2, {"a": [3]}], Row(f=[4]), thing)
+    copy = detach(value)
+    value[1][1]["a"].append(9)  # type: ignore[index]
+    value[2].f.append(9)  # type: ignore[attr-defined]
+    thing.inner.append(9)
+    assert copy[:2] == (1, [2, {"a": [3]}])
+    assert copy[2] == Row(f=[4])
+    assert copy[3].inner == [1]
