@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
@@ -336,7 +337,7 @@ class DataStream(_Settings):
         if limit is None:
             return results
         with results:
-            return [value for value, _ in zip(results, range(limit), strict=False)]
+            return list(islice(results, limit))
 
     def _end(self, name: str, operator: Operator) -> DataStreamSink:
         transformation = self._environment._program.add(name, operator, self._ends)

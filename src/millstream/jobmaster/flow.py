@@ -22,6 +22,9 @@ class EpochSizer:
     max_bytes: int = 64 << 20
     budget: int = 1000
 
+    def __post_init__(self) -> None:
+        self.budget = min(self.budget, self.max_records)
+
     _GROWTH = 8.0
     _SHRINK = 0.25
 

@@ -37,6 +37,7 @@ import pyspark.worker
 from pyspark import daemon as stock_daemon
 from pyspark.serializers import read_int, write_int, write_with_length
 
+from millstream.spark.control import DIRECTORY_VARIABLE
 from millstream.spark.resident import ReplayedStream, serve
 
 JOB_PROPERTY = "millstream.job"
@@ -99,6 +100,7 @@ class Manager:
         connection, _ = self.listener.accept()
         pid = self._fork()
         if pid == 0:
+            _name_process("millstream-relay")
             _run_child(lambda: Relay(connection, self.control_path).run())
         connection.close()
 
@@ -126,6 +128,7 @@ class Manager:
         listener.listen(16)
         pid = self._fork()
         if pid == 0:
+            _name_process(f"millstream-s{slot}")
             _run_child(lambda: serve(listener))
         listener.close()
         resident = self.residents[job, slot] = _Resident(pid, path)
@@ -277,10 +280,18 @@ def _run_child(action: object) -> None:
         os._exit(code)
 
 
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+
 def _die_with_parent() -> None:
     if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _name_process(name: str) -> None:
+    """Name the process for ps and top."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def _is_alive(pid: int) -> bool:
@@ -311,7 +322,7 @@ def main() -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(1024)
-    control_path = os.path.join(directory, f".c{uuid.uuid4().hex[:12]}")
+    control_path = os.path.join(os.environ.get(DIRECTORY_VARIABLE, directory), f".c{uuid.uuid4().hex[:12]}")
     control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     control.bind(control_path)
     control.listen(1024)

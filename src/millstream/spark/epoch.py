@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import pickle
-import threading
 from typing import Any
 
 from pyspark import SparkContext
@@ -11,6 +11,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.util import _load_from_socket
 
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport
+from millstream.spark import control
 from millstream.spark.daemon import JOB_PROPERTY, RELEASE_PROPERTY
 from millstream.spark.errors import translate
 from millstream.spark.worker import JobRef, LevelFunction
@@ -34,7 +35,7 @@ class SparkEpochs:
         self._name = name
         self._slots = [plan.slots(level) for level in range(plan.levels)]
         self._start: Any = None
-        self._cancelled = threading.Event()
+        self._embedded = control.DIRECTORY_VARIABLE in os.environ
 
     def open(self) -> None:
         """Give this thread's Spark jobs their group and their slots."""
@@ -68,17 +69,22 @@ class SparkEpochs:
 
     def cancel(self) -> None:
         """Stop the epoch that is running, if one is. May be called from any thread."""
-        self._cancelled.set()
         self._context.cancelJobGroup(self._group)
+        if self._embedded:
+            # Spark takes seconds to see that a worker does not listen; its end frees the task at once.
+            control.release(self._job.key)
 
     def release(self) -> None:
         """End the job's slot processes, wherever they are."""
+        if self._embedded:
+            control.release(self._job.key)
+            return
         sc = self._context
         sc.setJobGroup(f"{self._group}-release", f"{self._name}: release slots", interruptOnCancel=True)
         sc.setLocalProperty(JOB_PROPERTY, None)  # type: ignore[arg-type]
         sc.setLocalProperty(RELEASE_PROPERTY, self._job.key)
         # Every executor has a daemon of its own: enough tasks to reach them all.
-        count = 1 if str(sc.master).startswith("local") else 2 * sc.defaultParallelism
+        count = 2 * sc.defaultParallelism
         try:
             sc.parallelize(range(count), count).map(_identity).count()
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import sys
 import threading
 import warnings
@@ -11,6 +12,7 @@ import warnings
 from pyspark import SparkConf, SparkContext
 
 from millstream.common.configuration import Configuration
+from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import start_gateway
 from millstream.spark.java import find_java
 
@@ -77,6 +79,7 @@ def _start(config: Configuration) -> SparkContext:
     started = ""
     if master.startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ:
         java = find_java()
+        make_directory()
         environment = {**os.environ, "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")}
         options = settings.get("spark.driver.extraJavaOptions", "").split()
         start_gateway(java, settings.get("spark.driver.memory", "1g"), options, log_level, environment)
@@ -119,4 +122,5 @@ def stop_context() -> None:
     with _lock:
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
+            shutil.rmtree(os.environ.get(DIRECTORY_VARIABLE, ""), ignore_errors=True)
         _settings.clear()

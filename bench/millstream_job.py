@@ -1,0 +1,100 @@
+"""The benchmark's programs on millstream; the same functions and arguments as the peers'."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+
+Env = StreamExecutionEnvironment
+
+
+def discard(value: Any) -> None:
+    """Throw a record away."""
+
+
+def map_filter(env: Env, options: argparse.Namespace) -> None:
+    numbers = env.from_source(NumberSequenceSource(0, options.records - 1))
+    numbers.map(lambda x: x * 3 + 1).filter(lambda x: x % 2 == 0).add_sink(discard)
+
+
+def keyed_reduce(env: Env, options: argparse.Namespace) -> None:
+    keys = options.keys
+    pairs = env.from_source(NumberSequenceSource(0, options.records - 1)).map(lambda x: (x * 7919 % keys, 1))
+    pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).add_sink(discard)
+
+
+def line(i: int) -> str:
+    return " ".join([f"w{(i * 31 + j * 977) % 10000}" for j in range(10)])
+
+
+def word_count(env: Env, options: argparse.Namespace) -> None:
+    lines = env.from_source(DataGeneratorSource(line, options.records))
+    words = lines.flat_map(lambda text: [(w, 1) for w in text.split()])
+    words.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).add_sink(discard)
+
+
+class ClockedReader:
+    """A stream reader to which records come at a steady rate, whether or not it is asked."""
+
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
+        self.start = time.time()
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": int((time.time() - self.start) * self.rate)}
+
+    def latestOffset(self) -> dict[str, int]:
+        return self.initialOffset()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[range]:
+        return [range(start["at"] + n, end["at"], 2) for n in range(2)]
+
+    def read(self, partition: range) -> list[tuple[int, float]]:
+        return [(i % 100, self.start + i / self.rate) for i in partition]
+
+
+def latency(env: Env, options: argparse.Namespace) -> None:
+    """Print the time from a record's arrival to its result, the first two seconds left out."""
+    rate = 1000
+    counts = env.from_source(ClockedReader(rate)).key_by(lambda t: t[0]).reduce(lambda a, b: b)
+    results = counts.map(lambda t: (t[1], time.time())).execute_and_collect(limit=options.seconds * rate)
+    samples = sorted((seen - due) * 1000 for due, seen in results[2 * rate :])  # type: ignore[index]
+    p50, p99 = samples[len(samples) // 2], samples[len(samples) * 99 // 100]
+    print(json.dumps({"p50_ms": p50, "p99_ms": p99, "records": len(samples)}))
+
+
+PROGRAMS = {"map_filter": map_filter, "keyed_reduce": keyed_reduce, "word_count": word_count}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, default=1000)
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--parallelism", type=int, default=0)
+    options = parser.parse_args()
+    env = Env.get_execution_environment(Configuration.from_dict({"millstream.quiet": "true"}))
+    if options.parallelism:
+        env.set_parallelism(options.parallelism)
+    # A first small job starts Spark and its workers, which the peers' figures leave out as well.
+    warm = argparse.Namespace(**{**vars(options), "records": 20_000})
+    PROGRAMS[options.program if options.program in PROGRAMS else "keyed_reduce"](env, warm)
+    env.execute()
+    if options.program == "latency":
+        latency(env, options)
+        return
+    PROGRAMS[options.program](env, options)
+    seconds = env.execute().get_net_runtime() / 1000
+    print(json.dumps({"records": options.records, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The benchmark: the same programs on millstream, a bare loop, PyFlink, Bytewax and Spark's own state.
+
+One run on one machine; what counts are the ratios. Peers live in venvs of their own under a cache folder, made on
+first use. Prints tables and writes bench/results.json.
+
+    python bench/run.py [--quick] [--only a,b,c,d,e,f] [--without pyflink,bytewax,spark]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+CACHE = Path(os.environ.get("MILLSTREAM_BENCH_CACHE", Path.home() / ".cache" / "millstream-bench"))
+CORES = len(os.sched_getaffinity(0))
+
+# What each program is to reach, as (of what, at least) or (of what, at most).
+GOALS: dict[str, list[tuple[str, float]]] = {
+    "a": [("bare", 0.75)],
+    "b": [("bare", 0.6), ("pyflink thread", 100), ("bytewax", 4), ("transformWithState", 20)],
+    "c": [("bare", 0.3)],
+}
+
+TITLES = {
+    "a": "map + filter",
+    "b": "keyed reduce, 1,000 keys",
+    "c": "keyed reduce, 1,000,000 keys",
+    "d": "word count (lines)",
+}
+
+# Program: arguments, and how many records each system gets; the slow ones get fewer.
+PROGRAMS: dict[str, tuple[list[str], dict[str, int]]] = {
+    "a": (
+        ["--program", "map_filter"],
+        {"millstream": 40_000_000, "bare": 4_000_000, "pyflink": 200_000, "bytewax": 2_000_000},
+    ),
+    "b": (
+        ["--program", "keyed_reduce", "--keys", "1000"],
+        {"millstream": 12_000_000, "bare": 2_000_000, "pyflink": 60_000, "bytewax": 600_000, "spark": 400_000},
+    ),
+    "c": (
+        ["--program", "keyed_reduce", "--keys", "1000000"],
+        {"millstream": 12_000_000, "bare": 4_000_000, "pyflink": 60_000, "bytewax": 600_000, "spark": 400_000},
+    ),
+    "d": (["--program", "word_count"], {"millstream": 800_000, "bare": 200_000, "pyflink": 6_000, "bytewax": 40_000}),
+}  # fmt: skip
+
+
+Run = Callable[[list[str]], dict[str, Any]]
+
+
+def venv(peer: str) -> Path | None:
+    """Return the peer's interpreter, making its venv when there is none; None when it cannot be had."""
+    folder = CACHE / peer
+    python = folder / "bin" / "python"
+    ready = folder / ".ready"
+    if not ready.exists():
+        print(f"  setting up {peer} in {folder} ...", flush=True)
+        try:
+            if not python.exists():
+                subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            needs = HERE / "peers" / "requirements" / f"{peer}.txt"
+            subprocess.run([str(python), "-m", "pip", "install", "--quiet", "-r", str(needs)], check=True)
+            ready.touch()
+        except subprocess.CalledProcessError as e:
+            print(f"  {peer} cannot be set up: {e}", flush=True)
+            return None
+    return python
+
+
+def run_script(python: Path | str, script: str, arguments: list[str]) -> dict[str, Any]:
+    """Run a peer's script and return the JSON it prints last."""
+    path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [str(python), str(HERE / "peers" / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env={**os.environ, "PATH": path})
+    if done.returncode != 0:
+        raise RuntimeError(f"{script} failed:\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def rate(answer: dict[str, Any]) -> float:
+    return float(answer["records"] / answer["seconds"])
+
+
+def throughput(only: list[str], without: list[str], scale: float) -> dict[str, dict[str, float]]:
+    """Run programs a to d everywhere and return records a second."""
+    table: dict[str, dict[str, float]] = {}
+    systems: list[tuple[str, str, str, list[str]]] = [
+        ("pyflink thread", "pyflink", "pyflink_job.py", ["--mode", "thread"]),
+        ("pyflink process", "pyflink", "pyflink_job.py", ["--mode", "process"]),
+        ("bytewax", "bytewax", "bytewax_flow.py", []),
+        ("transformWithState", "spark", "spark_tws.py", []),
+    ]
+    for program, (arguments, counts) in PROGRAMS.items():
+        if program not in only:
+            continue
+        row = table[program] = {}
+
+        def measure(
+            name: str, count: int, run: Callable[[list[str]], dict[str, Any]], row: Any = row, a: Any = arguments
+        ) -> None:
+            n = max(int(count * scale), 1000)
+            row[name] = rate(run([*a, "--records", str(n)]))
+            print(f"  {TITLES[program]:32} {name:20} {row[name]:>14,.0f} /s", flush=True)  # noqa: B023
+
+        measure("bare", counts["bare"], lambda a: run_script(sys.executable, "bare.py", a))
+        row["bare"] *= CORES
+        measure("millstream", counts["millstream"], lambda a: run_script(sys.executable, "../millstream_job.py", a))
+        for name, peer, script, extra in systems:
+            if peer in without or peer not in counts:
+                continue
+            python = venv(peer)
+            if python is not None:
+                measure(name, counts[peer], lambda a, p=python, s=script, e=extra: run_script(p, s, [*a, *e]))
+    return table
+
+
+def show_throughput(table: dict[str, dict[str, float]]) -> list[str]:
+    lines = [f"| program | system | records/s | millstream is |", "|---|---|---:|---:|"]  # noqa: F541
+    for program, row in table.items():
+        for name, value in row.items():
+            goal = dict(GOALS.get(program, [])).get(name)
+            ratio = row["millstream"] / value
+            judged = "" if goal is None else f" (goal {goal:g}: {'reached' if ratio >= goal else 'MISSED'})"
+            shown = f"{name} x {CORES} cores" if name == "bare" else name
+            times = "" if name == "millstream" else f"{ratio:,.2f} x{judged}"
+            lines.append(f"| ({program}) {TITLES[program]} | {shown} | {value:,.0f} | {times} |")
+    return lines
+
+
+def show_epochs(answer: dict[str, Any]) -> list[str]:
+    lines = ["| empty epoch | millstream ms | bare Spark job ms | ratio |", "|---|---:|---:|---:|"]
+    for levels, pair in answer["levels"].items():
+        ratio = pair["millstream_ms"] / pair["spark_ms"]
+        judged = "reached" if ratio <= 1 else "MISSED"
+        lines.append(
+            f"| (e) {levels} level(s) | {pair['millstream_ms']:.0f} | {pair['spark_ms']:.0f} | {ratio:.2f} (goal 1: {judged}) |"
+        )
+    return lines
+
+
+def show_latency(answers: dict[str, dict[str, Any]], two_levels_ms: float | None) -> list[str]:
+    lines = ["| latency, 1,000 records/s | p50 ms | p99 ms |", "|---|---:|---:|"]
+    for name, a in answers.items():
+        lines.append(f"| (f) {name} | {a['p50_ms']:.0f} | {a['p99_ms']:.0f} |")
+    if two_levels_ms:
+        p99 = answers["millstream"]["p99_ms"]
+        judged = "reached" if p99 <= 4 * two_levels_ms else "MISSED"
+        lines.append(f"\np99 is {p99 / two_levels_ms:.1f} x the empty two-level epoch (goal 4: {judged}).")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the records")
+    parser.add_argument("--only", default="a,b,c,d,e,f")
+    parser.add_argument("--without", default="", help="peers to leave out")
+    options = parser.parse_args()
+    only, without = options.only.split(","), options.without.split(",")
+    scale = 0.1 if options.quick else 1.0
+    results: dict[str, Any] = {
+        "when": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "cores": CORES,
+        "python": platform.python_version(),
+        "scale": scale,
+        "throughput": throughput(only, without, scale),
+    }
+    lines = show_throughput(results["throughput"])
+    two_levels = None
+    if "e" in only:
+        results["epochs"] = {"levels": run_script(sys.executable, "../empty_epoch.py", [])}
+        lines += ["", *show_epochs(results["epochs"])]
+        two_levels = results["epochs"]["levels"]["2"]["millstream_ms"]
+    if "f" in only:
+        seconds = ["--program", "latency", "--seconds", "6" if options.quick else "15"]
+        latency = {"millstream": run_script(sys.executable, "../millstream_job.py", seconds)}
+        python = None if "pyflink" in without else venv("pyflink")
+        if python is not None:
+            latency["pyflink thread"] = run_script(python, "pyflink_job.py", [*seconds, "--mode", "thread"])
+        results["latency"] = latency
+        lines += ["", *show_latency(latency, two_levels)]
+    print("\n" + "\n".join(lines))
+    (HERE / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

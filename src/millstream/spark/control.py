@@ -1,0 +1,39 @@
+"""The embedded Spark's line to its daemons: a directory of Unix sockets, one a daemon.
+
+Over it the driver ends a job's slot processes at once, without waiting for a free core or for Spark to notice that a
+task was cancelled. On a cluster the daemons are elsewhere, and a Spark job carries the request instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import tempfile
+
+DIRECTORY_VARIABLE = "MILLSTREAM_CONTROL_DIR"
+
+
+def make_directory() -> str:
+    """Make the directory and tell the daemons-to-be, through the environment they will inherit."""
+    directory = tempfile.mkdtemp(prefix="millstream-control-")
+    os.environ[DIRECTORY_VARIABLE] = directory
+    return directory
+
+
+def release(job_key: str) -> None:
+    """End the slot processes of a job; returns when they are gone."""
+    directory = os.environ[DIRECTORY_VARIABLE]
+    for name in os.listdir(directory):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
+            try:
+                control.connect(os.path.join(directory, name))
+            except (ConnectionRefusedError, FileNotFoundError):
+                # A daemon that has died; its slots died with it.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(directory, name))
+                continue
+            control.settimeout(10)
+            control.sendall(json.dumps({"release": job_key}).encode())
+            control.recv(64)

@@ -1,0 +1,92 @@
+"""Sources and functions that several tests use."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+
+from millstream.datastream import KeyedProcessFunction, RuntimeContext
+from millstream.datastream.state import ValueStateDescriptor
+
+
+class PushedReader:
+    """A stream reader in PySpark's shape whose end the test moves by hand."""
+
+    def __init__(self) -> None:
+        self.available = 0
+        self.committed: list[int] = []
+        self.stopped = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def push(self, count: int) -> None:
+        self.available += count
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def latestOffset(self) -> dict[str, int]:
+        return {"at": self.available}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[tuple[int, int]]:
+        middle = (start["at"] + end["at"]) // 2
+        return [p for p in ((start["at"], middle), (middle, end["at"])) if p[0] < p[1]]
+
+    def read(self, partition: tuple[int, int]) -> Iterator[tuple[int]]:
+        for i in range(*partition):
+            yield (i,)
+
+    def commit(self, end: dict[str, int]) -> None:
+        self.committed.append(end["at"])
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class CountWithPid(KeyedProcessFunction[int, Any, Any]):
+    """Counts the records of a key, and says in which process."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        n = (self.count.value() or 0) + 1
+        self.count.update(n)
+        yield ctx.get_current_key(), n, os.getpid()
+
+
+def slot_processes() -> list[psutil.Process]:
+    """Return the resident slot processes of this test run."""
+    return [p for p in psutil.Process().children(recursive=True) if _name(p).startswith("millstream-s")]
+
+
+def daemon_processes() -> list[psutil.Process]:
+    """Return the daemons: those that are neither slots nor relays."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "millstream.spark.daemon" in process.cmdline() and not _name(process).startswith("millstream-"):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        with open(f"/proc/{process.pid}/comm") as f:
+            return f.read().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30, what: str = "the condition") -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not become true within {seconds} s"
+        time.sleep(0.02)

@@ -1,0 +1,237 @@
+"""What a user is told when something is wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import Row, Types
+from millstream.common.errors import InvalidProgramError, JobExecutionError, TypeMismatchError
+from millstream.datastream import (
+    FlatMapFunction,
+    MapFunction,
+    ProcessFunction,
+    RuntimeContext,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.testing import CollectSink
+
+Env = StreamExecutionEnvironment
+pytestmark = pytest.mark.spark
+
+
+def divide(x: int) -> float:
+    return 10 / x
+
+
+def failure_of(env: Env) -> str:
+    with pytest.raises(JobExecutionError) as caught:
+        env.execute()
+    return str(caught.value)
+
+
+def test_the_users_traceback_comes_first_then_operator_and_record(env1: Env) -> None:
+    stream = env1.from_collection([5, 2, 0]).map(lambda x: x).name("before")
+    stream.map(divide).name("division").uid("div-1").map(lambda x: x).name("after").add_sink(lambda v: None)
+    with pytest.raises(JobExecutionError) as caught:
+        env1.execute()
+    text = str(caught.value)
+    assert text.startswith("Traceback (most recent call last):")
+    lines = text.splitlines()
+    assert "test_errors.py" in lines[1]
+    assert "return 10 / x" in text
+    assert "ZeroDivisionError: division by zero" in text
+    assert "in operator 'division' (uid div-1), subtask 1/1, epoch 1" in text
+    assert lines[-1] == "record: 0"
+    assert "millstream/" not in text.replace("tests/", "")
+    assert "Py4J" not in text
+    assert "org.apache.spark" in caught.value.engine_trace
+
+
+class Boom(ValueError):
+    pass
+
+
+class FailsInGenerator(FlatMapFunction[int, int]):
+    def flat_map(self, value: int) -> Iterator[int]:
+        yield value
+        raise Boom(f"cannot take {value}")
+
+
+def test_a_generator_that_raises_names_its_record(env: Env) -> None:
+    env.from_source(NumberSequenceSource(7, 7)).key_by(lambda x: x).flat_map(FailsInGenerator()).add_sink(
+        lambda v: None
+    )
+    text = failure_of(env)
+    assert "Boom: cannot take 7" in text
+    assert "in operator 'Flat Map'" in text
+    assert text.endswith("record: 7")
+
+
+class FailsInOpen(MapFunction[int, int]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        raise Boom("no connection")
+
+    def map(self, value: int) -> int:
+        return value
+
+
+def test_open_that_raises_names_the_operator(env: Env) -> None:
+    env.from_collection([1]).map(FailsInOpen()).name("opener").add_sink(lambda v: None)
+    text = failure_of(env)
+    assert "Boom: no connection" in text
+    assert "in operator 'opener'" in text
+
+
+def test_key_selectors_and_reducers_and_sinks_are_named(env1: Env) -> None:
+    env1.from_collection([(1,)]).map(lambda t: t).name("source map").key_by(lambda t: t[5]).sum(0).add_sink(print)
+    text = failure_of(env1)
+    assert "IndexError" in text
+    assert "in operator 'source map'" in text
+    assert "record: (1,)" in text
+
+    env1.from_collection([("a", 1), ("a", "x")]).key_by(0).sum(1).name("summing").add_sink(lambda v: None)
+    text = failure_of(env1)
+    assert "in operator 'summing'" in text
+    assert "record: ('a', 'x')" in text
+
+    def write(value: Any) -> None:
+        raise Boom("disk full")
+
+    env1.from_collection([1]).add_sink(write).name("writer")
+    text = failure_of(env1)
+    assert "Boom: disk full" in text
+    assert "in operator 'writer'" in text
+
+
+def test_a_missing_field_is_named(env1: Env) -> None:
+    env1.from_collection([Row(a=1), Row(a=2)]).key_by(lambda r: 0).sum("b").add_sink(lambda v: None)
+    text = failure_of(env1)
+    assert "sum('b'): the record Row(a=1) has no field 'b'" in text
+
+
+def test_a_long_record_is_shortened(env1: Env) -> None:
+    env1.from_collection(["x" * 100_000]).map(lambda s: s.nonsense()).add_sink(lambda v: None)
+    text = failure_of(env1)
+    assert len(text) < 2000
+    assert "100002 characters" in text
+
+
+def test_a_value_that_does_not_fit_names_record_and_operator(env1: Env) -> None:
+    env1.from_collection([1, "two"]).map(lambda x: x, output_type=Types.INT()).name("to int").add_sink(lambda v: None)
+    text = failure_of(env1)
+    assert "the value 'two' (str) does not fit the type Integer" in text
+    assert "in operator 'to int'" in text
+    assert "record: 'two'" in text
+    with pytest.raises(TypeMismatchError, match=r"from_collection\(\): element 1: the value 'x' \(str\) does not fit"):
+        env1.from_collection([1, "x"], Types.INT())
+
+
+def test_a_flat_map_that_returns_no_iterable(env1: Env) -> None:
+    env1.from_collection([3]).flat_map(lambda x: x).name("flat").add_sink(lambda v: None)
+    text = failure_of(env1)
+    assert "'int' object is not iterable" in text
+    assert "in operator 'flat'" in text
+
+
+def test_what_cannot_be_pickled_is_named(env: Env) -> None:
+    lock = threading.Lock()
+    holder = {"inside": [1, lock]}
+
+    class UsesLock(MapFunction[int, int]):
+        def __init__(self) -> None:
+            self.guard = lock
+
+        def map(self, value: int) -> int:
+            return value
+
+    env.from_collection([1]).map(lambda x: (x, holder)).name("locking").print()
+    with pytest.raises(InvalidProgramError) as caught:
+        env.execute()
+    text = str(caught.value)
+    assert "Operator 'locking' cannot be sent" in text
+    assert "the element 1 of the entry 'inside' of the variable 'holder' of" in text
+    assert "_thread.lock" in text
+
+    other = Env(env.get_configuration())
+    other.from_collection([1]).map(UsesLock()).print()
+    with pytest.raises(InvalidProgramError, match="the attribute 'guard' of .*UsesLock"):
+        other.execute()
+
+
+class AsksForState(ProcessFunction[int, int]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        runtime_context.get_state(ValueStateDescriptor("s"))
+
+    def process_element(self, value: int, ctx: Any) -> None:
+        return None
+
+
+def test_state_without_a_key(env: Env) -> None:
+    env.from_collection([1]).process(AsksForState()).name("stateful").add_sink(lambda v: None)
+    text = failure_of(env)
+    assert "'stateful' asked for keyed state 's' but its input is not keyed: call key_by(...) before it." in text
+
+
+def test_batch_needs_bounded_sources(env: Env) -> None:
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.from_source(DataGeneratorSource(lambda i: i)).print()
+    with pytest.raises(
+        InvalidProgramError, match="BATCH needs bounded sources, and 'Source: Data Generator Source' is not"
+    ):
+        env.execute()
+
+
+def test_a_job_can_fail_and_the_next_one_runs(env1: Env) -> None:
+    env1.from_collection([0]).map(divide).add_sink(lambda v: None)
+    failure_of(env1)
+    sink = CollectSink()
+    env1.from_collection([5]).map(divide).sink_to(sink)
+    env1.execute()
+    assert sink.results() == [2.0]
+
+
+def test_the_error_reaches_whoever_iterates(env1: Env) -> None:
+    results = env1.from_collection([1, 0]).map(divide).execute_and_collect()
+    with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
+        list(results)
+
+
+def test_what_was_printed_before_a_failure_is_shown(env1: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    def talk(x: int) -> float:
+        print("about to divide by", x)
+        return 10 / x
+
+    env1.from_collection([0]).map(talk).add_sink(lambda v: None)
+    failure_of(env1)
+    assert "about to divide by 0" in capsys.readouterr().out
+
+
+# --- printing
+
+
+def test_print_shows_values_as_flink_does(env1: Env, env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    env1.from_collection([("a", 0)], Types.ROW([Types.STRING(), Types.INT()])).print()
+    env1.from_collection([("a", True)], Types.TUPLE([Types.STRING(), Types.BOOLEAN()])).print("named")
+    env1.from_collection([Row("a", 2), ("x", None), "plain"]).print()
+    env1.execute()
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(
+        ["+I[a, 0]", "named> (a,true)", "<Row('a', 2)>", "('x', None)", "plain"]
+    )
+    env.from_source(NumberSequenceSource(1, 2)).print()
+    env.from_source(NumberSequenceSource(1, 2)).print("n")
+    env.execute()
+    assert sorted(capsys.readouterr().out.splitlines()) == ["1> 1", "2> 2", "n:1> 1", "n:2> 2"]
+
+
+def test_print_inside_functions_reaches_the_console(env1: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    env1.from_collection([1]).map(lambda x: print("hello from a worker")).add_sink(lambda v: None)
+    env1.execute()
+    assert capsys.readouterr().out == "hello from a worker\n"
