@@ -12,13 +12,19 @@ import statistics
 import subprocess
 import sys
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 
 LEVELS = (1, 2, 3)
+WARM_UP = 30
 
 
 def median_ms(run: Any, rounds: int) -> float:
-    for _ in range(10):
+    for _ in range(WARM_UP):
         run()
     samples = []
     for _ in range(rounds):
@@ -48,33 +54,55 @@ def bare_spark(levels: int, cores: int, rounds: int) -> float:
     return result
 
 
-def millstream(levels: int, cores: int, rounds: int) -> float:
-    """Epochs of a real job whose source has nothing to give."""
-    from millstream.common import Configuration
-    from millstream.datastream import StreamExecutionEnvironment
-    from millstream.datastream.connectors.number_seq import NumberSequenceSource
-    from millstream.operators.slot import LevelTask
+class EmptyEpochs(Source):
+    """A source that has nothing to give, again and again; it notes when it is asked."""
 
+    asked: ClassVar[list[float]] = []
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    @property
+    def is_bounded(self) -> bool:
+        return True
+
+    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
+        return _EmptyEnumerator(self.epochs, parallelism)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _EmptyReader()
+
+
+class _EmptyEnumerator(SplitEnumerator):
+    def __init__(self, epochs: int, parallelism: int) -> None:
+        self.left = epochs
+        self.parallelism = parallelism
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        EmptyEpochs.asked.append(time.perf_counter())
+        self.left -= 1
+        return Dealt({i: [()] for i in range(self.parallelism)})
+
+    def is_finished(self) -> bool:
+        return self.left <= 0
+
+
+class _EmptyReader(SourceReader):
+    def read(self, share: Any) -> Iterator[list[Any]]:
+        return iter(())
+
+
+def millstream(levels: int, cores: int, rounds: int) -> float:
+    """The whole loop of a real job, from one question to the source to the next."""
     config = Configuration.from_dict({"spark.master": f"local[{cores}]", "millstream.quiet": "true"})
-    env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(cores)
-    stream = env.from_source(NumberSequenceSource(0, 0))
+    env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(cores).set_buffer_timeout(0)
+    stream = env.from_source(EmptyEpochs(rounds + WARM_UP))
     for _ in range(levels - 1):
         stream = stream.key_by(lambda x: x).map(lambda x: x)
-    stream.add_sink(lambda x: None)
-    job = env._launch_pending("empty")
-    job.result.result()
-    epochs = job._runner
-    epochs.open()
-    number = [0]
-
-    def run() -> None:
-        number[0] += 1
-        epochs.run([LevelTask(number[0], level) for level in range(levels)])
-
-    from millstream.spark.launch import reopen_for_measurement
-
-    with reopen_for_measurement(job):
-        return median_ms(run, rounds)
+    stream.add_sink(print)
+    env.execute()
+    times = EmptyEpochs.asked[WARM_UP:]
+    return statistics.median((b - a) * 1000 for a, b in zip(times, times[1:], strict=False))
 
 
 def main() -> None:
@@ -90,7 +118,16 @@ def main() -> None:
     results: dict[str, dict[str, float]] = {}
     for levels in LEVELS:
         for side in ("spark", "millstream"):
-            command = [sys.executable, __file__, "--side", side, "--levels", str(levels), "--rounds", str(options.rounds)]
+            command = [
+                sys.executable,
+                __file__,
+                "--side",
+                side,
+                "--levels",
+                str(levels),
+                "--rounds",
+                str(options.rounds),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             results.setdefault(str(levels), {})[f"{side}_ms"] = json.loads(done.stdout.strip().splitlines()[-1])
     print(json.dumps(results))
