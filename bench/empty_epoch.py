@@ -7,6 +7,7 @@ processes, so that noise on the machine falls on both.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import subprocess
@@ -102,7 +103,7 @@ def millstream(levels: int, cores: int, rounds: int) -> float:
     stream.add_sink(print)
     env.execute()
     times = EmptyEpochs.asked[WARM_UP:]
-    return statistics.median((b - a) * 1000 for a, b in zip(times, times[1:], strict=False))
+    return statistics.median((b - a) * 1000 for a, b in itertools.pairwise(times))
 
 
 def main() -> None:
@@ -118,16 +119,8 @@ def main() -> None:
     results: dict[str, dict[str, float]] = {}
     for levels in LEVELS:
         for side in ("spark", "millstream"):
-            command = [
-                sys.executable,
-                __file__,
-                "--side",
-                side,
-                "--levels",
-                str(levels),
-                "--rounds",
-                str(options.rounds),
-            ]
+            arguments = ["--side", side, "--levels", str(levels), "--rounds", str(options.rounds)]
+            command = [sys.executable, __file__, *arguments]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             results.setdefault(str(levels), {})[f"{side}_ms"] = json.loads(done.stdout.strip().splitlines()[-1])
     print(json.dumps(results))

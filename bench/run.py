@@ -142,10 +142,8 @@ def show_epochs(answer: dict[str, Any]) -> list[str]:
     lines = ["| empty epoch | millstream ms | bare Spark job ms | ratio |", "|---|---:|---:|---:|"]
     for levels, pair in answer["levels"].items():
         ratio = pair["millstream_ms"] / pair["spark_ms"]
-        judged = "reached" if ratio <= 1 else "MISSED"
-        lines.append(
-            f"| (e) {levels} level(s) | {pair['millstream_ms']:.0f} | {pair['spark_ms']:.0f} | {ratio:.2f} (goal 1: {judged}) |"
-        )
+        judged = f"{ratio:.2f} (goal 1: {'reached' if ratio <= 1 else 'MISSED'})"
+        lines.append(f"| (e) {levels} level(s) | {pair['millstream_ms']:.0f} | {pair['spark_ms']:.0f} | {judged} |")
     return lines
 
 

@@ -55,7 +55,7 @@ def main() -> None:
     orders.key_by(lambda order: order.city).process(RunningTotals()).name("totals").print()
     result = env.execute("demo")
     print(result)
-    print("Next: change examples/demo.py, see its plan with  .venv/bin/millstream info examples/demo.py,  read README.md.")
+    print("Next: change examples/demo.py and run it again, or see its plan: .venv/bin/millstream info examples/demo.py")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +21,23 @@ def _spark() -> Iterator[None]:
     stop_context()
 
 
+@pytest.fixture(scope="session")
+def spark_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark keeps its shuffle files."""
+    return tmp_path_factory.mktemp("spark")
+
+
 @pytest.fixture
-def config() -> Configuration:
+def config(spark_files: Path) -> Configuration:
     # Two threads on any machine, so that results that depend on the number of slots are the same everywhere.
-    return Configuration.from_dict({"spark.master": "local[2]", "millstream.quiet": "true", "parallelism.default": "2"})
+    return Configuration.from_dict(
+        {
+            "spark.master": "local[2]",
+            "spark.local.dir": str(spark_files),
+            "millstream.quiet": "true",
+            "parallelism.default": "2",
+        }
+    )
 
 
 @pytest.fixture

@@ -309,31 +309,24 @@ def test_memory_is_bounded_by_the_epoch_not_by_the_input(env: Env) -> None:
     assert megabytes["jvm"] < 1500, megabytes
 
 
-def test_shuffle_files_of_past_epochs_are_freed(env: Env, collect: Collect) -> None:
+def test_shuffle_files_of_past_epochs_are_freed(env: Env, collect: Collect, spark_files: Path) -> None:
     small_epochs(env, 20)
-    context = SparkContext._active_spark_context
     stream = env.from_source(NumberSequenceSource(0, 1999)).key_by(lambda x: x).map(lambda x: x)
     assert len(collect(stream)) == 2000
-    assert context is not None
-    directories = context._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()  # type: ignore[union-attr]
-
-    def left() -> int:
-        return int(directories.getAllFiles().size())
-
+    assert list(spark_files.iterdir())
     # 50 epochs with 2 map tasks each; freeing is asynchronous, so the last ones may still be there.
-    wait_until(lambda: left() < 30, 10, "shuffle files of past epochs are gone")
+    wait_until(lambda: len(list(spark_files.rglob("shuffle_*"))) < 30, 10, "shuffle files of past epochs are gone")
 
 
 def test_the_collecting_iterator_holds_a_fast_source_back(env: Env) -> None:
     results = env.from_source(DataGeneratorSource(lambda i: i)).execute_and_collect()
     first = next(results)  # type: ignore[call-overload]
-    epochs = results._job.progress.epochs  # type: ignore[union-attr]
     wait_until(lambda: results._batches.full(), 60)  # type: ignore[union-attr]
     time.sleep(1)
     full = results._job.progress.epochs  # type: ignore[union-attr]
     time.sleep(1)
     assert results._job.progress.epochs == full  # type: ignore[union-attr]
-    assert (first, epochs < full) in [(0, True), (0, False)]
+    assert first == 0
     results.close()  # type: ignore[union-attr]
 
 
@@ -403,7 +396,5 @@ class Lines:
         return iter([(i,) for i in range(start["at"], end["at"])])
 
 
-def test_a_simple_stream_reader(env: Env) -> None:
-    assert env.from_source(Lines()).map(lambda row: row[0]).set_parallelism(1).execute_and_collect(limit=9) == list(
-        range(9)
-    )
+def test_a_simple_stream_reader(env1: Env) -> None:
+    assert env1.from_source(Lines()).map(lambda row: row[0]).execute_and_collect(limit=9) == list(range(9))

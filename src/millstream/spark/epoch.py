@@ -69,10 +69,10 @@ class SparkEpochs:
 
     def cancel(self) -> None:
         """Stop the epoch that is running, if one is. May be called from any thread."""
-        self._context.cancelJobGroup(self._group)
         if self._embedded:
-            # Spark takes seconds to see that a worker does not listen; its end frees the task at once.
+            # First, so that functions get to close: Spark only hangs up on a task, and kills seconds later.
             control.release(self._job.key)
+        self._context.cancelJobGroup(self._group)
 
     def release(self) -> None:
         """End the job's slot processes, wherever they are."""
