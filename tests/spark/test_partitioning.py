@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 
+from millstream.common import Types
 from millstream.common.errors import JobExecutionError
-from millstream.datastream import DataStream, MapFunction, Partitioner, RuntimeContext, StreamExecutionEnvironment
+from millstream.datastream import (
+    DataStream,
+    KeyedProcessFunction,
+    MapFunction,
+    Partitioner,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.state import ValueStateDescriptor
 
 Env = StreamExecutionEnvironment
 Collect = Callable[[DataStream], list[Any]]
@@ -107,3 +116,32 @@ def test_two_slot_groups_and_a_skipped_level(env: Env, collect: Collect) -> None
     stream = source.map(lambda x: ("early", x)).rebalance().union(late.rebalance()).map(lambda t: t)
     counts = Counter(kind for kind, _ in collect(stream))
     assert counts == {"early": 10, "late": 10}
+
+
+class Last(KeyedProcessFunction[Any, Any, Any]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.INT()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        count = (self.seen.value() or 0) + 1
+        self.seen.update(count)
+        yield ctx.get_current_key(), count
+
+
+@pytest.mark.parametrize("epoch_records", [1, 1000])
+def test_keys_that_no_dict_takes(env: Env, collect: Collect, epoch_records: int) -> None:
+    """Lists and dicts as keys, taken from the record or made from it."""
+    env.get_configuration().set_integer("millstream.epoch.max-records", epoch_records)
+    records = [([i % 3], {"k": i % 2}, 1) for i in range(12)]
+
+    def stream() -> DataStream:
+        return env.from_collection(records)
+
+    add = stream().key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1], a[2] + b[2]))
+    assert sorted((k, n) for [k], _, n in collect(add)) == [(k, n) for k in range(3) for n in (1, 2, 3, 4)]
+    by_dict = collect(stream().key_by(lambda t: t[1]).process(Last()))
+    assert sorted((k["k"], n) for k, n in by_dict) == [(k, n) for k in range(2) for n in range(1, 7)]
+    made = collect(stream().key_by(lambda t: [t[0], t[1]]).process(Last()))
+    assert sorted((a, b["k"], n) for ([a], b), n in made) == [
+        (a, b, n) for a in range(3) for b in range(2) for n in (1, 2)
+    ]

@@ -189,7 +189,8 @@ class StreamExecutionEnvironment:
         graph = self._stream_graph(job_name, sinks)
         if _plans_only:
             raise ProgramPlanned(graph)
-        return launch(build_job_graph(graph), self._config, self._is_batch(graph), self.get_buffer_timeout())
+        batch = self._is_batch(graph)
+        return launch(build_job_graph(graph, batch), self._config, batch, self.get_buffer_timeout())
 
     def _stream_graph(self, job_name: str | None, sinks: list[Transformation]) -> StreamGraph:
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")

@@ -8,6 +8,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, is_chainable
 from millstream.operators.chain import ChainNode, ChainOutput
 from millstream.operators.edges import Edge
+from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.subtask import Vertex
 
 
@@ -19,7 +20,7 @@ class JobGraph:
     vertices: list[Vertex]
 
 
-def build_job_graph(graph: StreamGraph) -> JobGraph:
+def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
     """Chain the operators of a stream graph, and lay the chains out."""
     chained = {e for n in graph.nodes for e in n.in_edges if is_chainable(e, graph.chaining_enabled)}
     heads = [n for n in graph.nodes if not any(e in chained for e in n.in_edges)]
@@ -47,7 +48,7 @@ def build_job_graph(graph: StreamGraph) -> JobGraph:
             levels[head],
             offsets[head.slot_sharing_group],
         )
-    _connect(graph, chained, head_of, vertices, timestamped)
+    _connect(graph, chained, head_of, vertices, timestamped, batch)
     return JobGraph(graph.job_name, list(vertices.values()))
 
 
@@ -109,6 +110,7 @@ def _connect(
     head_of: dict[StreamNode, StreamNode],
     vertices: dict[StreamNode, Vertex],
     timestamped: dict[StreamNode, bool],
+    batch: bool,
 ) -> None:
     """Add the edges between the chains."""
     nodes = {c.id: c for v in vertices.values() for c in v.nodes}
@@ -123,8 +125,24 @@ def _connect(
                 continue
             source, target = vertices[head_of[stream_edge.source]], vertices[head_of[node]]
             stamped = (node, stream_edge.input_index) in stamped_inputs
-            edge = Edge(number, source.id, target.id, stream_edge.input_index, stream_edge.partitioner, stamped)
+            edge = Edge(
+                number,
+                source.id,
+                target.id,
+                stream_edge.input_index,
+                stream_edge.partitioner,
+                _ships_key(stream_edge, batch),
+                stamped,
+            )
             number += 1
             source.out_edges.append(edge)
             target.in_edges.append(edge)
             nodes[stream_edge.source.operator_id].outputs.append(ChainOutput(*_tag(stream_edge), edge=edge.id))
+
+
+def _ships_key(edge: StreamEdge, batch: bool) -> bool:
+    operator = edge.target.transformation.operator
+    if not isinstance(edge.partitioner, KeyPartitioner):
+        return False
+    # In BATCH records wait under their key until all have come.
+    return (batch and operator.keyed) or (operator.uses_key and not edge.partitioner.key_is_part)

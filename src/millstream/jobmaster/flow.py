@@ -18,15 +18,17 @@ class EpochSizer:
     """
 
     target_seconds: float = 1.0
-    max_records: int = 1 << 20
+    max_records: int = 1 << 22
     max_bytes: int = 64 << 20
     budget: int = 1000
 
+    _GROWTH = 16.0
+    _SHRINK = 0.25
+
     def __post_init__(self) -> None:
         self.budget = min(self.budget, self.max_records)
-
-    _GROWTH = 8.0
-    _SHRINK = 0.25
+        # What an epoch costs however few its records: the shortest that was seen.
+        self._overhead = self.target_seconds / 5
 
     def finished(self, seconds: float, limited: bool, records: int, most_bytes: int) -> None:
         """Learn from an epoch.
@@ -37,7 +39,8 @@ class EpochSizer:
             records: how many records its busiest source subtask read.
             most_bytes: the most any subtask sent.
         """
-        wish = self.target_seconds / max(seconds, 1e-3)
+        self._overhead = min(self._overhead, seconds)
+        wish = (self.target_seconds - self._overhead) / max(seconds - self._overhead, 1e-3)
         if not limited and wish >= 1:
             return
         # Small steps near the target, so that noise does not make the size swing.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
 from millstream.operators.functions import UserFunction
+from millstream.operators.values import ATOMS
+from millstream.state.key_groups import hashable
 from millstream.state.keyed import KeyedState
 
 Downstream = Callable[[Var], None]
@@ -43,6 +45,16 @@ class Operator:
 
     setup: OperatorSetup
 
+    @property
+    def uses_key(self) -> bool:
+        """Whether the loop must know the key of a record."""
+        return self.keyed and self._has_life
+
+    @property
+    def _has_life(self) -> bool:
+        # Only a function that is opened can ask for state.
+        return any(f.has_life for f in self.functions())
+
     def functions(self) -> list[UserFunction]:
         """Return the user's functions, to be opened and closed."""
         return []
@@ -55,7 +67,7 @@ class Operator:
         for function in self.functions():
             function.open(self.setup.context)
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         """Write what happens to one record."""
         raise NotImplementedError(f"{type(self).__name__} writes no code")
 
@@ -69,8 +81,16 @@ class Operator:
         for function in self.functions():
             function.close()
 
-    def set_key(self, w: CodeWriter, key: str | None) -> None:
+    def set_key(self, w: CodeWriter, key: Key | None) -> None:
         """Write the line that makes `key` the current key, where functions can have keyed state."""
-        if self.keyed and any(f.has_life for f in self.functions()):
-            assert self.setup.state is not None
-            w.line(f"{w.bind(self.setup.state.cell, 'cell')}.key = {key}")
+        if self.keyed and self._has_life:
+            assert self.setup.state is not None and key is not None
+            make_hashable(w, key)
+            w.line(f"{w.bind(self.setup.state.cell, 'cell')}.key = {key.name}")
+
+
+def make_hashable(w: CodeWriter, key: Key) -> None:
+    """Write the lines after which a dict takes the key."""
+    if not key.hashable:
+        with w.block(f"if {key.name}.__class__ not in {w.bind(ATOMS, 'atoms')}:"):
+            w.line(f"{key.name} = {w.bind(hashable, 'hashable')}({key.name})")

@@ -7,15 +7,13 @@ an address in front. A message is frames end to end: what Spark's shuffle moves,
 
 from __future__ import annotations
 
-import io
-import marshal
 import pickle
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
+from millstream.common.pickles import dump
 
 # Control elements: (number of records before it, kind, value)
 Control = tuple[int, int, int]
@@ -23,41 +21,16 @@ WATERMARK = 0
 END_OF_INPUT = 1
 
 _FRAME = struct.Struct(">IHIIII")
-_MARSHAL = b"m"
-_PICKLE = b"p"
 
 
 def encode_block(records: list[Any], controls: list[Control]) -> bytes:
-    """Write a block.
-
-    marshal takes plain builtin values only, exactly as they are, and is several times as fast as pickle,
-    which takes the rest. Both ends run the same Python. Version 2 of its format, and pickle's fast mode, write an
-    object anew each time they meet it: two records never become one object that a later operator could change twice.
-    """
-    try:
-        return _MARSHAL + marshal.dumps((records, controls), 2)
-    except ValueError:
-        return _PICKLE + dump((records, controls))
-
-
-def dump(value: Any) -> bytes:
-    """Pickle a value: plainly if that does, else with the code of classes that only the driver's script defines."""
-    out = io.BytesIO()
-    pickler = pickle.Pickler(out, 5)
-    pickler.fast = True
-    try:
-        pickler.dump(value)
-        return out.getvalue()
-    except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError):
-        # Also values that contain themselves, which only full pickling can write.
-        data: bytes = cloudpickle.dumps(value, 5)
-        return data
+    """Write a block."""
+    return dump((records, controls))
 
 
 def decode_block(body: memoryview) -> tuple[list[Any], list[Control]]:
     """Read a block."""
-    load = marshal.loads if body[:1] == _MARSHAL else pickle.loads
-    block: tuple[list[Any], list[Control]] = load(body[1:])
+    block: tuple[list[Any], list[Control]] = pickle.loads(body)
     return block
 
 

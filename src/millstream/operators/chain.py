@@ -8,9 +8,10 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
-from millstream.operators.codegen import CodeWriter, Var
-from millstream.operators.edges import EdgeWriter, settle
+from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.edges import Edge, EdgeWriter, settle
 from millstream.operators.output_tag import OutputTag
+from millstream.operators.partitioners import KeyPartitioner
 
 
 @dataclass
@@ -66,18 +67,31 @@ class ChainCompiler:
         self._writers = writers
         self._pending: list[tuple[_Later, ChainNode]] = []
 
-    def input_function(self, input_index: int, keyed: bool, timestamped: bool) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes a flat batch of records of one input."""
+    def source_function(self) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes a batch of a source's records."""
         w = CodeWriter(self._nodes[0].name)
-        names = (["k"] if keyed else []) + ["x"] + (["t"] if timestamped else [])
+        with w.block("for x in batch:"):
+            self._node(w, self._nodes[0], 0, Var("x", None, settled=True), None)
+        self._compile_pending()
+        return w.build("batch")
+
+    def input_function(self, edge: Edge, many_new_keys: bool) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes a flat batch of records that came over an edge."""
+        head = self._nodes[0]
+        w = CodeWriter(head.name, many_new_keys)
+        names = (["k"] if edge.ships_key else []) + ["x"] + (["t"] if edge.timestamped else [])
         if len(names) == 1:
             loop = "for x in batch:"
         else:
             w.line("it = iter(batch)")
             loop = f"for {', '.join(names)} in zip({', '.join(['it'] * len(names))}):"
         with w.block(loop):
-            value = Var("x", "t" if timestamped else None, settled=True)
-            self._node(w, self._nodes[0], input_index, value, "k" if keyed else None)
+            key = Key("k", hashable=edge.ships_key) if head.operator.uses_key else None
+            if key and not edge.ships_key:
+                assert isinstance(edge.partitioner, KeyPartitioner)
+                edge.partitioner.key_code(w, "x", key.name, head.operator)
+            value = Var("x", "t" if edge.timestamped else None, settled=True)
+            self._node(w, head, edge.input_index, value, key)
         self._compile_pending()
         return w.build("batch")
 
@@ -98,7 +112,7 @@ class ChainCompiler:
             self._outputs(w, node, Var("y", "t", settled=False))
         return w.build("batch, t=None")
 
-    def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: str | None) -> None:
+    def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: Key | None) -> None:
         node.operator.code(w, input_index, value, key, lambda out: self._outputs(w, node, out))
 
     def _outputs(self, w: CodeWriter, node: ChainNode, value: Var) -> None:

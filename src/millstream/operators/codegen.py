@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.operators.inline import inline
+
 # CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
 MAX_LOOPS = 12
 MAX_INDENT = 60
@@ -38,17 +40,39 @@ class Var:
 
 
 @dataclass(frozen=True)
+class Key:
+    """The key of a record inside the generated loop.
+
+    Attributes:
+        name: the variable that holds it.
+        hashable: whether it has been made fit for a dict. One that was just taken from the record has not.
+    """
+
+    name: str
+    hashable: bool
+
+
+@dataclass(frozen=True)
 class Site:
-    """Where a generated line came from: the operator, and the variable with its input."""
+    """Where a generated line came from.
+
+    Attributes:
+        operator: the operator that wrote it.
+        variable: the variable with its input.
+        inlined: the user's functions whose text stands in the line, and the variables that are their arguments.
+    """
 
     operator: Any
     variable: str
+    inlined: tuple[tuple[Callable[..., Any], list[str]], ...] = ()
 
 
 class CodeWriter:
     """Collects the lines of one generated function."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, many_new_keys: bool = False) -> None:
+        # Whether most keys come once an epoch, so that looking for a key in the epoch's changes mostly fails.
+        self.many_new_keys = many_new_keys
         self._name = name
         self._lines: list[str] = []
         self._indent = 1
@@ -57,6 +81,7 @@ class CodeWriter:
         self._bound: dict[str, Any] = {}
         self._names: dict[int, str] = {}
         self._sites: dict[int, Site] = {}
+        self._inlined: list[tuple[Callable[..., Any], list[str]]] = []
 
     def bind(self, value: Any, hint: str) -> str:
         """Make an object known to the function under a name; it is a fast local there."""
@@ -71,10 +96,19 @@ class CodeWriter:
         self._vars += 1
         return f"{hint}{self._vars}"
 
+    def call(self, function: Callable[..., Any], *arguments: str) -> str:
+        """Return the text that applies a user's function to variables; it belongs into the next line written."""
+        text = inline(function, list(arguments), self.bind)
+        if text is None:
+            return f"{self.bind(function, 'call')}({', '.join(arguments)})"
+        self._inlined.append((function, list(arguments)))
+        return text
+
     def line(self, text: str, operator: Any = None, variable: str = "") -> None:
         if operator is not None:
             # Two lines precede the body: the def line is number 1.
-            self._sites[len(self._lines) + 2] = Site(operator, variable)
+            self._sites[len(self._lines) + 2] = Site(operator, variable, tuple(self._inlined))
+            self._inlined.clear()
         self._lines.append("    " * self._indent + text)
 
     @contextmanager

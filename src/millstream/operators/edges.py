@@ -11,31 +11,34 @@ from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.partitioners import Partitioner, Place
 from millstream.operators.values import ATOMS, detach
 
-# A bucket is sent when its block has about this size, so that the memory of a sender is bounded.
+# A bucket is sent when its block has about this size, so that the memory of a sender is bounded; and after so few
+# records that they are still in the processor's cache when they are written out.
 BLOCK_BYTES = 1 << 20
 _FIRST_BLOCK_RECORDS = 256
-_MOST_BLOCK_RECORDS = 1 << 16
+_MOST_BLOCK_RECORDS = 1 << 11
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A connection between two vertices of the job graph."""
+    """A connection between two vertices of the job graph.
+
+    Attributes:
+        ships_key: whether the key travels with the record. One that is only a part of the record is cheaper found anew.
+        timestamped: whether the timestamp travels with the record.
+    """
 
     id: int
     source: int
     target: int
     input_index: int
     partitioner: Partitioner
+    ships_key: bool
     timestamped: bool
-
-    @property
-    def keyed(self) -> bool:
-        return self.partitioner.name == "HASH"
 
     @property
     def stride(self) -> int:
         """How many list items one record takes in a block."""
-        return 1 + self.keyed + self.timestamped
+        return 1 + self.ships_key + self.timestamped
 
 
 def settle(w: CodeWriter, value: Var) -> Var:
@@ -75,7 +78,7 @@ class EdgeWriter:
         value = settle(w, value)
         appends = [b.append for b in self._buckets]
         append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place)
-        if key is not None:
+        if self.edge.ships_key:
             w.line(f"{append}({key})")
         w.line(f"{append}({value.name})")
         if self.edge.timestamped:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from millstream.common.errors import MillstreamError
-from millstream.operators.codegen import site_of
+from millstream.operators.codegen import Site, site_of
 
 _SHOWN = 300
 
@@ -54,8 +55,8 @@ def shorten(value: object) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}... ({len(shown)} characters)"
 
 
-def locate(error: BaseException) -> tuple[object | None, str | None]:
-    """Find the operator that failed and its record, from the traceback alone."""
+def locate(error: Exception) -> tuple[object | None, str | None, Exception]:
+    """Find the operator that failed and its record, from the traceback alone; and the error as user code raises it."""
     operator: object | None = None
     record: str | None = None
     tb = error.__traceback__
@@ -63,10 +64,28 @@ def locate(error: BaseException) -> tuple[object | None, str | None]:
         site = site_of(tb.tb_frame.f_code.co_filename, tb.tb_lineno)
         if site is not None:
             operator = site.operator
-            if site.variable in tb.tb_frame.f_locals:
-                record = shorten(tb.tb_frame.f_locals[site.variable])
+            variables = tb.tb_frame.f_locals
+            if site.variable in variables:
+                record = shorten(variables[site.variable])
+            if tb.tb_next is None:
+                error = _call_again(site, variables, error)
         tb = tb.tb_next
-    return operator, record
+    return operator, record, error
+
+
+def _call_again(site: Site, variables: dict[str, Any], error: Exception) -> Exception:
+    """Call the functions whose text stands in a line that failed, so that the error shows the user's own lines."""
+    for function, arguments in site.inlined:
+        try:
+            function(*map(variables.get, arguments))
+        except Exception as again:
+            # It was raised while the first one is handled; that is our doing and not part of the story.
+            link: BaseException = again
+            while link.__context__ is not None and link.__context__ is not error:
+                link = link.__context__
+            link.__context__ = None
+            return again
+    return error
 
 
 def user_traceback(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from millstream.common.errors import MillstreamError
 from millstream.operators.codegen import CodeWriter
 from millstream.operators.functions import UserFunction
+from millstream.operators.inline import is_path
 from millstream.state.key_groups import freeze, key_group, owner
 
 Append = Callable[[Any], None]
@@ -131,42 +132,55 @@ class ShufflePartitioner(Partitioner):
         return out, None
 
 
-class _Routes(dict[Any, Append]):
-    """Remembers the bucket of every key met so far."""
+class _Routes:
+    """Finds the bucket of a key, and remembers it."""
 
     def __init__(self, appends: list[Append], place: Place) -> None:
-        super().__init__()
         groups, parallelism = place.next_max_parallelism, place.next_parallelism
+        # A plain dict, whose lookups Python makes fastest.
+        self.known: dict[Any, Append] = {}
         self._groups = groups
         self._by_group = [appends[owner(g, parallelism, groups)] for g in range(groups)]
 
-    def __missing__(self, key: Any) -> Append:
-        if len(self) >= MAX_REMEMBERED_KEYS:
-            self.clear()
-        append = self[key] = self._by_group[key_group(key, self._groups)]
+    def find(self, key: Any) -> Append:
+        if len(self.known) >= MAX_REMEMBERED_KEYS:
+            self.known.clear()
+        append = self.known[key] = self._by_group[key_group(key, self._groups)]
         return append
 
 
 class KeyPartitioner(Partitioner):
-    """To the subtask that owns the key's group; the key travels with the record."""
+    """To the subtask that owns the key's group."""
 
     name = "HASH"
 
     def __init__(self, selector: UserFunction) -> None:
         self.selector = selector
 
+    @property
+    def key_is_part(self) -> bool:
+        """Whether the key is a part of the record, which the receiver finds as easily as the sender."""
+        return is_path(self.selector.call)
+
+    def key_code(self, w: CodeWriter, value: str, key: str, operator: Any) -> None:
+        """Write how a receiver finds the key of a record that came without it."""
+        w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
+
     def code(
         self, w: CodeWriter, value: str, operator: Any, appends: list[Append], place: Place
     ) -> tuple[str, str | None]:
         key, out = w.var("k"), w.var("e")
-        routes = w.bind(_Routes(appends, place), "routes")
-        w.line(f"{key} = {w.bind(self.selector.call, 'key')}({value})", operator, value)
+        routes = _Routes(appends, place)
+        known, find = w.bind(routes.known, "routes"), w.bind(routes.find, "find")
+        w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
         with w.block("try:"):
-            w.line(f"{out} = {routes}[{key}]", operator, value)
+            w.line(f"{out} = {known}[{key}]")
+        with w.block("except KeyError:"):
+            w.line(f"{out} = {find}({key})", operator, value)
         # An unhashable key, a list for example.
         with w.block("except TypeError:"):
             w.line(f"{key} = {w.bind(freeze, 'freeze')}({key})", operator, value)
-            w.line(f"{out} = {routes}[{key}]", operator, value)
+            w.line(f"{out} = {find}({key})", operator, value)
         return out, key
 
 

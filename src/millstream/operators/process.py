@@ -6,7 +6,7 @@ from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
 from millstream.state.key_groups import thaw
 from millstream.state.table import KeyCell
@@ -54,7 +54,7 @@ class ProcessOperator(Operator):
         super().prepare(setup)
         self._context = ProcessContext(setup.state.cell if setup.state is not None else None)
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
         call = w.bind(getattr(self.function.function, self.methods[input_index]), "process")
         context, many, out = w.bind(self._context, "ctx"), w.var("r"), w.var()
@@ -78,7 +78,7 @@ class CoMapOperator(Operator):
     def functions(self) -> list[UserFunction]:
         return [self.function]
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
         call, out = w.bind(getattr(self.function.function, self.METHODS[input_index]), "map"), w.var()
         w.line(f"{out} = {call}({value.name})", self, value.name)
@@ -99,7 +99,7 @@ class CoFlatMapOperator(Operator):
     def functions(self) -> list[UserFunction]:
         return [self.function]
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
         call = w.bind(getattr(self.function.function, self.METHODS[input_index]), "flat_map")
         many, out = w.var("r"), w.var()

@@ -7,10 +7,11 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.types import Row
-from millstream.operators.base import Downstream, Operator, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.base import Downstream, Operator, OperatorSetup, make_hashable
+from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
 from millstream.operators.values import keeps_nothing
+from millstream.state.key_groups import freeze
 from millstream.state.table import MISSING, StateTable
 
 
@@ -23,6 +24,7 @@ class ReduceOperator(Operator):
     keyed = True
     STATE = "_reduce"
 
+    uses_key = True
     _table: StateTable
 
     def __init__(self, function: UserFunction) -> None:
@@ -37,20 +39,30 @@ class ReduceOperator(Operator):
         self._table = setup.state.table(self.STATE, "reducing")
         self.emits_later = setup.batch
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
-        call = w.bind(self.function.call, "reduce")
         overlay = w.bind(self._table.overlay, "overlay")
-        get = w.bind(self._table.overlay.get, "overlay_get")
         base_get = w.bind(self._table.base.get, "base_get")
         missing = w.bind(MISSING, "missing")
         old, new = w.var("a"), w.var()
-        w.line(f"{old} = {get}({key}, {missing})")
-        with w.block(f"if {old} is {missing}:"):
-            w.line(f"{old} = {base_get}({key}, {missing})")
+        assert key is not None
+        k = key.name
+        if w.many_new_keys:
+            make_hashable(w, key)
+            w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
+        else:
+            with w.block("try:"):
+                w.line(f"{old} = {overlay}[{k}]")
+            with w.block("except KeyError:"):
+                w.line(f"{old} = {base_get}({k}, {missing})")
+            # An unhashable key, a list for example.
+            with w.block("except TypeError:"):
+                w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", self, value.name)
+                w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
         # A condition, not two blocks: the rest of the chain follows only once.
+        reduced = w.call(self.function.call, old, value.name)
         w.line(
-            f"{overlay}[{key}] = {new} = {call}({old}, {value.name}) if {old} is not {missing} else {value.name}",
+            f"{overlay}[{k}] = {new} = {reduced} if {old} is not {missing} else {value.name}",
             self,
             value.name,
         )

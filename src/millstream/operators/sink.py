@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from millstream.operators.base import Downstream, Operator, OperatorSetup
-from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
 from millstream.operators.edges import settle
 from millstream.operators.functions import UserFunction
@@ -69,7 +69,7 @@ class SinkOperator(Operator):
         super().prepare(setup)
         self.writer = self.sink.create_writer(setup.context)
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         if self.writer.keeps_values:
             value = settle(w, value)
         w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
@@ -87,8 +87,8 @@ class InvokeOperator(Operator):
     def functions(self) -> list[UserFunction]:
         return [self.function]
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         # Both `invoke(value)` and Flink's `invoke(value, context)` are accepted.
         call = self.function.call
-        more = ", None" if len(inspect.signature(call).parameters) > 1 else ""
-        w.line(f"{w.bind(call, 'invoke')}({value.name}{more})", self, value.name)
+        more = ["None"] if len(inspect.signature(call).parameters) > 1 else []
+        w.line(w.call(call, value.name, *more), self, value.name)

@@ -6,7 +6,8 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from millstream.operators.blocks import ACK_EDGE, Frame, dump, join_frames, split_frames
+from millstream.common.pickles import dump
+from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
 from millstream.operators.source import Share
 from millstream.operators.subtask import JobSettings, Subtask, SubtaskReport, Vertex
 from millstream.state.keyed import StateStorage

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.operators.base import Downstream, Operator
-from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.codegen import CodeWriter, Key, Var
 
 # A share is what one subtask reads in one epoch from one split: a piece of data only its source understands.
 Share = Any
@@ -98,5 +98,5 @@ class SourceOperator(Operator):
     def close(self) -> None:
         self.reader.close()
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         downstream(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.operators.base import Downstream, Operator
-from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
 from millstream.operators.values import keeps_nothing
 
@@ -18,10 +18,10 @@ class MapOperator(Operator):
     def functions(self) -> list[UserFunction]:
         return [self.function]
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
-        call, out = w.bind(self.function.call, "map"), w.var()
-        w.line(f"{out} = {call}({value.name})", self, value.name)
+        out = w.var()
+        w.line(f"{out} = {w.call(self.function.call, value.name)}", self, value.name)
         downstream(value.renamed(out, value.settled and keeps_nothing(self.function.function)))
 
 
@@ -35,10 +35,9 @@ class FilterOperator(Operator):
     def functions(self) -> list[UserFunction]:
         return [self.function]
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
-        call = w.bind(self.function.call, "filter")
-        with w.block(f"if {call}({value.name}):", self, value.name):
+        with w.block(f"if {w.call(self.function.call, value.name)}:", self, value.name):
             downstream(value)
 
 
@@ -52,9 +51,9 @@ class FlatMapOperator(Operator):
     def functions(self) -> list[UserFunction]:
         return [self.function]
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: str | None, downstream: Downstream) -> None:
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
-        call, many, out = w.bind(self.function.call, "flat_map"), w.var("r"), w.var()
-        w.line(f"{many} = {call}({value.name})", self, value.name)
+        many, out = w.var("r"), w.var()
+        w.line(f"{many} = {w.call(self.function.call, value.name)}", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
             downstream(value.renamed(out, value.settled and keeps_nothing(self.function.function)))

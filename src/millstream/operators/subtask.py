@@ -20,6 +20,13 @@ from millstream.operators.source import Share, SourceOperator
 from millstream.state.keyed import KeyedState, StateStorage
 
 BATCH_INPUT = "_batch_input"
+# The input of a vertex that is a source, beside the edges of those that are not.
+SOURCE = -1
+
+# With more keys than this for each record, an epoch's keys count as mostly new.
+MANY_NEW_KEYS = 0.1
+
+Loops = dict[int, Callable[[Iterable[Any]], None]]
 
 # An address of an outgoing block: (edge, target subtask).
 Outgoing = tuple[Edge, int, bytes]
@@ -115,7 +122,10 @@ class Subtask:
             if index in edge.partitioner.targets(sender, parallelisms[edge.source][0], vertex.parallelism)
         }
         self._writers = {e.id: self._writer(e, parallelisms[e.target]) for e in vertex.out_edges}
-        self._inputs = self._compile(storage)
+        self._compiler = self._prepare(storage)
+        # The loops, for epochs of few keys and for epochs of many new ones.
+        self._loops: dict[bool, Loops] = {}
+        self._inputs = self._compile(False)
         self._buffers_batch = self._must_buffer()
 
     def _writer(self, edge: Edge, next_vertex: tuple[int, int]) -> EdgeWriter:
@@ -123,7 +133,7 @@ class Subtask:
         targets = edge.partitioner.targets(self.index, self.vertex.parallelism, parallelism)
         return EdgeWriter(edge, targets, Place(self.index, parallelism, max_parallelism))
 
-    def _compile(self, storage: StateStorage) -> dict[int, Callable[[Iterable[Any]], None]]:
+    def _prepare(self, storage: StateStorage) -> ChainCompiler:
         compiler = ChainCompiler(self._nodes, self._writers)
         for node in self._nodes:
             state = None
@@ -144,12 +154,17 @@ class Subtask:
         for node in self._nodes:
             if node.operator.emits_later:
                 node.operator.setup.emit = compiler.emit_function(node)
-        if self.vertex.is_source:
-            return {0: compiler.input_function(0, keyed=False, timestamped=False)}
-        # All edges into one input carry the same columns.
-        return {
-            e.input_index: compiler.input_function(e.input_index, e.keyed, e.timestamped) for e in self.vertex.in_edges
-        }
+        return compiler
+
+    def _compile(self, many_new_keys: bool) -> Loops:
+        found = self._loops.get(many_new_keys)
+        if found is None:
+            if self.vertex.is_source:
+                found = {SOURCE: self._compiler.source_function()}
+            else:
+                found = {e.id: self._compiler.input_function(e, many_new_keys) for e in self.vertex.in_edges}
+            self._loops[many_new_keys] = found
+        return found
 
     def _must_buffer(self) -> bool:
         """In BATCH a keyed operator gets its input key by key, each in the order of time."""
@@ -180,7 +195,7 @@ class Subtask:
         """Read a source's shares of this epoch."""
         operator = self.vertex.head.operator
         assert isinstance(operator, SourceOperator)
-        run = self._inputs[0]
+        run = self._inputs[SOURCE]
         for share in shares:
             batches = iter(operator.reader.read(share))
             while (batch := self._guarded(lambda: next(batches, None), self.vertex.head)) is not None:  # noqa: B023
@@ -206,6 +221,9 @@ class Subtask:
 
     def report(self, attempt: str) -> SubtaskReport:
         """Close the epoch: write state, stage output, and say what was done."""
+        head = self._states.get(self.vertex.head.id)
+        if head is not None:
+            self._inputs = self._compile(head.changed_keys() > MANY_NEW_KEYS * self._records_in)
         files = {i: s.write_delta(self._epoch, attempt) for i, s in self._states.items()}
         staged: dict[str, Any] = {}
         for node in self._nodes:
@@ -242,7 +260,7 @@ class Subtask:
         if self._buffers_batch:
             self._buffer(edge, records)
         else:
-            self._run(self._inputs[edge.input_index], records)
+            self._run(self._inputs[edge.id], records)
 
     def _take_control(self, channel: Channel, control: Control) -> None:
         _, kind, value = control
@@ -296,7 +314,7 @@ class Subtask:
             row = overlay.get((key, epoch))
             if row is None:
                 row = overlay[(key, epoch)] = []
-            row.append((time, edge.input_index, value))
+            row.append((time, edge.id, value))
 
     def _replay_batch(self) -> None:
         table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list")
@@ -304,12 +322,12 @@ class Subtask:
         for source in (table.base, table.overlay):
             for (key, _), rows in source.items():
                 by_key.setdefault(key, []).extend(rows)
-        timestamped = {e.input_index: e.timestamped for e in self.vertex.in_edges}
+        timestamped = {e.id: e.timestamped for e in self.vertex.in_edges}
         for key, rows in by_key.items():
             rows.sort(key=lambda r: MIN_WATERMARK if r[0] is None else r[0])
-            for time, input_index, value in rows:
-                record = [key, value, time] if timestamped[input_index] else [key, value]
-                self._run(self._inputs[input_index], record)
+            for time, edge, value in rows:
+                record = [key, value, time] if timestamped[edge] else [key, value]
+                self._run(self._inputs[edge], record)
 
     # --- failures
 
@@ -328,7 +346,7 @@ class Subtask:
             raise self._failed(e, node) from e
 
     def _failed(self, error: Exception, node: ChainNode | None) -> SubtaskFailed:
-        operator, record = locate(error)
+        operator, record, error = locate(error)
         found = next((n for n in self._nodes if n.operator is operator), node or self.vertex.head)
         return SubtaskFailed(
             Failure(

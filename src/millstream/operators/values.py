@@ -120,7 +120,11 @@ def keeps_nothing(function: Any) -> bool:
     """
     if not isinstance(function, FunctionType) or function.__defaults__ or function.__kwdefaults__:
         return False
-    if function.__code__.co_freevars:
+    try:
+        captured = [cell.cell_contents for cell in function.__closure__ or ()]
+    except ValueError:  # a variable that is not set yet
+        return False
+    if any(c.__class__ not in ATOMS for c in captured):
         return False
     return _is_harmless(function.__code__, function.__globals__)
 
@@ -129,7 +133,10 @@ def _is_harmless(code: CodeType, module: dict[str, Any]) -> bool:
     for name in code.co_names:
         if name in _METHODS:
             continue
-        if name not in _BUILTINS or name in module:
+        if name in module:
+            if module[name].__class__ not in ATOMS:
+                return False
+        elif name not in _BUILTINS:
             return False
     for instruction in dis.get_instructions(code):
         if instruction.opname.startswith(_WRITES):

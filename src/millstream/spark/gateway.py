@@ -78,7 +78,13 @@ def start_gateway(java: Java, memory: str, options: list[str], log_level: str, e
 
 
 def _command(java: Java, home: str, memory: str, logging: str, options: list[str]) -> list[str]:
-    command = [java.path, f"-Xmx{memory}", "-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UseParallelGC"]
+    command = [
+        java.path,
+        f"-Xmx{memory}",
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseParallelGC",
+    ]
     command += [f"--add-opens={o}=ALL-UNNAMED" for o in _OPENED]
     if java.version >= 24:
         command += ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]

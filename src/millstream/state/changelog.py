@@ -20,6 +20,7 @@ from typing import Any
 from zlib import crc32
 
 from millstream.common.errors import MillstreamError
+from millstream.common.pickles import dump
 
 _MAGIC = b"MSCL"
 _VERSION = 1
@@ -79,7 +80,7 @@ class ChangelogFile:
 
 def encode(file: ChangelogFile) -> bytes:
     """Write a file's bytes."""
-    bodies = [pickle.dumps(t.rows, 5) for t in file.tables.values()]
+    bodies = [dump(t.rows) for t in file.tables.values()]
     header = json.dumps(
         {
             "operator": file.operator,

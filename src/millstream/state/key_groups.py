@@ -24,6 +24,7 @@ DEFAULT_MAX_PARALLELISM = 128
 UPPER_BOUND_MAX_PARALLELISM = 1 << 15
 
 _MASK = 0xFFFFFFFF
+_GOLDEN = 0x9E3779B1
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -37,7 +38,9 @@ def default_max_parallelism(parallelism: int) -> int:
 
 def key_group(key: Any, max_parallelism: int) -> int:
     """Return the key group of a key."""
-    return _mix(stable_hash(key)) % max_parallelism
+    h = hash(key) if key.__class__ is int else stable_hash(key)
+    # Fibonacci hashing: the high bits of the product are spread, so that neighbours do not share a group.
+    return ((h ^ h >> 32) * _GOLDEN & _MASK) * max_parallelism >> 32
 
 
 def owner(group: int, parallelism: int, max_parallelism: int) -> int:
@@ -167,6 +170,15 @@ class FrozenDict(tuple[Any, ...]):
     """A dict that was used as a key: its items in a settled order."""
 
     __slots__ = ()
+
+
+def hashable(key: Any) -> Any:
+    """Return the key itself where a dict takes it, else its frozen form."""
+    try:
+        hash(key)
+    except TypeError:
+        return freeze(key)
+    return key
 
 
 def freeze(key: Any) -> Any:

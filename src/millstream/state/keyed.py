@@ -108,6 +108,10 @@ class KeyedState:
         """An epoch starts: from here on the tables are ahead of the changelog."""
         self._dirty = True
 
+    def changed_keys(self) -> int:
+        """Return how many keys this epoch has changed."""
+        return max((len(t.overlay) for t in self._tables.values()), default=0)
+
     def write_delta(self, epoch: int, attempt: str) -> str | None:
         """Write what this epoch changed; return the file's name, None when nothing changed."""
         changed = {n: Table(t.kind, t.overlay) for n, t in self._tables.items() if t.overlay}

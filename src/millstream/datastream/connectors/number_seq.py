@@ -11,7 +11,7 @@ from millstream.datastream.connectors.base import Dealt, Source, SourceReader, S
 __all__ = ["NumberSequenceSource"]
 
 # Records are handed to a chain in batches; between two batches full buckets are sent off.
-BATCH = 4096
+BATCH = 2048
 
 
 def split_interval(start: int, end: int, parts: int) -> list[tuple[int, int]]:

@@ -1,0 +1,156 @@
+"""Functions written out in the loop give what calling them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millstream.operators.inline import inline, is_path
+
+LIMIT = 10
+
+
+def evaluate(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Evaluate the text that stands for a function; fails when it cannot be written out."""
+    bound: dict[str, Any] = {}
+
+    def bind(value: Any, hint: str) -> str:
+        name = f"{hint}_{len(bound)}"
+        bound[name] = value
+        return name
+
+    names = [f"x{i}" for i in range(len(arguments))]
+    text = inline(function, names, bind)
+    assert text is not None
+    return eval(text, {**bound, **dict(zip(names, arguments, strict=True))})
+
+
+def is_inlined(function: Callable[..., Any], arguments: int = 1) -> bool:
+    return inline(function, [f"x{i}" for i in range(arguments)], lambda value, hint: hint) is not None
+
+
+class Adder:
+    def __init__(self) -> None:
+        self.step = 5
+
+    def map(self, value: int) -> int:
+        return value + self.step
+
+
+def modulo(keys: int) -> Callable[[int], Any]:
+    return lambda x: (x * 7919 % keys, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (lambda x: x, [3]),
+        (lambda t: t[0], [("a", 1)]),
+        (lambda t: t[-1], [("a", 1)]),
+        (lambda o: o.a["k"].b, [SimpleNamespace(a={"k": SimpleNamespace(b=7)})]),
+        (lambda a, b: (a[0], a[1] + b[1]), [("k", 1), ("k", 2)]),
+        (lambda x: x * 3 + 1, [4]),
+        (lambda x: (x - 2) ** 2 // 3 % 5 / 2, [9]),
+        (lambda x: x << 2 | 1 ^ x & 3 >> 1, [5]),
+        (lambda x: -x + ~x, [5]),
+        (lambda x: not x, [0]),
+        (lambda x: x % 2 == 0, [4]),
+        (lambda x: x is None, [None]),
+        (lambda x: x is not None, [None]),
+        (lambda x: x in (1, 2), [2]),
+        (lambda x: x not in (1, 2), [2]),
+        (lambda x: 2.5 * x, [2]),
+        (lambda x: (), [2]),
+        (lambda x: [], [2]),
+        (lambda x: [x, (x, "a'b\"\n", b"c", None, True)], [2]),
+        (lambda x: x > LIMIT, [11]),
+        (lambda x: None, [1]),
+        (modulo(1000), [12345]),
+        (Adder().map, [4]),
+    ],
+)
+def test_the_text_gives_what_the_call_gives(function: Callable[..., Any], arguments: list[Any]) -> None:
+    found, expected = evaluate(function, *arguments), function(*arguments)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def branch(x: int) -> int:
+    if x:
+        return 1
+    return 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.lower(),
+        lambda x: len(x),
+        lambda x: 1 if x else 2,
+        lambda x: x and 3,
+        lambda x: 1 < x < 3,
+        lambda x: f"{x}",
+        lambda x: (yield x),
+        lambda x: [y for y in x],  # noqa: C416
+        lambda x, y=1: x,
+        lambda *x: x,
+        lambda x: {"a": x},
+        branch,
+        len,
+        str,
+    ],
+)
+def test_what_is_not_one_plain_expression_is_called(function: Callable[..., Any]) -> None:
+    assert not is_inlined(function)
+
+
+def test_a_variable_that_another_function_can_set_is_read_each_time() -> None:
+    seen = 0
+
+    def count() -> None:
+        nonlocal seen
+        seen += 1
+
+    read = lambda x: x + seen  # noqa: E731
+    bound: dict[str, Any] = {}
+
+    def bind(value: Any, hint: str) -> str:
+        bound[hint] = value
+        return hint
+
+    text = inline(read, ["x"], bind)
+    assert text is not None
+    before = eval(text, {**bound, "x": 1})
+    count()
+    assert (before, eval(text, {**bound, "x": 1})) == (1, 2)
+
+
+def test_a_global_is_read_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = lambda x: x > LIMIT  # noqa: E731
+    assert evaluate(over, 11)
+    monkeypatch.setitem(globals(), "LIMIT", 100)
+    assert not evaluate(over, 11)
+
+
+def test_long_expressions_are_called() -> None:
+    assert not is_inlined(eval("lambda x: x" + " + x" * 200))
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda t: t[0], True),
+        (lambda t: t["a"].b[1], True),
+        (lambda t: (t[0], t[1]), False),
+        (lambda t: t + 1, False),
+        (lambda t: t[LIMIT], False),
+        (lambda t: t.lower(), False),
+        (lambda t: t.a(), False),
+        (modulo(3), False),
+    ],
+)
+def test_only_ways_into_a_record_are_paths(function: Callable[..., Any], expected: bool) -> None:
+    assert is_path(function) is expected
