@@ -47,6 +47,10 @@ class TypeInformation:
         """Whether a converted value shares nothing changeable with the value it was made from."""
         return True
 
+    def has_field(self, field: int | str) -> bool:
+        """Tell whether values of this type can have a field of that index or name."""
+        return True
+
     def format(self, value: Any) -> str:
         """Write a value the way Flink prints it."""
         return "null" if value is None else str(value)
@@ -185,6 +189,9 @@ class BasicTypeInfo(TypeInformation):
 
     def converter(self) -> Converter | None:
         return _BASIC[self._name]
+
+    def has_field(self, field: int | str) -> bool:
+        return field == 0
 
     def format(self, value: Any) -> str:
         if isinstance(value, bool):
@@ -346,6 +353,9 @@ class _FieldsTypeInfo(TypeInformation):
     def get_field_types(self) -> list[TypeInformation]:
         return list(self._field_types)
 
+    def has_field(self, field: int | str) -> bool:
+        return isinstance(field, int) and 0 <= field < len(self._field_types)
+
     @property
     def copies(self) -> bool:
         return all(t.copies for t in self._field_types)
@@ -386,6 +396,9 @@ class RowTypeInfo(_FieldsTypeInfo):
 
     def get_field_names(self) -> list[str]:
         return list(self._field_names)
+
+    def has_field(self, field: int | str) -> bool:
+        return field in self._field_names or super().has_field(field)
 
     def converter(self) -> Converter | None:
         names = tuple(self._field_names)

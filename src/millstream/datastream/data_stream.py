@@ -214,13 +214,21 @@ class DataStream(_Settings):
         if isinstance(declared, (TupleTypeInfo, RowTypeInfo)):
             types = declared.get_field_types()
             for index in field_indexes:
-                if not 0 <= index < len(types):
-                    raise InvalidProgramError(f"project({index}): the stream's type {declared} has no field {index}.")
+                self._check_field("project", index)
             output_type = Types.TUPLE([types[i] for i in field_indexes])
         getter = itemgetter(*field_indexes)
         one = len(field_indexes) == 1
         function: Callable[[Any], Any] = (lambda v: (getter(v),)) if one else getter
         return self._then("Projection", MapOperator(UserFunction(function, None)), output_type)
+
+    def _check_field(self, operation: str, field: int | str) -> None:
+        """Refuse a field that the stream's declared type does not have."""
+        declared = self._type()
+        if declared is not None and not declared.has_field(field):
+            raise InvalidProgramError(
+                f"{operation}({field!r}): the stream's type {declared} has no field {field!r}. "
+                "Give the index or the name of a field it has."
+            )
 
     # --- several streams
 
@@ -252,6 +260,8 @@ class DataStream(_Settings):
             >>> list(pairs.key_by(lambda t: t[0]).sum(1).execute_and_collect())
             [('a', 1), ('b', 5), ('a', 3)]
         """
+        if isinstance(key_selector, (int, str)):
+            self._check_field("key_by", key_selector)
         selector = key_of(key_selector)
         ends = [StreamEnd(e.source, KeyPartitioner(selector), e.tag) for e in self._ends]
         return KeyedStream(self._environment, ends, selector, key_type, DataStream(self._environment, self._ends))
@@ -384,23 +394,32 @@ class KeyedStream(DataStream):
 
     def sum(self, position_to_sum: Union[int, str] = 0) -> DataStream:
         """Emit the key's first record with this field summed up."""
-        return self._reduced("Keyed Sum", combine_field(position_to_sum, "sum", lambda a, b: a + b))
+        return self._combined("sum", position_to_sum, lambda a, b: a + b)
 
     def min(self, position_to_min: Union[int, str] = 0) -> DataStream:
         """Emit the key's first record with this field at its least so far."""
-        return self._reduced("Keyed Min", combine_field(position_to_min, "min", lambda a, b: b if b < a else a))
+        return self._combined("min", position_to_min, lambda a, b: b if b < a else a)
 
     def max(self, position_to_max: Union[int, str] = 0) -> DataStream:
         """Emit the key's first record with this field at its greatest so far."""
-        return self._reduced("Keyed Max", combine_field(position_to_max, "max", lambda a, b: b if b > a else a))
+        return self._combined("max", position_to_max, lambda a, b: b if b > a else a)
 
     def min_by(self, position_to_min_by: Union[int, str] = 0) -> DataStream:
         """Emit the key's record whose field is the least so far."""
-        return self._reduced("Keyed Min By", choose_by_field(position_to_min_by, "min_by", lambda a, b: a < b))
+        return self._chosen("min_by", position_to_min_by, lambda a, b: a < b)
 
     def max_by(self, position_to_max_by: Union[int, str] = 0) -> DataStream:
         """Emit the key's record whose field is the greatest so far."""
-        return self._reduced("Keyed Max By", choose_by_field(position_to_max_by, "max_by", lambda a, b: a > b))
+        return self._chosen("max_by", position_to_max_by, lambda a, b: a > b)
+
+    def _combined(self, operation: str, field: Union[int, str], combine: Callable[[Any, Any], Any]) -> DataStream:
+        self._check_field(operation, field)
+        return self._reduced(f"Keyed {operation.title()}", combine_field(field, operation, combine))
+
+    def _chosen(self, operation: str, field: Union[int, str], better: Callable[[Any, Any], bool]) -> DataStream:
+        self._check_field(operation, field)
+        name = operation.replace("_", " ").title()
+        return self._reduced(f"Keyed {name}", choose_by_field(field, operation, better))
 
     def _reduced(self, name: str, function: Union[UserFunction, Callable[[Any, Any], Any]]) -> DataStream:
         wrapped = function if isinstance(function, UserFunction) else UserFunction(function, None)

@@ -149,11 +149,6 @@ class StreamExecutionEnvironment:
         single = isinstance(source, SparkStreamSource) and source.is_simple
         return stream.force_non_parallel() if single else stream
 
-    def from_parallel_collection(self, *_: Any) -> DataStream:
-        raise InvalidProgramError(
-            "from_parallel_collection() does not exist in Python: use from_source(NumberSequenceSource(...))."
-        )
-
     def _add_source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
         return DataStream(self, [StreamEnd(transformation)])

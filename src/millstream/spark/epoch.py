@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from typing import Any
 
 from pyspark import SparkContext
@@ -35,6 +36,8 @@ class SparkEpochs:
         self._name = name
         self._slots = [plan.slots(level) for level in range(plan.levels)]
         self._start: Any = None
+        # On this machine the very interpreter that runs here, whatever the context was told.
+        self._python = sys.executable if context.master.startswith("local") else context.pythonExec
         self._embedded = control.DIRECTORY_VARIABLE in os.environ
 
     def open(self) -> None:
@@ -97,7 +100,7 @@ class SparkEpochs:
             bytearray(command),
             sc.environment,
             sc._python_includes,
-            sc.pythonExec,
+            self._python,
             sc.pythonVer,
             [],
             sc._javaAccumulator,

