@@ -54,7 +54,7 @@ GOLDEN = [3904355907, 1, 256, 4, 2654435769, 2363233923, 3904356899, 268435458, 
         ([1, 2], [1.0, 2.0]),
         (Row(1, "a"), Row(1.0, "a")),
         (
-            dt.datetime(2024, 1, 1, 12, tzinfo=dt.timezone.utc),
+            dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC),
             dt.datetime(2024, 1, 1, 13, tzinfo=dt.timezone(dt.timedelta(hours=1))),
         ),
         (float("nan"), float("nan")),

@@ -18,9 +18,9 @@ def report() -> tuple[list[str], bool]:
     """Return one line a finding, and whether jobs can run."""
     healthy = True
     lines = [f"millstream  {__version__}", f"Python      {platform.python_version()} ({sys.executable})"]
-    if not (3, 10) <= sys.version_info[:2] <= (3, 13):
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
         healthy = False
-        lines.append("            not supported: use Python 3.10 to 3.13")
+        lines.append("            not supported: use Python 3.11 to 3.13")
     lines.append(f"PySpark     {metadata.version('pyspark')}")
     try:
         java = find_java()

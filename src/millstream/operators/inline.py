@@ -19,22 +19,7 @@ _LONGEST = 400
 # The closure's own, the local variable's and the argument's to getrefcount.
 _REFERENCES_OF_ONE_OWNER = 3
 _SILENT = frozenset(["RESUME", "NOP", "CACHE", "COPY_FREE_VARS", "EXTENDED_ARG", "TO_BOOL"])
-# Up to Python 3.10 every operator is an instruction of its own; from 3.11 it is an argument of BINARY_OP.
-_BINARY = {
-    "BINARY_ADD": "+",
-    "BINARY_SUBTRACT": "-",
-    "BINARY_MULTIPLY": "*",
-    "BINARY_TRUE_DIVIDE": "/",
-    "BINARY_FLOOR_DIVIDE": "//",
-    "BINARY_MODULO": "%",
-    "BINARY_POWER": "**",
-    "BINARY_AND": "&",
-    "BINARY_OR": "|",
-    "BINARY_XOR": "^",
-    "BINARY_LSHIFT": "<<",
-    "BINARY_RSHIFT": ">>",
-}
-_UNARY = {"UNARY_NEGATIVE": "-", "UNARY_NOT": "not ", "UNARY_INVERT": "~", "UNARY_POSITIVE": "+"}
+_UNARY = {"UNARY_NEGATIVE": "-", "UNARY_NOT": "not ", "UNARY_INVERT": "~"}
 _PLAIN_CONSTANTS = (int, str, bytes, type(None))
 _PATH = _SILENT | {"LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR", "LOAD_ATTR", "RETURN_VALUE"}
 
@@ -123,8 +108,6 @@ class _Reader:
         name = i.opname
         if name == "BINARY_OP" and not i.argrepr.endswith("="):
             operator = i.argrepr
-        elif name in _BINARY:
-            operator = _BINARY[name]
         elif name == "COMPARE_OP":
             operator = i.argval
         elif name == "IS_OP":

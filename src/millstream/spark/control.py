@@ -6,25 +6,36 @@ task was cancelled. On a cluster the daemons are elsewhere, and a Spark job carr
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
+import shutil
 import socket
 import tempfile
 
 DIRECTORY_VARIABLE = "MILLSTREAM_CONTROL_DIR"
 
 
+_directories: list[str] = []
+
+
 def make_directory() -> str:
-    """Make the directory and tell the daemons-to-be, through the environment they will inherit."""
+    """Make the directory; the daemons-to-be find it in the environment of their JVM."""
     directory = tempfile.mkdtemp(prefix="millstream-control-")
-    os.environ[DIRECTORY_VARIABLE] = directory
+    _directories.append(directory)
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
+
+
+def is_embedded() -> bool:
+    """Tell whether the daemons can be reached: Spark was started here."""
+    return bool(_directories)
 
 
 def release(job_key: str) -> None:
     """End the slot processes of a job; returns when they are gone."""
-    directory = os.environ[DIRECTORY_VARIABLE]
+    directory = _directories[-1]
     for name in os.listdir(directory):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
 from typing import Any
@@ -37,8 +36,8 @@ class SparkEpochs:
         self._slots = [plan.slots(level) for level in range(plan.levels)]
         self._start: Any = None
         # On this machine the very interpreter that runs here, whatever the context was told.
-        self._python = sys.executable if context.master.startswith("local") else context.pythonExec
-        self._embedded = control.DIRECTORY_VARIABLE in os.environ
+        self._python = sys.executable if str(context.master).startswith("local") else context.pythonExec
+        self._embedded = control.is_embedded()
 
     def open(self) -> None:
         """Give this thread's Spark jobs their group and their slots."""

@@ -50,8 +50,10 @@ appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 """
 
 
-def start_gateway(java: Java, memory: str, options: list[str], log_level: str, environment: dict[str, str]) -> None:
-    """Start the JVM and tell PySpark, through the environment, how to reach it."""
+def start_gateway(
+    java: Java, memory: str, options: list[str], log_level: str, environment: dict[str, str]
+) -> dict[str, str]:
+    """Start the JVM; return the variables in which PySpark looks for how to reach it."""
     home = os.path.dirname(pyspark.__file__)
     with tempfile.TemporaryDirectory(prefix="millstream-") as directory:
         info = os.path.join(directory, "gateway")
@@ -73,8 +75,7 @@ def start_gateway(java: Java, memory: str, options: list[str], log_level: str, e
         )
         port, secret = _wait_for(info, process)
     atexit.register(_stop, process)
-    os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
-    os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+    return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
 
 
 def _command(java: Java, home: str, memory: str, logging: str, options: list[str]) -> list[str]:

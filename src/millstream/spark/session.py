@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark import SparkConf, SparkContext
 
 from millstream.common.configuration import Configuration
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import start_gateway
-from millstream.spark.java import find_java
+from millstream.spark.java import Java, find_java
 
 DEFAULT_MASTER = "local[*]"
 DAEMON_MODULE = "millstream.spark.daemon"
@@ -73,21 +74,16 @@ def _start(config: Configuration) -> SparkContext:
         "spark.master": master,
     }
     settings.setdefault("spark.app.name", "millstream")
-    # Workers must run the very interpreter that pickled the job.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     log_level = config.get_string("millstream.spark.log-level", "off")
     started = ""
-    if master.startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        java = find_java()
-        make_directory()
-        environment = {**os.environ, "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")}
-        options = settings.get("spark.driver.extraJavaOptions", "").split()
-        start_gateway(java, settings.get("spark.driver.memory", "1g"), options, log_level, environment)
-        started = f", Java {java.version}"
+    if master.startswith("local") and SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        started = f", Java {_start_jvm(settings, log_level).version}"
     conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
-    context = SparkContext(conf=conf)
+    # Workers must run the very interpreter that pickled the job.
+    with _environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):
+        context = SparkContext(conf=conf)
     # Before the JVM goes, which the gateway sees to.
     atexit.register(stop_context)
     if not master.startswith("local"):
@@ -100,6 +96,35 @@ def _start(config: Configuration) -> SparkContext:
             file=sys.stderr,
         )
     return context
+
+
+def _start_jvm(settings: dict[str, str], log_level: str) -> Java:
+    java = find_java()
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+        DIRECTORY_VARIABLE: make_directory(),
+    }
+    options = settings.get("spark.driver.extraJavaOptions", "").split()
+    reached_by = start_gateway(java, settings.get("spark.driver.memory", "1g"), options, log_level, environment)
+    with _environment(reached_by):
+        SparkContext._ensure_initialized()
+    return java
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables for a moment: PySpark looks for them there, but other programs this one starts must not."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _warn_about(context: SparkContext, config: Configuration) -> None:
@@ -122,5 +147,4 @@ def stop_context() -> None:
     with _lock:
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
-            shutil.rmtree(os.environ.get(DIRECTORY_VARIABLE, ""), ignore_errors=True)
         _settings.clear()

@@ -25,7 +25,7 @@ UPPER_BOUND_MAX_PARALLELISM = 1 << 15
 
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B1
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
