@@ -28,7 +28,7 @@ class Replica:
     """One process's view of a subtask's state."""
 
     def __init__(self, storage: MemoryStorage) -> None:
-        self.state = KeyedState("op", 0, storage)
+        self.state = KeyedState("op", 0, storage, lambda: 0)
         self.value = self.state.handle(ValueStateDescriptor("v"))
 
     def epoch(self, version: str | None, number: int, attempt: str, ops: list[tuple[int, int | None]]) -> str | None:
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_named() -> None:
 
 
 def test_a_name_has_one_kind() -> None:
-    state = KeyedState("op", 0, MemoryStorage())
+    state = KeyedState("op", 0, MemoryStorage(), lambda: 0)
     state.handle(ValueStateDescriptor("x"))
     with pytest.raises(InvalidProgramError, match="'x' was registered as value"):
         state.table("x", "list")

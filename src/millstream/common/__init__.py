@@ -8,4 +8,10 @@ from millstream.common.job_status import JobStatus
 from millstream.common.time import Duration, Instant, Time
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row, RowKind
-from millstream.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from millstream.common.watermark_strategy import (
+    TimestampAssigner,
+    Watermark,
+    WatermarkGenerator,
+    WatermarkOutput,
+    WatermarkStrategy,
+)

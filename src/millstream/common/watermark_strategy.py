@@ -1,4 +1,4 @@
-"""WatermarkStrategy: how a stream gets its timestamps and its notion of how far time has come."""
+"""How event time is read off records and how far it has come: WatermarkStrategy and watermark generators."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration
 
-__all__ = ["MAX_WATERMARK", "MIN_WATERMARK", "TimestampAssigner", "WatermarkStrategy"]
+__all__ = [
+    "MAX_WATERMARK",
+    "MIN_WATERMARK",
+    "TimestampAssigner",
+    "Watermark",
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
+]
 
 MIN_WATERMARK = -(1 << 63)
 MAX_WATERMARK = (1 << 63) - 1
 
 
 class TimestampAssigner(ABC):
-    """Gives a record its event time."""
+    """Reads a record's event time."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
@@ -24,34 +33,94 @@ class TimestampAssigner(ABC):
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """A statement that no record with this timestamp or an earlier one is still to come."""
+
+    timestamp: int
+
+
+class WatermarkOutput(ABC):
+    """Where a generator's watermarks go."""
+
+    @abstractmethod
+    def emit_watermark(self, watermark: Watermark) -> None: ...
+
+    @abstractmethod
+    def mark_idle(self) -> None:
+        """Say that nothing is to be expected for now, so that nobody waits; the next watermark ends it."""
+
+    @abstractmethod
+    def mark_active(self) -> None: ...
+
+
+class WatermarkGenerator(ABC):
+    """Makes watermarks from the records of one split."""
+
+    @abstractmethod
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        """A record has passed; a generator of watermarks at certain records emits them here."""
+
+    @abstractmethod
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Called at the end of the split's share of an epoch."""
+
+
+@dataclass(frozen=True)
 class WatermarkStrategy:
-    """A description of timestamps and watermarks; the `with_*` methods return a changed copy."""
+    """A description of timestamps and watermarks; the `with_*` methods return a changed copy.
+
+    Example:
+        >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+        >>> strategy.with_timestamp_assigner(lambda event, _: event["at"]).out_of_orderness.to_millis()
+        5000
+    """
 
     out_of_orderness: Duration | None = None
     assigner: Callable[[Any, int], int] | None = None
     idleness: Duration | None = None
     alignment: tuple[str, Duration, Duration] | None = None
+    generator: Callable[[], WatermarkGenerator] | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
+        """Timestamps never go back."""
         return WatermarkStrategy(out_of_orderness=Duration.of_millis(0))
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
+        """Timestamps go back by no more than this."""
+        if max_out_of_orderness.to_millis() < 0:
+            raise InvalidProgramError("The out-of-orderness of a watermark strategy must not be negative.")
         return WatermarkStrategy(out_of_orderness=max_out_of_orderness)
 
     @staticmethod
+    def for_generator(generator_supplier: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
+        """Watermarks are made by a generator of the user's; the supplier makes one for every split."""
+        if not callable(generator_supplier):
+            raise InvalidProgramError(
+                f"for_generator() takes something that makes a WatermarkGenerator, not {generator_supplier!r}."
+            )
+        return WatermarkStrategy(generator=generator_supplier)
+
+    @staticmethod
     def no_watermarks() -> WatermarkStrategy:
+        """Timestamps at most; event time comes to its end only with the input."""
         return WatermarkStrategy()
 
     def with_timestamp_assigner(
         self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]
     ) -> WatermarkStrategy:
+        """Read timestamps off the records with this."""
         if isinstance(timestamp_assigner, TimestampAssigner):
+            return replace(self, assigner=timestamp_assigner.extract_timestamp)
+        if hasattr(timestamp_assigner, "extract_timestamp"):
             return replace(self, assigner=timestamp_assigner.extract_timestamp)
         return replace(self, assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
+        """Nobody waits for a split that has been silent for so long."""
+        if idle_timeout.to_millis() <= 0:
+            raise InvalidProgramError("The idle timeout of a watermark strategy must be above 0.")
         return replace(self, idleness=idle_timeout)
 
     def with_watermark_alignment(
@@ -60,5 +129,6 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
+        """Do not read a source that is further ahead than this of the slowest one of its group."""
         interval = update_interval or Duration.of_seconds(1)
         return replace(self, alignment=(watermark_group, max_allowed_watermark_drift, interval))

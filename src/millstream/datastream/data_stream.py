@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeVar, Union, overload
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import (
@@ -16,13 +16,17 @@ from millstream.common.typeinfo import (
     Types,
 )
 from millstream.common.types import Row
+from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.connectors.base import Sink
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.console import PrintSink
 from millstream.datastream.functions import as_rich_function, as_user_function, key_of
+from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
+from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import ChainingStrategy, StreamEnd, Transformation
 from millstream.operators.base import Operator
+from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.functions import UserFunction
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import (
@@ -40,12 +44,26 @@ from millstream.operators.process import CoFlatMapOperator, CoMapOperator, Proce
 from millstream.operators.reduce import ReduceOperator, choose_by_field, combine_field
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
+from millstream.operators.watermarks import WatermarkOperator
+from millstream.operators.windows.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    WindowAssigner,
+)
+from millstream.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
     from millstream.datastream.collect import CloseableIterator
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["ConnectedStreams", "DataStream", "DataStreamSink", "KeyedStream"]
+__all__ = [
+    "BroadcastConnectedStream",
+    "BroadcastStream",
+    "ConnectedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+]
 
 S = TypeVar("S", bound="_Settings")
 
@@ -240,10 +258,28 @@ class DataStream(_Settings):
             self._check_same_program(stream, "union")
         return DataStream(self._environment, [*self._ends, *(e for s in streams for e in s._ends)])
 
-    def connect(self, other: DataStream) -> ConnectedStreams:
+    @overload
+    def connect(self, other: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(self, other: Union[DataStream, BroadcastStream]) -> Union[ConnectedStreams, BroadcastConnectedStream]:
         """Put two streams side by side, for functions that see both."""
+        if isinstance(other, BroadcastStream):
+            return BroadcastConnectedStream(self, other)
         self._check_same_program(other, "connect")
         return ConnectedStreams(self, other)
+
+    def join(self, other: DataStream) -> JoinedStreams:
+        """Join with another stream: every pair with equal keys in the same window."""
+        self._check_same_program(other, "join")
+        return JoinedStreams(self, other)
+
+    def co_group(self, other: DataStream) -> CoGroupedStreams:
+        """Group with another stream: both sides of a key's window together."""
+        self._check_same_program(other, "co_group")
+        return CoGroupedStreams(self, other)
 
     def _check_same_program(self, other: DataStream, operation: str) -> None:
         if other._environment is not self._environment:
@@ -286,9 +322,16 @@ class DataStream(_Settings):
         """Send all records to the first subtask."""
         return self._partitioned(GlobalPartitioner())
 
-    def broadcast(self) -> DataStream:
-        """Send every record to every subtask."""
-        return self._partitioned(BroadcastPartitioner())
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(self, *state_descriptors: MapStateDescriptor) -> BroadcastStream: ...
+
+    def broadcast(self, *state_descriptors: MapStateDescriptor) -> Union[DataStream, BroadcastStream]:
+        """Send every record to every subtask; with descriptors, to fill broadcast states there."""
+        stream = self._partitioned(BroadcastPartitioner())
+        return BroadcastStream(stream, list(state_descriptors)) if state_descriptors else stream
 
     def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
         """Send each record to the subtask that `partitioner(key, number_of_subtasks)` names."""
@@ -299,6 +342,22 @@ class DataStream(_Settings):
         return DataStream(self._environment, [StreamEnd(e.source, partitioner, e.tag) for e in self._ends])
 
     # --- ends
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give the records timestamps, and let event time advance, as the strategy says."""
+        if not isinstance(watermark_strategy, WatermarkStrategy):
+            raise InvalidProgramError(
+                f"assign_timestamps_and_watermarks() takes a WatermarkStrategy, not {watermark_strategy!r}."
+            )
+        return self._then("Timestamps/Watermarks", WatermarkOperator(watermark_strategy), self._type())
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Group the whole stream into windows, in one subtask."""
+        return AllWindowedStream(self.key_by(_everything), window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
+        """Group the whole stream into windows of so many records."""
+        return self.window_all(_count_assigner(size, slide))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """Return the records that the operator before yielded for a tag."""
@@ -359,6 +418,14 @@ class DataStream(_Settings):
         return DataStream(self._environment, [StreamEnd(transformation)])
 
 
+def _everything(value: Any) -> int:
+    return 0
+
+
+def _count_assigner(size: int, slide: int) -> WindowAssigner[Any, Any]:
+    return CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
+
+
 class KeyedStream(DataStream):
     """A stream partitioned by key."""
 
@@ -384,6 +451,21 @@ class KeyedStream(DataStream):
 
     def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
         return self._unkeyed.key_by(key_selector, key_type)
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """Group each key's records into windows."""
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Group each key's records into windows of so many; only full ones fire."""
+        return WindowedStream(self, _count_assigner(size, slide))
+
+    def interval_join(self, other: KeyedStream) -> IntervalJoin:
+        """Join with another keyed stream: pairs with equal keys whose timestamps are near each other."""
+        self._check_same_program(other, "interval_join")
+        if not isinstance(other, KeyedStream):
+            raise InvalidProgramError("interval_join() needs another keyed stream: call key_by(...) on it.")
+        return IntervalJoin(self, other)
 
     def reduce(self, func: Any) -> DataStream:
         """Combine each record with the key's value so far, and emit the new value.
@@ -451,6 +533,34 @@ class KeyedStream(DataStream):
         if isinstance(operator, MapOperator) and not operator.keyed:
             return self._unkeyed._then(name, operator, output_type)
         return super()._then(name, operator, output_type)
+
+
+class BroadcastStream:
+    """A stream that reaches every subtask, and the states it fills there."""
+
+    def __init__(self, stream: DataStream, descriptors: list[MapStateDescriptor]) -> None:
+        self._stream = stream
+        self._descriptors = descriptors
+
+
+class BroadcastConnectedStream:
+    """A stream beside a broadcast one."""
+
+    def __init__(self, stream: DataStream, broadcast: BroadcastStream) -> None:
+        stream._check_same_program(broadcast._stream, "connect")
+        self._first = stream
+        self._broadcast = broadcast
+
+    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Process both with a BroadcastProcessFunction; if the first is keyed, a KeyedBroadcastProcessFunction."""
+        function = as_rich_function(func, ("process_element", "process_broadcast_element"), "process")
+        names = [d.name for d in self._broadcast._descriptors]
+        operator = BroadcastProcessOperator(function, self._first._keyed, names)
+        ends = list(self._first._ends)
+        ends += [StreamEnd(e.source, e.partitioner, e.tag, 1) for e in self._broadcast._stream._ends]
+        env = self._first._environment
+        transformation = env._program.add("Co-Process-Broadcast", operator, ends, output_type)
+        return DataStream(env, [StreamEnd(transformation)])
 
 
 class ConnectedStreams:

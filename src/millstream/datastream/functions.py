@@ -7,26 +7,44 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from millstream.common.errors import InvalidProgramError
+from millstream.operators.broadcast import BroadcastReadContext, BroadcastWriteContext
 from millstream.operators.context import RuntimeContext
 from millstream.operators.functions import UserFunction
+from millstream.operators.interval_join import IntervalJoinContext
+from millstream.operators.operator_state import FunctionInitializationContext, FunctionSnapshotContext
 from millstream.operators.process import ProcessContext
+from millstream.operators.timers import TimeDomain, TimerService
+from millstream.operators.windows.operator import ProcessWindowContext
 
 __all__ = [
+    "AggregateFunction",
+    "AllWindowFunction",
+    "BroadcastProcessFunction",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "JoinFunction",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "MapFunction",
     "Partitioner",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "SinkFunction",
+    "TimeDomain",
+    "TimerService",
+    "WindowFunction",
 ]
 
 IN = TypeVar("IN")
@@ -34,6 +52,8 @@ IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 KEY = TypeVar("KEY")
+ACC = TypeVar("ACC")
+W = TypeVar("W")
 T = TypeVar("T")
 
 
@@ -122,9 +142,13 @@ class ProcessFunction(Function, Generic[IN, OUT]):
 
 
 class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
-    """A process function on a keyed stream: it has keyed state, and its context knows the current key."""
+    """A process function on a keyed stream: it has keyed state and timers, and its context knows the current key.
+
+    A timer calls `on_timer(timestamp, ctx)`, if the function has one.
+    """
 
     Context = ProcessContext
+    OnTimerContext = ProcessContext
 
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
@@ -143,15 +167,132 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
 
 
 class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
-    """process over two connected streams with the same keys, and one keyed state for both."""
+    """process over two connected streams with the same keys, and one keyed state and timers for both."""
 
     Context = ProcessContext
+    OnTimerContext = ProcessContext
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: ProcessContext) -> Iterable[OUT] | None: ...
 
     @abstractmethod
     def process_element2(self, value: IN2, ctx: ProcessContext) -> Iterable[OUT] | None: ...
+
+
+class BroadcastProcessFunction(Function, Generic[IN1, IN2, OUT]):
+    """process over a stream and a broadcast one; the broadcast side fills states that the other reads."""
+
+    Context = BroadcastWriteContext
+    ReadOnlyContext = BroadcastReadContext
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: BroadcastReadContext) -> Iterable[OUT] | None: ...
+
+    @abstractmethod
+    def process_broadcast_element(self, value: IN2, ctx: BroadcastWriteContext) -> Iterable[OUT] | None: ...
+
+
+class KeyedBroadcastProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
+    """The same on a keyed stream: with keyed state, timers, and `ctx.apply_to_keyed_state` on the broadcast side."""
+
+    Context = BroadcastWriteContext
+    ReadOnlyContext = BroadcastReadContext
+    OnTimerContext = BroadcastReadContext
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: BroadcastReadContext) -> Iterable[OUT] | None: ...
+
+    @abstractmethod
+    def process_broadcast_element(self, value: IN2, ctx: BroadcastWriteContext) -> Iterable[OUT] | None: ...
+
+
+class CheckpointedFunction(ABC):
+    """Beside another function class: puts state of the subtask, not of a key, away and takes it up again."""
+
+    @abstractmethod
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Bring the states up to date; called at the end of every epoch."""
+
+    @abstractmethod
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Get the states; called before open, on a first start and on every later one."""
+
+
+class AggregateFunction(Function, Generic[IN, ACC, OUT]):
+    """Combines records into an accumulator, and reads a result off it."""
+
+    @abstractmethod
+    def create_accumulator(self) -> ACC: ...
+
+    @abstractmethod
+    def add(self, value: IN, accumulator: ACC) -> ACC: ...
+
+    @abstractmethod
+    def get_result(self, accumulator: ACC) -> OUT: ...
+
+    @abstractmethod
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC: ...
+
+
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Sees all records of a key's window, with a context."""
+
+    Context = ProcessWindowContext
+
+    @abstractmethod
+    def process(self, key: KEY, context: ProcessWindowContext, elements: Iterable[IN]) -> Iterable[OUT]: ...
+
+    def clear(self, context: ProcessWindowContext) -> None:
+        """The window is gone: clear its window_state()."""
+
+
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Sees all records of a window, with a context."""
+
+    Context = ProcessWindowContext
+
+    @abstractmethod
+    def process(self, context: ProcessWindowContext, elements: Iterable[IN]) -> Iterable[OUT]: ...
+
+    def clear(self, context: ProcessWindowContext) -> None:
+        """The window is gone: clear its window_state()."""
+
+
+class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Sees all records of a key's window."""
+
+    @abstractmethod
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
+
+
+class AllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Sees all records of a window."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
+
+
+class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
+    """Sees a pair of an interval join; yields results."""
+
+    Context = IntervalJoinContext
+
+    @abstractmethod
+    def process_element(self, left: IN1, right: IN2, ctx: IntervalJoinContext) -> Iterable[OUT] | None: ...
+
+
+class JoinFunction(Function, Generic[IN1, IN2, OUT]):
+    """Makes a result of a pair of a window join."""
+
+    @abstractmethod
+    def join(self, first: IN1, second: IN2) -> OUT: ...
+
+
+class CoGroupFunction(Function, Generic[IN1, IN2, OUT]):
+    """Sees both sides of a key's window; yields results."""
+
+    @abstractmethod
+    def co_group(self, first: Iterable[IN1], second: Iterable[IN2]) -> Iterable[OUT]: ...
 
 
 class SinkFunction(Function, Generic[IN]):

@@ -1,6 +1,32 @@
 """State: descriptors and the states they describe."""
 
-from millstream.state.descriptors import StateDescriptor, ValueStateDescriptor
-from millstream.state.keyed import ValueState
+from millstream.operators.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
+from millstream.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from millstream.state.ttl_config import StateTtlConfig
 
-__all__ = ["StateDescriptor", "ValueState", "ValueStateDescriptor"]
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "BroadcastState",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "OperatorStateStore",
+    "ReadOnlyBroadcastState",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "State",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "ValueState",
+    "ValueStateDescriptor",
+]

@@ -146,8 +146,14 @@ class StreamExecutionEnvironment:
                 )
             source = SparkStreamSource(source)
         stream = self._add_source(source, f"Source: {source_name or source.name}", type_info)
-        single = isinstance(source, SparkStreamSource) and source.is_simple
-        return stream.force_non_parallel() if single else stream
+        if isinstance(source, SparkStreamSource) and source.is_simple:
+            stream = stream.force_non_parallel()
+        if watermark_strategy is None or watermark_strategy == WatermarkStrategy.no_watermarks():
+            return stream
+        parallelism = 1 if stream._transformation.non_parallel else None
+        marked = stream.assign_timestamps_and_watermarks(watermark_strategy)
+        # Chained to its source, so that every split has watermarks of its own.
+        return marked if parallelism is None else marked.force_non_parallel()
 
     def _add_source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
@@ -175,8 +181,13 @@ class StreamExecutionEnvironment:
 
     def _launch_pending(self, job_name: str | None) -> JobMaster:
         job = self._start(job_name, self._sinks)
-        self._sinks = []
+        self._take_sinks()
         return job
+
+    def _take_sinks(self) -> list[Transformation]:
+        """Return the sinks that wait for execute(), which starts anew from here."""
+        sinks, self._sinks = self._sinks, []
+        return sinks
 
     def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
         from millstream.spark.launch import launch

@@ -27,7 +27,8 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
     head_of = _heads(graph, chained)
     timestamped: dict[StreamNode, bool] = {}
     for node in graph.nodes:
-        timestamped[node] = any(timestamped[e.source] for e in node.in_edges)
+        assigned = node.transformation.operator.assigns_timestamps
+        timestamped[node] = assigned or any(timestamped[e.source] for e in node.in_edges)
     offsets = _slot_offsets(graph)
     levels = _levels(graph, chained, head_of)
     vertices: dict[StreamNode, Vertex] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from millstream.checkpoint.storage import DirectoryStorage
 from millstream.common.errors import JobCancelledError, JobExecutionError, MillstreamError
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
+from millstream.jobmaster.alignment import Alignment
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.progress import Progress
 from millstream.operators.sink import Committer, SinkOperator
@@ -73,6 +75,10 @@ class JobMaster:
         self._committers: dict[str, Committer] = {}
         self._names = {n.id: n.name for v in plan.vertices for n in v.nodes}
         self._state_files: dict[tuple[int, int], dict[str, str | None]] = {}
+        self._carried: dict[tuple[int, int], bytes] = {}
+        # When subtasks have something to do without input.
+        self._wakes: dict[tuple[int, int], int] = {}
+        self._alignment = Alignment(plan)
         self._chains: dict[tuple[int, int, str], list[str]] = {}
         self._thread = threading.Thread(target=self._main, name=f"job-{plan.settings.job_id[:8]}", daemon=True)
 
@@ -134,7 +140,7 @@ class JobMaster:
             started = self._clock()
             shares, limited = self._poll(ended, started)
             ending = frozenset(v for v, s in self._sources.items() if v not in ended and s.is_finished())
-            if not shares and not ending:
+            if not shares and not ending and self._next_wake() > started:
                 self._wait_for_input(ended)
                 continue
             epoch += 1
@@ -152,7 +158,7 @@ class JobMaster:
     def _poll(self, ended: frozenset[int], now: float) -> tuple[dict[int, dict[int, list[Any]]], bool]:
         shares, limited = {}, False
         for vertex, source in self._sources.items():
-            if vertex in ended:
+            if vertex in ended or self._alignment.holds_back(vertex):
                 continue
             dealt = source.poll(self._options.sizer.budget, now)
             limited |= dealt.limited
@@ -163,7 +169,10 @@ class JobMaster:
     def _wait_for_input(self, ended: frozenset[int]) -> None:
         now = self._clock()
         waking = min(s.next_poll(now) for v, s in self._sources.items() if v not in ended)
-        self._cancel.wait(max(0.0, waking - now))
+        self._cancel.wait(max(0.0, min(waking, self._next_wake()) - now))
+
+    def _next_wake(self) -> float:
+        return min(self._wakes.values()) / 1000 if self._wakes else math.inf
 
     def _tasks(self, epoch: int, shares: dict[int, dict[int, list[Any]]], ending: frozenset[int]) -> list[LevelTask]:
         tasks = [LevelTask(epoch, level) for level in range(self.plan.levels)]
@@ -177,6 +186,9 @@ class JobMaster:
                 files = self._state_files.get((vertex.id, subtask))
                 if files:
                     task.state_files[vertex.id, subtask] = files
+                carried = self._carried.get((vertex.id, subtask))
+                if carried:
+                    task.carried[vertex.id, subtask] = carried
         return tasks
 
     def _take_reports(self, reports: list[SlotReport]) -> None:
@@ -188,6 +200,12 @@ class JobMaster:
                 sys.stdout.write(slot_report.printed)
             for report in slot_report.subtasks:
                 self._keep_files(report.vertex, report.subtask, report.state_files)
+                address = report.vertex, report.subtask
+                self._carried[address] = report.carried
+                self._wakes.pop(address, None)
+                if report.next_wake is not None:
+                    self._wakes[address] = report.next_wake
+                self._alignment.learn(report)
                 for operator_id, committable in report.committables.items():
                     staged.setdefault(operator_id, []).append((report.subtask, committable))
         self.progress.add(reports)

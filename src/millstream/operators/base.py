@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from millstream.common.values import ATOMS
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
 from millstream.operators.functions import UserFunction
-from millstream.operators.values import ATOMS
+from millstream.operators.operator_state import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    OperatorStateStore,
+)
+from millstream.operators.timers import Timers
 from millstream.state.key_groups import hashable
 from millstream.state.keyed import KeyedState
+from millstream.state.timers import Timer
 
 Downstream = Callable[[Var], None]
 # Takes records and, where they have one, their timestamp.
 Emit = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an operator may know of the real world.
+
+    Attributes:
+        clock: the wall clock, in milliseconds.
+        requests: makes a runner of asynchronous requests.
+    """
+
+    clock: Callable[[], int]
+    requests: Callable[[], Any]
 
 
 @dataclass
@@ -25,6 +47,17 @@ class OperatorSetup:
     state: KeyedState | None
     emit: Emit
     batch: bool
+    surroundings: Surroundings
+    # State of the subtask rather than of a key, for operators that have it.
+    operator_state: KeyedState | None = None
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        return self.surroundings.clock
+
+    @property
+    def requests(self) -> Callable[[], Any]:
+        return self.surroundings.requests
 
 
 class Operator:
@@ -43,7 +76,19 @@ class Operator:
     # Whether what it emits may be an (OutputTag, value) pair for a side output.
     tags_outputs = False
 
+    @property
+    def has_operator_state(self) -> bool:
+        """Whether it has state that belongs to the subtask rather than to a key."""
+        return any(f.is_checkpointed for f in self.functions())
+
+    # Whether the records it emits have timestamps even if those it takes have none.
+    assigns_timestamps = False
+
     setup: OperatorSetup
+    # How far event time has come.
+    watermark = MIN_WATERMARK
+    # Set where the operator has timers.
+    timers: Timers | None = None
 
     @property
     def uses_key(self) -> bool:
@@ -65,14 +110,62 @@ class Operator:
 
     def open(self) -> None:
         for function in self.functions():
+            if function.is_checkpointed:
+                assert self.setup.operator_state is not None
+                store = OperatorStateStore(self.setup.operator_state)
+                function.function.initialize_state(FunctionInitializationContext(store))
             function.open(self.setup.context)
+
+    def snapshot(self, epoch: int) -> None:
+        """The epoch ends: let functions put their operator state away."""
+        for function in self.functions():
+            if function.is_checkpointed:
+                function.function.snapshot_state(FunctionSnapshotContext(epoch, self.setup.clock()))
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         """Write what happens to one record."""
         raise NotImplementedError(f"{type(self).__name__} writes no code")
 
-    def on_watermark(self, watermark: int) -> None:
-        """Event time has come this far."""
+    def on_watermark(self, watermark: int) -> int | None:
+        """Event time has come this far: fire timers; return the watermark to pass on, None for none."""
+        self.watermark = watermark
+        if self.timers is not None:
+            for timer in self.timers.event.due(watermark):
+                self.on_event_timer(timer)
+        return watermark
+
+    def on_processing_time(self) -> None:
+        """Fire the timers that the wall clock has reached."""
+        if self.timers is not None:
+            for timer in self.timers.processing.due(self.setup.clock()):
+                self.on_processing_timer(timer)
+
+    def on_end_of_key(self) -> None:
+        """In BATCH: the records of a key have all been there; fire its timers."""
+        if self.timers is not None:
+            self.watermark = MAX_WATERMARK
+            for timer in self.timers.event.due(MAX_WATERMARK):
+                self.on_event_timer(timer)
+            for timer in self.timers.processing.due(MAX_WATERMARK):
+                self.on_processing_timer(timer)
+            self.watermark = MIN_WATERMARK
+
+    def on_event_timer(self, timer: Timer) -> None:
+        """An event-time timer is due."""
+
+    def on_processing_timer(self, timer: Timer) -> None:
+        """A processing-time timer is due."""
+
+    def next_wake(self) -> int | None:
+        """Return when, by the wall clock, there is something to do without input."""
+        return self.timers.processing.next_time() if self.timers is not None else None
+
+    def carry(self) -> Any:
+        """Return what must outlive this process and is not keyed state; None for nothing."""
+        return None
+
+    def restore(self, carried: Any) -> None:
+        """Take up what `carry` returned, perhaps in another process."""
 
     def finish(self) -> None:
         """The input has ended; emit what is left."""
@@ -82,9 +175,9 @@ class Operator:
             function.close()
 
     def set_key(self, w: CodeWriter, key: Key | None) -> None:
-        """Write the line that makes `key` the current key, where functions can have keyed state."""
-        if self.keyed and self._has_life:
-            assert self.setup.state is not None and key is not None
+        """Write the line that makes `key`, where the loop knows it, the current key."""
+        if key is not None:
+            assert self.setup.state is not None
             make_hashable(w, key)
             w.line(f"{w.bind(self.setup.state.cell, 'cell')}.key = {key.name}")
 

@@ -19,6 +19,8 @@ from millstream.common.pickles import dump
 Control = tuple[int, int, int]
 WATERMARK = 0
 END_OF_INPUT = 1
+# Nothing is to be expected from this channel for now; the next watermark ends that.
+IDLE = 2
 
 _FRAME = struct.Struct(">IHIIII")
 

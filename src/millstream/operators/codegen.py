@@ -82,6 +82,8 @@ class CodeWriter:
         self._names: dict[int, str] = {}
         self._sites: dict[int, Site] = {}
         self._inlined: list[tuple[Callable[..., Any], list[str]]] = []
+        self._before: list[str] = []
+        self._after: list[tuple[str, Any]] = []
 
     def bind(self, value: Any, hint: str) -> str:
         """Make an object known to the function under a name; it is a fast local there."""
@@ -103,6 +105,14 @@ class CodeWriter:
             return f"{self.bind(function, 'call')}({', '.join(arguments)})"
         self._inlined.append((function, list(arguments)))
         return text
+
+    def before(self, text: str) -> None:
+        """Write a line that runs once, before the loop."""
+        self._before.append(f"    {text}")
+
+    def after(self, text: str, operator: Any = None) -> None:
+        """Write a line that runs once, after the loop."""
+        self._after.append((f"    {text}", operator))
 
     def line(self, text: str, operator: Any = None, variable: str = "") -> None:
         if operator is not None:
@@ -133,12 +143,15 @@ class CodeWriter:
         """Compile the function."""
         bound = "".join(f", {n}={n}" for n in self._bound)
         body = self._lines or ["    pass"]
-        source = "\n".join([f"def run({parameters}{bound}):", *body]) + "\n"
+        after = [text for text, _ in self._after]
+        source = "\n".join([f"def run({parameters}{bound}):", *self._before, *body, *after]) + "\n"
         filename = f"<millstream {self._name} {id(self):x}>"
         namespace: dict[str, Any] = dict(self._bound)
         exec(compile(source, filename, "exec"), namespace)
         function: Callable[..., None] = namespace["run"]
-        _SITES[filename] = self._sites
+        _SITES[filename] = {number + len(self._before): site for number, site in self._sites.items()}
+        first = 2 + len(self._before) + len(body)
+        _SITES[filename].update({first + i: Site(o, "") for i, (_, o) in enumerate(self._after) if o is not None})
         # Lets tracebacks and debuggers show the generated lines.
         linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
         return function

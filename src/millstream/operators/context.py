@@ -6,8 +6,16 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.metrics import MetricGroup
-from millstream.state.descriptors import StateDescriptor, ValueStateDescriptor
-from millstream.state.keyed import KeyedState, ValueState
+from millstream.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
+from millstream.state.keyed import KeyedState
 
 
 class RuntimeContext:
@@ -63,6 +71,26 @@ class RuntimeContext:
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
         """Return the value state of that name, for the current key."""
         state: ValueState = self._state(state_descriptor)
+        return state
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
+        """Return the list state of that name, for the current key."""
+        state: ListState = self._state(state_descriptor)
+        return state
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
+        """Return the map state of that name, for the current key."""
+        state: MapState = self._state(state_descriptor)
+        return state
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
+        """Return the reducing state of that name, for the current key."""
+        state: ReducingState = self._state(state_descriptor)
+        return state
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState:
+        """Return the aggregating state of that name, for the current key."""
+        state: AggregatingState = self._state(state_descriptor)
         return state
 
     def _state(self, descriptor: StateDescriptor) -> Any:

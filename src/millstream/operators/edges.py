@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.operators.blocks import END_OF_INPUT, WATERMARK, Control, encode_block
+from millstream.common.values import ATOMS, detach
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, encode_block
 from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.partitioners import Partitioner, Place
-from millstream.operators.values import ATOMS, detach
 
 # A bucket is sent when its block has about this size, so that the memory of a sender is bounded; and after so few
 # records that they are still in the processor's cache when they are written out.
@@ -86,6 +86,9 @@ class EdgeWriter:
 
     def watermark(self, watermark: int) -> None:
         self._control(WATERMARK, watermark)
+
+    def idle(self) -> None:
+        self._control(IDLE, 0)
 
     def end(self) -> None:
         self._control(END_OF_INPUT, 0)

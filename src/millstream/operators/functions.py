@@ -27,6 +27,11 @@ class UserFunction:
         """Whether the function wants to be opened and closed, and so may use state."""
         return self.method is not None or hasattr(self.function, "open")
 
+    @property
+    def is_checkpointed(self) -> bool:
+        """Whether the function puts state of its own away at the end of an epoch (CheckpointedFunction)."""
+        return hasattr(self.function, "snapshot_state") and hasattr(self.function, "initialize_state")
+
     def open(self, context: RuntimeContext) -> None:
         if self.has_life and hasattr(self.function, "open"):
             self.function.open(context)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
+from millstream.operators.timers import TimeDomain, Timers, TimerService
 from millstream.state.key_groups import thaw
 from millstream.state.table import KeyCell
+from millstream.state.timers import Timer
 
 
 class ProcessContext:
     """What a process function can ask about the record in hand."""
 
-    __slots__ = ("_cell", "_timestamp")
+    __slots__ = ("_cell", "_domain", "_service", "_timestamp")
 
-    def __init__(self, cell: KeyCell | None) -> None:
+    def __init__(self, cell: KeyCell | None, service: TimerService) -> None:
         self._cell = cell
+        self._service = service
         self._timestamp: int | None = None
+        self._domain = TimeDomain.EVENT_TIME
 
     def timestamp(self) -> int:
-        """Return the record's event time; -2^63 when it has none."""
+        """Return the record's event time, or the time of the timer; -2^63 when there is none."""
         return MIN_WATERMARK if self._timestamp is None else self._timestamp
 
     def get_current_key(self) -> Any:
@@ -31,9 +36,17 @@ class ProcessContext:
             raise AttributeError("get_current_key() needs a keyed stream: call key_by(...) before process(...).")
         return thaw(self._cell.key)
 
+    def timer_service(self) -> TimerService:
+        """Return what registers timers and tells the time."""
+        return self._service
+
+    def time_domain(self) -> TimeDomain:
+        """Inside `on_timer`: return which clock the timer followed."""
+        return self._domain
+
 
 class ProcessOperator(Operator):
-    """Calls `process_element`, or `process_element1` and `2` when there are two inputs."""
+    """Calls `process_element`, or `process_element1` and `2` when there are two inputs; and `on_timer`."""
 
     tags_outputs = True
 
@@ -46,13 +59,17 @@ class ProcessOperator(Operator):
         self.keyed = keyed
         self.methods = methods
         self.inputs = len(methods)
+        self.emits_later = keyed and hasattr(function.function, "on_timer")
 
     def functions(self) -> list[UserFunction]:
         return [self.function]
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._context = ProcessContext(setup.state.cell if setup.state is not None else None)
+        if setup.state is not None:
+            self.timers = Timers(setup.state)
+        service = TimerService(self, self.timers, setup.state, setup.clock, setup.context.get_task_name())
+        self._context = ProcessContext(setup.state.cell if setup.state is not None else None, service)
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
@@ -63,6 +80,30 @@ class ProcessOperator(Operator):
         w.line(f"{many} = {call}({value.name}, {context})", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
             downstream(value.renamed(out, False))
+
+    def on_event_timer(self, timer: Timer) -> None:
+        self._on_timer(timer, TimeDomain.EVENT_TIME)
+
+    def on_processing_timer(self, timer: Timer) -> None:
+        self._on_timer(timer, TimeDomain.PROCESSING_TIME)
+
+    def _on_timer(self, timer: Timer, domain: TimeDomain) -> None:
+        if not self.emits_later:
+            return
+        timestamp, key, _ = timer
+        context = self._context
+        assert self.setup.state is not None
+        self.setup.state.cell.key = key
+        context._timestamp, context._domain = timestamp, domain
+        results = self.function.function.on_timer(timestamp, context)
+        if results is not None:
+            stamp = timestamp if domain is TimeDomain.EVENT_TIME else None
+            self.setup.emit(one_by_one(results), stamp)
+
+
+def one_by_one(results: Any) -> Iterator[Any]:
+    """Yield results from inside our own code, so that an error while they are made is told as the user's."""
+    yield from results
 
 
 class CoMapOperator(Operator):

@@ -40,7 +40,8 @@ class ReduceOperator(Operator):
         self.emits_later = setup.batch
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        self.set_key(w, key)
+        if self._has_life:
+            self.set_key(w, key)
         overlay = w.bind(self._table.overlay, "overlay")
         base_get = w.bind(self._table.base.get, "base_get")
         missing = w.bind(MISSING, "missing")
@@ -71,8 +72,7 @@ class ReduceOperator(Operator):
 
     def finish(self) -> None:
         if self.setup.batch:
-            rows = {**self._table.base, **self._table.overlay}
-            self.setup.emit(rows.values())
+            self.setup.emit([value for _, value in self._table.rows()])
 
 
 def _replace(record: Any, position: int | str, value: Any) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from millstream.common.pickles import dump
+from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
 from millstream.operators.source import Share
 from millstream.operators.subtask import JobSettings, Subtask, SubtaskReport, Vertex
@@ -40,6 +42,7 @@ class LevelTask:
         shares: what the sources of this level read: vertex -> subtask -> shares.
         ending: the sources of this level that end with this epoch.
         state_files: the acknowledged state: (vertex, subtask) -> operator id -> file.
+        carried: what else the subtasks reported to be carried to this epoch.
     """
 
     epoch: int
@@ -47,6 +50,7 @@ class LevelTask:
     shares: dict[int, dict[int, list[Share]]] = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
     state_files: dict[tuple[int, int], dict[str, str | None]] = field(default_factory=dict)
+    carried: dict[tuple[int, int], bytes] = field(default_factory=dict)
 
 
 @dataclass
@@ -69,7 +73,7 @@ class SlotRuntime:
     # Gives what user code has printed since it was last asked.
     take_printed: Callable[[], str] = staticmethod(_nothing_printed)
 
-    def __init__(self, plan: JobPlan, slot: int, storage: StateStorage) -> None:
+    def __init__(self, plan: JobPlan, slot: int, storage: StateStorage, surroundings: Surroundings) -> None:
         self._plan = plan
         self._slot = slot
         by_id = {v.id: v for v in plan.vertices}
@@ -77,7 +81,7 @@ class SlotRuntime:
         self._edges = {e.id: e for v in plan.vertices for e in v.out_edges}
         parallelisms = {v.id: (v.parallelism, v.max_parallelism) for v in plan.vertices}
         self._subtasks = {
-            v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage)
+            v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, surroundings)
             for v in plan.vertices
             if 0 <= slot - v.slot_offset < v.parallelism
         }
@@ -92,7 +96,7 @@ class SlotRuntime:
         del passing
         subtasks: list[SubtaskReport] = []
         for subtask in self._subtasks.values():
-            if subtask.vertex.level == task.level and not subtask.ended:
+            if subtask.vertex.level == task.level and not self._has_ended(subtask, task):
                 yield from self._run_subtask(subtask, task, frames.pop(subtask.vertex.id, []), outbox)
                 subtasks.append(subtask.report(attempt))
         reports = [SlotReport(task.level, self._slot, subtasks, self.take_printed())]
@@ -105,6 +109,16 @@ class SlotRuntime:
         yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump(reports)))
         yield from outbox.drain()
 
+    def _has_ended(self, subtask: Subtask, task: LevelTask) -> bool:
+        # A process that was not there when the subtask ended learns of it now.
+        subtask.catch_up(task.carried.get((subtask.vertex.id, subtask.index), b""))
+        return subtask.ended
+
+    def state_rows(self, table: str) -> Iterator[tuple[Any, Any]]:
+        """Yield the rows of the state tables of that name."""
+        for subtask in self._subtasks.values():
+            yield from subtask.state_rows(table)
+
     def close(self) -> None:
         """Close the functions of all subtasks that are still open."""
         for subtask in self._subtasks.values():
@@ -114,7 +128,8 @@ class SlotRuntime:
         self, subtask: Subtask, task: LevelTask, frames: list[Frame], outbox: _Outbox
     ) -> Iterator[tuple[int, bytes]]:
         vertex = subtask.vertex
-        subtask.begin(task.epoch, task.state_files.get((vertex.id, subtask.index), {}))
+        address = vertex.id, subtask.index
+        subtask.begin(task.epoch, task.state_files.get(address, {}))
         if vertex.is_source:
             shares = task.shares.get(vertex.id, {}).get(subtask.index, [])
             outgoing = subtask.read_shares(shares, vertex.id in task.ending)

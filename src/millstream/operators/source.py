@@ -59,6 +59,10 @@ class SourceReader(ABC):
     def read(self, share: Share) -> Iterator[Collection[Any]]:
         """Yield the records of a share in batches."""
 
+    def split_of(self, share: Share) -> Any:
+        """Return which split a share is of; each has watermarks of its own."""
+        return 0
+
     def close(self) -> None:
         """The subtask has ended."""
 

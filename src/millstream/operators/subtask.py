@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from millstream.common.pickles import dump
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.operators.base import OperatorSetup
-from millstream.operators.blocks import END_OF_INPUT, WATERMARK, Control, Frame, decode_block
+from millstream.operators.base import OperatorSetup, Surroundings
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame, decode_block
 from millstream.operators.chain import ChainCompiler, ChainNode
 from millstream.operators.context import RuntimeContext
 from millstream.operators.edges import Edge, EdgeWriter
@@ -17,6 +20,7 @@ from millstream.operators.metrics import MetricGroup
 from millstream.operators.partitioners import Place
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Share, SourceOperator
+from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.keyed import KeyedState, StateStorage
 
 BATCH_INPUT = "_batch_input"
@@ -64,23 +68,34 @@ class JobSettings:
     attempt: int
     batch: bool
     job_parameters: dict[str, str] = field(default_factory=dict)
+    # A clock other than the wall's, for tests.
+    clock: Callable[[], int] | None = None
 
 
 class Channel:
     """One sender's elements, as seen by a receiver: how far its time has come, and whether it has ended."""
 
-    __slots__ = ("edge", "ended", "number", "watermark")
+    __slots__ = ("edge", "ended", "idle", "number", "watermark")
 
     def __init__(self, edge: Edge, number: int) -> None:
         self.edge = edge
         self.number = number
         self.watermark = MIN_WATERMARK
+        self.idle = False
         self.ended = False
 
 
 @dataclass
 class SubtaskReport:
-    """What a subtask did in an epoch."""
+    """What a subtask did in an epoch.
+
+    Attributes:
+        state_files: the files that now hold its operators' keyed state.
+        committables: what its sinks have staged.
+        carried: what else must outlive the process: watermarks, ends of channels.
+        next_wake: when, by the wall clock, there is something to do without input.
+        aligned: how far the sources of each alignment group have come here.
+    """
 
     vertex: int
     subtask: int
@@ -91,6 +106,9 @@ class SubtaskReport:
     committables: dict[str, Any]
     watermark: int
     metrics: dict[str, Any]
+    carried: bytes
+    next_wake: int | None
+    aligned: dict[str, int]
 
 
 class Subtask:
@@ -103,11 +121,16 @@ class Subtask:
         parallelisms: dict[int, tuple[int, int]],
         settings: JobSettings,
         storage: StateStorage,
+        surroundings: Surroundings,
     ) -> None:
         self.vertex = vertex
         self.index = index
         self.ended = False
         self._settings = settings
+        self._surroundings = surroundings
+        # The last that was carried out of here, to see whether it is still what counts.
+        self._carried = b""
+        self._idle = False
         self._epoch = 0
         self._opened = False
         self._watermark = MIN_WATERMARK
@@ -127,6 +150,11 @@ class Subtask:
         self._loops: dict[bool, Loops] = {}
         self._inputs = self._compile(False)
         self._buffers_batch = self._must_buffer()
+        self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
+        # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
+        self._behind = [
+            list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in self._nodes
+        ]
 
     def _writer(self, edge: Edge, next_vertex: tuple[int, int]) -> EdgeWriter:
         parallelism, max_parallelism = next_vertex
@@ -138,7 +166,12 @@ class Subtask:
         for node in self._nodes:
             state = None
             if node.operator.keyed:
-                state = self._states[node.id] = KeyedState(node.id, self.index, storage)
+                state = self._states[node.id] = KeyedState(node.id, self.index, storage, self._surroundings.clock)
+            own = None
+            if node.operator.has_operator_state:
+                own = self._states[f"{node.id}.operator"] = KeyedState(
+                    f"{node.id}.operator", self.index, storage, self._surroundings.clock
+                )
             metrics = self._metrics[node.id] = MetricGroup((node.name,))
             context = RuntimeContext(
                 node.name,
@@ -150,8 +183,12 @@ class Subtask:
                 metrics,
                 state,
             )
-            node.operator.prepare(OperatorSetup(context, state, _not_emitting, self._settings.batch))
-        for node in self._nodes:
+            node.operator.prepare(
+                OperatorSetup(context, state, _not_emitting, self._settings.batch, self._surroundings, own)
+            )
+        for place, node in enumerate(self._nodes):
+            if isinstance(node.operator, WatermarkOperator):
+                node.operator.advance = partial(self._pass_on, place)
             if node.operator.emits_later:
                 node.operator.setup.emit = compiler.emit_function(node)
         return compiler
@@ -177,6 +214,11 @@ class Subtask:
 
     # --- life
 
+    def catch_up(self, carried: bytes) -> None:
+        """Take up what an acknowledged epoch, here or in another process, has left."""
+        if carried != self._carried:
+            self._restore(carried)
+
     def begin(self, epoch: int, state_files: dict[str, str | None]) -> None:
         """Start an epoch at the acknowledged state."""
         self._epoch = epoch
@@ -196,12 +238,18 @@ class Subtask:
         operator = self.vertex.head.operator
         assert isinstance(operator, SourceOperator)
         run = self._inputs[SOURCE]
+        self._on_processing_time()
         for share in shares:
+            before = self._records_in
+            for marker in self._markers:
+                marker.start_split(operator.reader.split_of(share))
             batches = iter(operator.reader.read(share))
             while (batch := self._guarded(lambda: next(batches, None), self.vertex.head)) is not None:  # noqa: B023
                 self._records_in += len(batch)
                 self._run(run, batch)
                 yield from self._full_blocks()
+            self._tick(self._records_in - before)
+        self._on_processing_time()
         if ends:
             self._advance(MAX_WATERMARK)
             yield from self._end()
@@ -209,6 +257,7 @@ class Subtask:
 
     def take_frames(self, frames: list[Frame]) -> Iterator[Outgoing]:
         """Process the frames of this epoch, merging the channels in one settled order."""
+        self._on_processing_time()
         for channel, records, control in _merge(self._channels, frames):
             if records:
                 self._take_records(channel, records)
@@ -216,7 +265,11 @@ class Subtask:
             if control is not None:
                 self._take_control(channel, control)
                 if self._all_ended():
+                    self._tick(self._records_in)
                     yield from self._end()
+        if not self.ended:
+            self._tick(self._records_in)
+            self._on_processing_time()
         yield from self._drain()
 
     def report(self, attempt: str) -> SubtaskReport:
@@ -224,6 +277,8 @@ class Subtask:
         head = self._states.get(self.vertex.head.id)
         if head is not None:
             self._inputs = self._compile(head.changed_keys() > MANY_NEW_KEYS * self._records_in)
+        for node in self._nodes:
+            self._guarded(partial(node.operator.snapshot, self._epoch), node)
         files = {i: s.write_delta(self._epoch, attempt) for i, s in self._states.items()}
         staged: dict[str, Any] = {}
         for node in self._nodes:
@@ -243,6 +298,9 @@ class Subtask:
             staged,
             self._watermark,
             {name: value for group in self._metrics.values() for name, value in group.values()},
+            self._carry(),
+            None if self.ended else min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None),
+            dict(m.aligned() for m in self._markers if m.strategy.alignment is not None),
         )
 
     def close(self) -> None:
@@ -251,6 +309,10 @@ class Subtask:
             self._opened = False
             for node in self._nodes:
                 self._guarded(node.operator.close, node)
+
+    def state_rows(self, table: str) -> Iterator[tuple[Any, Any]]:
+        for state in self._states.values():
+            yield from state.rows(table)
 
     # --- inside an epoch
 
@@ -266,20 +328,73 @@ class Subtask:
         _, kind, value = control
         if kind == END_OF_INPUT:
             channel.ended = True
-        elif kind == WATERMARK and value > channel.watermark:
-            channel.watermark = value
-            lowest = min(c.watermark for c in self._channels.values())
-            if lowest > self._watermark:
-                self._advance(lowest)
+        elif kind == IDLE:
+            channel.idle = True
+            self._combine()
+        elif kind == WATERMARK:
+            channel.idle = False
+            if value > channel.watermark:
+                channel.watermark = value
+            self._combine()
+
+    def _combine(self) -> None:
+        """The subtask's time is the least over the channels that are not idle."""
+        active = [c.watermark for c in self._channels.values() if not c.idle]
+        if not active:
+            if not self._idle:
+                self._idle = True
+                self._send_idle(0)
+            return
+        lowest = min(active)
+        if lowest > self._watermark:
+            self._idle = False
+            self._advance(lowest)
+        elif self._idle:
+            self._idle = False
+            self._pass_on(-1, self._watermark)
 
     def _advance(self, watermark: int) -> None:
         if watermark == MAX_WATERMARK and self._buffers_batch:
             self._replay_batch()
         self._watermark = watermark
+        self._arrive(0, watermark)
+
+    def _arrive(self, place: int, watermark: int) -> None:
+        """A watermark reaches an operator of the chain, and what the operator makes of it those behind."""
+        node = self._nodes[place]
+        passed = self._guarded(lambda: node.operator.on_watermark(watermark), node)
+        if passed is not None:
+            self._pass_on(place, passed)
+
+    def _pass_on(self, place: int, watermark: int | None) -> None:
+        """Send a watermark, or None for idle, to what is behind an operator (-1: to the first)."""
+        if watermark is None:
+            self._send_idle(place)
+            return
+        if place < 0:
+            self._arrive(0, watermark)
+            return
+        for output in self._behind[place]:
+            if output >= 0:
+                self._arrive(output, watermark)
+            else:
+                self._writers[~output].watermark(watermark)
+
+    def _send_idle(self, place: int) -> None:
+        for output in self._behind[place]:
+            if output < 0:
+                self._writers[~output].idle()
+            elif not isinstance(self._nodes[output].operator, WatermarkOperator):
+                self._send_idle(output)
+
+    def _on_processing_time(self) -> None:
         for node in self._nodes:
-            self._guarded(lambda n=node: n.operator.on_watermark(watermark), node)  # type: ignore[misc]
-        for writer in self._writers.values():
-            writer.watermark(watermark)
+            self._guarded(node.operator.on_processing_time, node)
+
+    def _tick(self, records: int) -> None:
+        """Let periodic watermark generators emit."""
+        for marker in self._markers:
+            marker.end_share(records)
 
     def _all_ended(self) -> bool:
         return not self.ended and all(c.ended for c in self._channels.values())
@@ -319,15 +434,35 @@ class Subtask:
     def _replay_batch(self) -> None:
         table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list")
         by_key: dict[Any, list[tuple[int | None, int, Any]]] = {}
-        for source in (table.base, table.overlay):
-            for (key, _), rows in source.items():
-                by_key.setdefault(key, []).extend(rows)
+        for (key, _), rows in table.rows():
+            by_key.setdefault(key, []).extend(rows)
         timestamped = {e.id: e.timestamped for e in self.vertex.in_edges}
         for key, rows in by_key.items():
             rows.sort(key=lambda r: MIN_WATERMARK if r[0] is None else r[0])
             for time, edge, value in rows:
                 record = [key, value, time] if timestamped[edge] else [key, value]
                 self._run(self._inputs[edge], record)
+            self._guarded(self.vertex.head.operator.on_end_of_key, self.vertex.head)
+
+    # --- what outlives the process
+
+    def _carry(self) -> bytes:
+        channels = {address: (c.watermark, c.idle, c.ended) for address, c in self._channels.items()}
+        operators = {n.id: data for n in self._nodes if (data := n.operator.carry()) is not None}
+        watermarks = {n.id: n.operator.watermark for n in self._nodes}
+        self._carried = dump((self._watermark, self._idle, self.ended, channels, operators, watermarks))
+        return self._carried
+
+    def _restore(self, carried: bytes) -> None:
+        self._watermark, self._idle, self.ended, channels, operators, watermarks = pickle.loads(carried)
+        for address, (watermark, idle, ended) in channels.items():
+            channel = self._channels[address]
+            channel.watermark, channel.idle, channel.ended = watermark, idle, ended
+        for node in self._nodes:
+            node.operator.watermark = watermarks[node.id]
+            if node.id in operators:
+                node.operator.restore(operators[node.id])
+        self._carried = carried
 
     # --- failures
 

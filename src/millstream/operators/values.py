@@ -8,15 +8,10 @@ when it is emitted: then it travels as it was at that moment, as if it had been 
 from __future__ import annotations
 
 import dis
-import pickle
 from types import CodeType, FunctionType
 from typing import Any
 
-import cloudpickle
-
-from millstream.common.types import Row
-
-ATOMS = frozenset({int, str, float, bool, type(None), bytes, complex})
+from millstream.common.values import ATOMS
 
 _WRITES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_SLICE", "INPLACE", "IMPORT")
 
@@ -94,22 +89,6 @@ _METHODS = frozenset(
         "zfill",
     ]
 )
-
-
-def detach(value: Any) -> Any:
-    """Return a value that shares nothing changeable with the one given."""
-    kind = value.__class__
-    if kind in ATOMS:
-        return value
-    if kind is tuple:
-        return tuple([v if v.__class__ in ATOMS else detach(v) for v in value])
-    if kind is list:
-        return [v if v.__class__ in ATOMS else detach(v) for v in value]
-    if kind is dict:
-        return {k: v if v.__class__ in ATOMS else detach(v) for k, v in value.items()}
-    if kind is Row:
-        return Row.of(value._fields, [detach(v) for v in value], value._kind)
-    return pickle.loads(cloudpickle.dumps(value, 5))
 
 
 def keeps_nothing(function: Any) -> bool:

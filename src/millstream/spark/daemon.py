@@ -31,6 +31,7 @@ import sys
 import time
 import traceback
 import uuid
+from collections import deque
 from dataclasses import dataclass, field
 
 import pyspark.worker
@@ -76,6 +77,8 @@ class Manager:
     control_path: str
     residents: dict[tuple[str, int], _Resident] = field(default_factory=dict)
     releases: list[_Release] = field(default_factory=list)
+    # Jobs that have ended: a task of theirs that comes late must not start a process that nobody would end.
+    ended: deque[str] = field(default_factory=lambda: deque(maxlen=1000))
 
     def run(self) -> None:
         stdin = os.fdopen(0, "rb", 4, closefd=False)
@@ -112,7 +115,8 @@ class Manager:
             if "release" in request:
                 self._release(request["release"], connection)
                 return
-            connection.sendall(self._resident(request["job"], request["slot"]).path.encode())
+            if request["job"] not in self.ended:
+                connection.sendall(self._resident(request["job"], request["slot"]).path.encode())
         except (OSError, ValueError):
             # The relay was killed between asking and hearing; there is nobody to tell.
             traceback.print_exc()
@@ -135,6 +139,7 @@ class Manager:
         return resident
 
     def _release(self, job: str, connection: socket.socket) -> None:
+        self.ended.append(job)
         mine = [key for key in self.residents if key[0] == job]
         pids = []
         for key in mine:
@@ -211,7 +216,11 @@ class Relay:
             self._ask({"release": release.group(1).decode()})
         elif job is not None:
             slot = _INTS.unpack_from(head)[2]
-            return self._pass_on(head, self._ask({"job": job.group(1).decode(), "slot": slot}))
+            path = self._ask({"job": job.group(1).decode(), "slot": slot})
+            if not path:
+                self._jvm.shutdown(socket.SHUT_RDWR)
+                return False
+            return self._pass_on(head, path)
         return _run_stock(self._jvm, head)
 
     def _ask(self, request: dict[str, object]) -> str:

@@ -17,8 +17,10 @@ import cloudpickle
 from pyspark import TaskContext
 
 from millstream.checkpoint.storage import DirectoryStorage
+from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.slot import JobPlan, LevelTask, SlotRuntime
+from millstream.surroundings import Requests, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
 _LONG = struct.Struct(">q")
@@ -71,7 +73,8 @@ def _runtime(job: JobRef, slot: int, printed: _Printed) -> SlotRuntime:
     runtime = _runtimes.get((job.key, slot))
     if runtime is None:
         plan = load_plan(job.directory)
-        runtime = SlotRuntime(plan, slot, DirectoryStorage(os.path.join(job.directory, "state")))
+        surroundings = Surroundings(plan.settings.clock or wall_clock, Requests)
+        runtime = SlotRuntime(plan, slot, DirectoryStorage(os.path.join(job.directory, "state")), surroundings)
         _runtimes[job.key, slot] = runtime
     runtime.take_printed = printed.take
     return runtime

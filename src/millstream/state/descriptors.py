@@ -1,9 +1,12 @@
-"""State descriptors: the name and type a user gives a piece of state."""
+"""State descriptors: the name and type a user gives a piece of state, and how long it lives."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import TypeInformation
+from millstream.state.ttl_config import StateTtlConfig
 
 
 class StateDescriptor:
@@ -16,12 +19,79 @@ class StateDescriptor:
             raise InvalidProgramError(f"A state needs a name that is a non-empty string, not {name!r}.")
         self.name = name
         self.type_info = type_info
+        self.ttl: StateTtlConfig | None = None
 
     def get_name(self) -> str:
         return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let what is stored expire."""
+        self.ttl = ttl_config
+
+
+def renamed(descriptor: StateDescriptor, name: str) -> StateDescriptor:
+    """Return the same descriptor under another name."""
+    copy = object.__new__(type(descriptor))
+    copy.__dict__.update(descriptor.__dict__)
+    copy.name = name
+    return copy
 
 
 class ValueStateDescriptor(StateDescriptor):
     """Describes state that holds one value a key."""
 
     kind = "value"
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Describes state that holds a list a key."""
+
+    kind = "list"
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Describes state that holds a map a key."""
+
+    kind = "map"
+
+    def __init__(
+        self,
+        name: str,
+        key_type_info: TypeInformation | None = None,
+        value_type_info: TypeInformation | None = None,
+    ) -> None:
+        super().__init__(name, value_type_info)
+        self.key_type_info = key_type_info
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """Describes state that combines what is added with a reduce function."""
+
+    kind = "reducing"
+
+    def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, type_info)
+        self.reduce_function = reduce_function
+        if not callable(getattr(reduce_function, "reduce", reduce_function)):
+            raise InvalidProgramError(f"State {name!r} needs a reduce function, not {reduce_function!r}.")
+
+    def get_reduce_function(self) -> Any:
+        return self.reduce_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """Describes state that combines what is added with an AggregateFunction."""
+
+    kind = "aggregating"
+
+    def __init__(self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, state_type_info)
+        self.agg_function = agg_function
+        missing = [m for m in ("create_accumulator", "add", "get_result") if not hasattr(agg_function, m)]
+        if missing:
+            raise InvalidProgramError(
+                f"State {name!r} needs an AggregateFunction; {agg_function!r} lacks {', '.join(missing)}."
+            )
+
+    def get_agg_function(self) -> Any:
+        return self.agg_function

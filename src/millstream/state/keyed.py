@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
 from millstream.state.changelog import Chain, ChangelogFile, FileRef, Table, encode, replay
-from millstream.state.descriptors import StateDescriptor, ValueStateDescriptor
-from millstream.state.table import MISSING, KeyCell, StateTable, tombstones
+from millstream.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
+from millstream.state.table import KeyCell, StateTable
+from millstream.state.timers import TimerQueue
+from millstream.state.ttl import (
+    Clock,
+    Lifetime,
+    TtlAggregatingState,
+    TtlListState,
+    TtlMapState,
+    TtlReducingState,
+    TtlValueState,
+)
 
 
 class StateStorage(Protocol):
@@ -18,38 +37,26 @@ class StateStorage(Protocol):
     def write(self, name: str, data: bytes) -> None: ...
 
 
-class ValueState:
-    """One value a key."""
-
-    __slots__ = ("_base", "_cell", "_overlay")
-
-    def __init__(self, table: StateTable, cell: KeyCell) -> None:
-        self._base = table.base
-        self._overlay = table.overlay
-        self._cell = cell
-
-    def value(self) -> Any:
-        """Return the value of the current key, None when it has none."""
-        key = self._cell.key
-        value = self._overlay.get(key, MISSING)
-        return self._base.get(key) if value is MISSING else value
-
-    def update(self, value: Any) -> None:
-        """Set the value of the current key; None clears it."""
-        if value is None:
-            self.clear()
-        else:
-            self._overlay[self._cell.key] = value
-
-    def clear(self) -> None:
-        key = self._cell.key
-        if key in self._base:
-            self._overlay[key] = None
-        else:
-            self._overlay.pop(key, None)
+def _make_handle(descriptor: StateDescriptor, table: StateTable, cell: KeyCell, life: Lifetime | None) -> Any:
+    """Return the object through which user code reads and writes a state."""
+    if isinstance(descriptor, ReducingStateDescriptor):
+        function = descriptor.reduce_function
+        reduce: Callable[[Any, Any], Any] = getattr(function, "reduce", function)
+        return ReducingState(table, cell, reduce) if life is None else TtlReducingState(table, cell, reduce, life)
+    if isinstance(descriptor, AggregatingStateDescriptor):
+        aggregate = descriptor.agg_function
+        if life is None:
+            return AggregatingState(table, cell, aggregate)
+        return TtlAggregatingState(table, cell, aggregate, life)
+    plain, expiring = _HANDLES[type(descriptor)]
+    return plain(table, cell) if life is None else expiring(table, cell, life)
 
 
-_HANDLES = {ValueStateDescriptor.kind: ValueState}
+_HANDLES: dict[type, tuple[Any, Any]] = {
+    ValueStateDescriptor: (ValueState, TtlValueState),
+    ListStateDescriptor: (ListState, TtlListState),
+    MapStateDescriptor: (MapState, TtlMapState),
+}
 
 
 class KeyedState:
@@ -59,13 +66,16 @@ class KeyedState:
     cheapest way that is right, and `write_delta` says what an epoch changed.
     """
 
-    def __init__(self, operator: str, subtask: int, storage: StateStorage) -> None:
+    def __init__(self, operator: str, subtask: int, storage: StateStorage, clock: Clock) -> None:
         self.cell = KeyCell()
         self._operator = operator
         self._subtask = subtask
         self._storage = storage
+        self._clock = clock
         self._tables: dict[str, StateTable] = {}
-        self._handles: dict[str, Any] = {}
+        self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, Any]] = {}
+        self._lives: dict[str, Lifetime] = {}
+        self._timers: list[TimerQueue] = []
         self._chain = Chain()
         # The file that holds what is in the overlays now, None before one was written.
         self._pending: FileRef | None = None
@@ -75,7 +85,7 @@ class KeyedState:
         """Return the table of that name, making it when it is new."""
         table = self._tables.get(name)
         if table is None:
-            table = self._tables[name] = StateTable(name, kind)
+            table = self._tables[name] = StateTable(name, kind, {})
         elif table.kind != kind:
             raise InvalidProgramError(
                 f"State {name!r} was registered as {table.kind} state and is now asked for as {kind} state: "
@@ -83,13 +93,46 @@ class KeyedState:
             )
         return table
 
-    def handle(self, descriptor: StateDescriptor) -> Any:
-        """Return the object through which user code reads and writes a state."""
-        found = self._handles.get(descriptor.name)
+    def timers(self, name: str) -> TimerQueue:
+        """Return a queue of timers that is part of this state."""
+        queue = TimerQueue(self.table(name, "timers"))
+        self._timers.append(queue)
+        return queue
+
+    def handle(self, descriptor: StateDescriptor, cell: KeyCell | None = None) -> Any:
+        """Return the object through which user code reads and writes a state.
+
+        Args:
+            descriptor: what the user asks for.
+            cell: where the address of the current row stands; without one, the current key.
+        """
+        cell = cell or self.cell
+        known = self._handles.get((descriptor.name, cell))
         table = self.table(descriptor.name, descriptor.kind)
-        if found is None:
-            found = self._handles[descriptor.name] = _HANDLES[descriptor.kind](table, self.cell)
-        return found
+        if known is not None:
+            self._check_same(known[0], descriptor)
+            return known[1]
+        life = None
+        if descriptor.ttl is not None and descriptor.ttl.is_enabled():
+            life = self._lives[descriptor.name] = Lifetime(descriptor.ttl, self._clock)
+        handle = _make_handle(descriptor, table, cell, life)
+        self._handles[descriptor.name, cell] = descriptor, handle
+        return handle
+
+    def _check_same(self, known: StateDescriptor, asked: StateDescriptor) -> None:
+        if known.type_info != asked.type_info:
+            raise InvalidProgramError(
+                f"State {asked.name!r} was registered with type {known.type_info} and is now asked for with "
+                f"{asked.type_info}: use another name."
+            )
+
+    def has_rows(self) -> bool:
+        return any(True for table in self._tables.values() for _ in table.rows())
+
+    def rows(self, name: str) -> Iterator[tuple[Any, Any]]:
+        """Yield the rows of a table, for those who look from outside."""
+        if name in self._tables:
+            yield from self._tables[name].rows()
 
     def prepare(self, version: str | None) -> None:
         """Bring the tables to the state that `version` (the last acknowledged file) names."""
@@ -120,13 +163,24 @@ class KeyedState:
             return self._current()
         rebase = self._chain.wants_rebase()
         if rebase:
-            changed = {n: Table(t.kind, _merged(t)) for n, t in self._tables.items()}
+            self._drop_expired()
+            changed = {n: Table(t.kind, dict(t.rows())) for n, t in self._tables.items()}
         parents = [] if rebase else self._chain.files
         name = f"{self._operator}-{self._subtask}-{epoch}-{attempt}.{'base' if rebase else 'delta'}"
         data = encode(ChangelogFile(self._operator, self._subtask, epoch, rebase, parents, changed))
         self._storage.write(name, data)
         self._pending = FileRef(name, len(data), rebase)
         return name
+
+    def _drop_expired(self) -> None:
+        for name, life in self._lives.items():
+            table = self._tables[name]
+            for row, content in list(table.rows()):
+                rest = life.rest_of(table.kind, content)
+                if rest is None:
+                    table.remove(row)
+                elif len(rest) < len(content):
+                    table.put(row, rest)
 
     def _current(self) -> str | None:
         return self._chain.files[-1].name if self._chain.files else None
@@ -136,16 +190,10 @@ class KeyedState:
             table.base.clear()
             table.overlay.clear()
         self._chain, self._pending, self._dirty = Chain(), None, False
-        if version is None:
-            return
-        self._chain, files = replay(version, self._storage.read)
-        for file in files:
-            for name, content in file.tables.items():
-                self.table(name, content.kind).apply(content.rows)
-
-
-def _merged(table: StateTable) -> dict[Any, Any]:
-    rows = {**table.base, **table.overlay}
-    for key in tombstones(table.overlay):
-        del rows[key]
-    return rows
+        if version is not None:
+            self._chain, files = replay(version, self._storage.read)
+            for file in files:
+                for name, content in file.tables.items():
+                    self.table(name, content.kind).apply(content.rows)
+        for queue in self._timers:
+            queue.rebuild()

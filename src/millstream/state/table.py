@@ -4,25 +4,89 @@
     write  overlay
     epoch acknowledged: the overlay moves into the base (`advance`)
 
-The overlay is also the epoch's delta: it is written to the changelog as it is. None in an overlay is a
-tombstone; no state of a key is None otherwise.
+The overlay is also the epoch's delta: it is written to the changelog as it is. A row is addressed by its key, or by
+(key, window) for what belongs to a window. What a change looks like depends on the table's kind:
+
+    any kind   None                    the row is gone
+    list       Extra([...])            these elements are appended to the row
+    map        Patch({k: v, ...})      these entries are set; REMOVED ones are gone
+    otherwise  a value                 the row's new content
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
 MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 
 
+class _Removed:
+    """What a map entry that is gone looks like in a Patch."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "REMOVED"
+
+    def __repr__(self) -> str:
+        return "<removed>"
+
+
+REMOVED = _Removed()
+
+
+class Extra(list[Any]):
+    """Elements that an epoch has appended to a list row."""
+
+    __slots__ = ()
+
+
+class Patch(dict[Any, Any]):
+    """Entries that an epoch has set or removed in a map row."""
+
+    __slots__ = ()
+
+
+class Base(Protocol):
+    """The rows as of the last acknowledged epoch: a dict, or a store with a dict's methods."""
+
+    def get(self, key: Any, default: Any = None, /) -> Any: ...
+
+    def __contains__(self, key: Any, /) -> bool: ...
+
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+
+    def __delitem__(self, key: Any, /) -> None: ...
+
+    def update(self, rows: dict[Any, Any], /) -> None: ...
+
+    def items(self) -> Iterable[tuple[Any, Any]]: ...
+
+    def clear(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+
 def tombstones(delta: dict[Any, Any]) -> list[Any]:
-    """Return the keys a delta deletes."""
+    """Return the rows a delta deletes."""
     # By identity: a user's value may have an == of its own.
     return [key for key, value in delta.items() if value is None]
 
 
+def patched(content: dict[Any, Any] | None, patch: Patch) -> dict[Any, Any]:
+    """Return a map row with a patch applied; entries keep the order in which they were first set."""
+    result = {} if content is None else dict(content)
+    for key, value in patch.items():
+        if value is REMOVED:
+            result.pop(key, None)
+        else:
+            result[key] = value
+    return result
+
+
 class KeyCell:
-    """Holds the key of the record that is being processed; the operator sets it, the states read it."""
+    """Holds the address of the rows that are being processed; the operator sets it, the states read it."""
 
     __slots__ = ("key",)
 
@@ -31,30 +95,79 @@ class KeyCell:
 
 
 class StateTable:
-    """A base and an overlay, both from key to value."""
+    """A base and an overlay, both from row to content."""
 
     __slots__ = ("base", "kind", "name", "overlay")
 
-    def __init__(self, name: str, kind: str) -> None:
+    def __init__(self, name: str, kind: str, base: Base) -> None:
         self.name = name
         self.kind = kind
-        self.base: dict[Any, Any] = {}
+        self.base = base
         self.overlay: dict[Any, Any] = {}
 
-    def get(self, key: Any) -> Any:
-        """Return the value of a key, None when it has none."""
-        value = self.overlay.get(key, MISSING)
-        return self.base.get(key) if value is MISSING else value
+    def get(self, row: Any) -> Any:
+        """Return a row's content, None when there is none."""
+        change = self.overlay.get(row, MISSING)
+        if change is MISSING:
+            return self.base.get(row)
+        kind = change.__class__
+        if kind is Extra:
+            return [*(self.base.get(row) or ()), *change]
+        if kind is Patch:
+            return patched(self.base.get(row), change) or None
+        return change
 
-    def put(self, key: Any, value: Any) -> None:
-        self.overlay[key] = value
+    def put(self, row: Any, content: Any) -> None:
+        self.overlay[row] = content
+
+    def remove(self, row: Any) -> None:
+        if row in self.base:
+            self.overlay[row] = None
+        else:
+            self.overlay.pop(row, None)
+
+    def append(self, row: Any, element: Any) -> None:
+        """Append to a list row."""
+        change = self.overlay.get(row)
+        if change is None:
+            change = self.overlay[row] = [] if row in self.overlay else Extra()
+        change.append(element)
+
+    def rows(self) -> Iterator[tuple[Any, Any]]:
+        """Yield all rows with their content."""
+        overlay = self.overlay
+        for row, content in self.base.items():
+            if row not in overlay:
+                yield row, content
+        for row in overlay:
+            content = self.get(row)
+            if content is not None:
+                yield row, content
 
     def apply(self, delta: dict[Any, Any]) -> None:
         """Move changes into the base."""
+        if self.kind in ("list", "map"):
+            self._merge(delta)
+            return
         base = self.base
         base.update(delta)
-        for key in tombstones(delta):
-            del base[key]
+        for row in tombstones(delta):
+            del base[row]
+
+    def _merge(self, delta: dict[Any, Any]) -> None:
+        base = self.base
+        whole: dict[Any, Any] = {}
+        for row, change in delta.items():
+            kind = change.__class__
+            if kind is Extra:
+                whole[row] = [*(base.get(row) or ()), *change]
+            elif kind is Patch:
+                whole[row] = patched(base.get(row), change) or None
+            else:
+                whole[row] = change
+        base.update(whole)
+        for row in tombstones(whole):
+            del base[row]
 
     def advance(self) -> None:
         """The epoch counts: its changes become part of the base."""
@@ -64,7 +177,4 @@ class StateTable:
             self.overlay.clear()
 
     def __len__(self) -> int:
-        overlay, base = self.overlay, self.base
-        fresh = sum(1 for k, v in overlay.items() if v is not None and k not in base)
-        gone = sum(1 for k, v in overlay.items() if v is None and k in base)
-        return len(base) + fresh - gone
+        return sum(1 for _ in self.rows())

@@ -8,9 +8,9 @@ from typing import Any
 
 import cloudpickle
 
+from millstream.common.values import ATOMS, detach
 from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator
-from millstream.operators.values import ATOMS, detach
 
 _CHUNK = 1024
 

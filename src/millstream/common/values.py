@@ -1,0 +1,32 @@
+"""Values that must not change: which cannot, and how to copy those that can."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import cloudpickle
+
+from millstream.common.types import Row
+
+# Types whose values never change.
+ATOMS = frozenset({int, str, float, bool, type(None), bytes, complex})
+
+
+def detach(value: Any) -> Any:
+    """Return a value that shares nothing changeable with the one given; one that cannot change is returned itself."""
+    kind = value.__class__
+    if kind in ATOMS:
+        return value
+    if kind is tuple:
+        for member in value:
+            if member.__class__ not in ATOMS:
+                return tuple([v if v.__class__ in ATOMS else detach(v) for v in value])
+        return value
+    if kind is list:
+        return [v if v.__class__ in ATOMS else detach(v) for v in value]
+    if kind is dict:
+        return {k: v if v.__class__ in ATOMS else detach(v) for k, v in value.items()}
+    if kind is Row:
+        return Row.of(value._fields, [detach(v) for v in value], value._kind)
+    return pickle.loads(cloudpickle.dumps(value, 5))

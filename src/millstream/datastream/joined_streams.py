@@ -1,0 +1,192 @@
+"""Joins of two streams: by window (join, co_group) and by interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.time import Duration, Time, to_millis
+from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.functions import ProcessWindowFunction, as_user_function, key_of
+from millstream.datastream.windowed_stream import WindowedStream
+from millstream.graph.transformations import StreamEnd
+from millstream.operators.functions import UserFunction
+from millstream.operators.interval_join import IntervalJoinOperator
+from millstream.operators.output_tag import OutputTag
+from millstream.operators.windows.assigners import WindowAssigner
+
+if TYPE_CHECKING:
+    from millstream.datastream.data_stream import DataStream, KeyedStream
+
+__all__ = ["CoGroupedStreams", "IntervalJoin", "JoinedStreams"]
+
+
+class _Tagged:
+    """Marks a record with its side and its key."""
+
+    def __init__(self, side: int, selector: UserFunction) -> None:
+        self._side = side
+        self._selector = selector
+
+    def map(self, value: Any) -> tuple[int, Any, Any]:
+        return self._side, self._selector.call(value), value
+
+
+class _CoGroup(ProcessWindowFunction[Any, Any, Any, Any]):
+    """Hands both sides of a window to the user's function."""
+
+    def __init__(self, function: UserFunction) -> None:
+        self._function = function
+
+    def open(self, runtime_context: Any) -> None:
+        self._function.open(runtime_context)
+
+    def close(self) -> None:
+        self._function.close()
+
+    def process(self, key: Any, context: Any, elements: Iterable[tuple[int, Any, Any]]) -> Iterable[Any]:
+        sides: tuple[list[Any], list[Any]] = ([], [])
+        for side, _, value in elements:
+            sides[side].append(value)
+        return self._combine(*sides)
+
+    def _combine(self, left: list[Any], right: list[Any]) -> Iterable[Any]:
+        results: Iterable[Any] | None = self._function.call(left, right)
+        return () if results is None else results
+
+
+class _Join(_CoGroup):
+    """Hands every pair of a window to the user's function."""
+
+    def _combine(self, left: list[Any], right: list[Any]) -> Iterator[Any]:
+        for mine in left:
+            for other in right:
+                yield self._function.call(mine, other)
+
+
+class CoGroupedStreams:
+    """Two streams on their way to a co-group.
+
+    `a.co_group(b).where(key_of_a).equal_to(key_of_b).window(assigner).apply(function)`
+    """
+
+    _METHOD = "co_group"
+    _FUNCTION: type[_CoGroup] = _CoGroup
+    _NAME = "CoGroup"
+
+    def __init__(self, left: DataStream, right: DataStream) -> None:
+        self._left = left
+        self._right = right
+        self._left_key: UserFunction | None = None
+        self._right_key: UserFunction | None = None
+
+    def where(self, key_selector: Any) -> CoGroupedStreams:
+        """Set the key of the first stream."""
+        self._left_key = key_of(key_selector)
+        return self
+
+    def equal_to(self, key_selector: Any) -> CoGroupedStreams:
+        """Set the key of the second stream."""
+        self._right_key = key_of(key_selector)
+        return self
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> _WithWindow:
+        """Group both streams into windows."""
+        if self._left_key is None or self._right_key is None:
+            raise InvalidProgramError(f"{self._METHOD}() needs where(...) and equal_to(...) before window(...).")
+        left = self._left.map(_Tagged(0, self._left_key)).name("Left")
+        right = self._right.map(_Tagged(1, self._right_key)).name("Right")
+        keyed = left.union(right).key_by(lambda tagged: tagged[1])
+        return _WithWindow(WindowedStream(keyed, window_assigner), self._METHOD, self._FUNCTION, self._NAME)
+
+
+class _WithWindow:
+    """Two streams in windows."""
+
+    def __init__(self, windowed: WindowedStream, method: str, kind: type[_CoGroup], name: str) -> None:
+        self._windowed = windowed
+        self._method = method
+        self._kind = kind
+        self._name = name
+
+    def trigger(self, trigger: Any) -> _WithWindow:
+        self._windowed.trigger(trigger)
+        return self
+
+    def evictor(self, evictor: Any) -> _WithWindow:
+        self._windowed.evictor(evictor)
+        return self
+
+    def allowed_lateness(self, time_ms: int | Time | Duration) -> _WithWindow:
+        self._windowed.allowed_lateness(time_ms)
+        return self
+
+    def apply(self, function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Apply a function to both sides of a window, or to every pair in it."""
+        wrapped = self._kind(as_user_function(function, self._method, "apply"))
+        return self._windowed.process(wrapped, output_type).name(self._name)
+
+
+class JoinedStreams(CoGroupedStreams):
+    """Two streams on their way to a window join.
+
+    `a.join(b).where(key_of_a).equal_to(key_of_b).window(assigner).apply(lambda left, right: ...)`
+    """
+
+    _METHOD = "join"
+    _FUNCTION = _Join
+    _NAME = "Join"
+
+
+class IntervalJoin:
+    """Two keyed streams on their way to an interval join.
+
+    `a.interval_join(b).between(Time.seconds(-5), Time.seconds(5)).process(function)`
+    """
+
+    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+        self._left = left
+        self._right = right
+        self._bounds: tuple[int, int] | None = None
+        self._exclusive = [False, False]
+        self._late: list[OutputTag | None] = [None, None]
+
+    def between(self, lower_bound: int | Time | Duration, upper_bound: int | Time | Duration) -> IntervalJoin:
+        """Set the bounds of the second stream's timestamps relative to the first's, both inclusive."""
+        lower, upper = to_millis(lower_bound), to_millis(upper_bound)
+        if lower > upper:
+            raise InvalidProgramError(f"between({lower}, {upper}): the lower bound must not be above the upper one.")
+        self._bounds = lower, upper
+        return self
+
+    def lower_bound_exclusive(self) -> IntervalJoin:
+        self._exclusive[0] = True
+        return self
+
+    def upper_bound_exclusive(self) -> IntervalJoin:
+        self._exclusive[1] = True
+        return self
+
+    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoin:
+        self._late[0] = output_tag
+        return self
+
+    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoin:
+        self._late[1] = output_tag
+        return self
+
+    def process(self, process_join_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Call `process_element(left, right, ctx)` for every pair; it yields results."""
+        from millstream.datastream.data_stream import DataStream
+
+        if self._bounds is None:
+            raise InvalidProgramError("interval_join() needs between(lower, upper) before process(...).")
+        lower, upper = self._bounds[0] + self._exclusive[0], self._bounds[1] - self._exclusive[1]
+        function = as_user_function(process_join_function, "process_element", "process")
+        operator = IntervalJoinOperator(function, lower, upper, (self._late[0], self._late[1]))
+        env = self._left._environment
+        ends = list(self._left._ends)
+        ends += [StreamEnd(e.source, e.partitioner, e.tag, 1) for e in self._right._ends]
+        transformation = env._program.add("Interval Join", operator, ends, output_type)
+        return DataStream(env, [StreamEnd(transformation)])

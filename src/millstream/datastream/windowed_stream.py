@@ -1,0 +1,201 @@
+"""WindowedStream and AllWindowedStream: a stream in windows, on its way to a window function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce as fold
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.time import Duration, Time, to_millis
+from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.functions import as_user_function
+from millstream.operators.functions import UserFunction
+from millstream.operators.output_tag import OutputTag
+from millstream.operators.reduce import choose_by_field, combine_field
+from millstream.operators.windows.assigners import WindowAssigner
+from millstream.operators.windows.contents import (
+    Aggregated,
+    Combining,
+    Contents,
+    Listed,
+    PassThrough,
+    Reduced,
+    Result,
+    Stamped,
+    WindowFunctionKind,
+)
+from millstream.operators.windows.evictors import Evictor
+from millstream.operators.windows.operator import WindowOperator
+from millstream.operators.windows.triggers import Trigger
+
+if TYPE_CHECKING:
+    from millstream.datastream.data_stream import DataStream, KeyedStream
+
+__all__ = ["AllWindowedStream", "WindowedStream"]
+
+S = TypeVar("S", bound="_Windowed")
+
+
+class _Windowed:
+    """What windows over keyed streams and over whole streams have in common."""
+
+    _NAME = "Window"
+    _KEYED = True
+
+    def __init__(self, stream: KeyedStream, assigner: WindowAssigner[Any, Any]) -> None:
+        if not isinstance(assigner, WindowAssigner):
+            raise InvalidProgramError(f"window() takes a WindowAssigner, not {assigner!r}.")
+        self._stream = stream
+        self._assigner = assigner
+        self._trigger: Trigger[Any, Any] = assigner.get_default_trigger(None)
+        self._lateness = 0
+        self._late_tag: OutputTag | None = None
+        self._evictor: Evictor | None = None
+
+    def trigger(self: S, trigger: Trigger[Any, Any]) -> S:
+        """Let the windows fire when this trigger says so."""
+        if not isinstance(trigger, Trigger):
+            raise InvalidProgramError(f"trigger() takes a Trigger, not {trigger!r}.")
+        self._trigger = trigger
+        return self
+
+    def evictor(self: S, evictor: Evictor) -> S:
+        """Let an evictor remove records from a window that fires; all records are kept until then."""
+        if not isinstance(evictor, Evictor):
+            raise InvalidProgramError(f"evictor() takes an Evictor, not {evictor!r}.")
+        self._evictor = evictor
+        return self
+
+    def allowed_lateness(self: S, time_ms: int | Time | Duration) -> S:
+        """Keep windows so long after their end; each late record fires its window again."""
+        lateness = to_millis(time_ms)
+        if lateness < 0:
+            raise InvalidProgramError(f"The allowed lateness must not be negative, it is {lateness} ms.")
+        self._lateness = lateness
+        return self
+
+    def side_output_late_data(self: S, output_tag: OutputTag) -> S:
+        """Send records that come too late for their windows to a side output instead of dropping them."""
+        self._late_tag = output_tag
+        return self
+
+    # --- what comes out
+
+    def reduce(
+        self, reduce_function: Any, window_function: Any = None, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Reduce a window's records as they come; the window function gets the one value that is left."""
+        call = as_user_function(reduce_function, "reduce", "reduce").call
+        if window_function is None:
+            output_type = output_type or self._stream._type()
+        return self._combined(Reduced(call), lambda records: fold(call, records), window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: Any,
+        window_function: Any = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Aggregate a window's records as they come; the window function gets the result."""
+        missing = [m for m in ("create_accumulator", "add", "get_result") if not hasattr(aggregate_function, m)]
+        if missing or isinstance(aggregate_function, type):
+            raise InvalidProgramError(
+                f"aggregate() takes an AggregateFunction object; {aggregate_function!r} lacks {', '.join(missing)}."
+            )
+
+        def aggregate(records: list[Any]) -> Any:
+            accumulator = aggregate_function.create_accumulator()
+            for record in records:
+                accumulator = aggregate_function.add(record, accumulator)
+            return aggregate_function.get_result(accumulator)
+
+        return self._combined(Aggregated(aggregate_function), aggregate, window_function, output_type)
+
+    def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Hand all records of a window that fires to a function, with a context."""
+        return self._all(self._function(process_window_function, False, "process"), output_type)
+
+    def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+        """Hand all records of a window that fires to a function, with the window."""
+        return self._all(self._function(window_function, False, "apply"), output_type)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """Emit the window's first record with this field summed up."""
+        return self._by_field(combine_field(position_to_sum, "sum", lambda a, b: a + b))
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """Emit the window's first record with this field at its least."""
+        return self._by_field(combine_field(position_to_min, "min", lambda a, b: b if b < a else a))
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """Emit the window's first record with this field at its greatest."""
+        return self._by_field(combine_field(position_to_max, "max", lambda a, b: b if b > a else a))
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """Emit the window's record whose field is the least."""
+        return self._by_field(choose_by_field(position_to_min_by, "min_by", lambda a, b: a < b))
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """Emit the window's record whose field is the greatest."""
+        return self._by_field(choose_by_field(position_to_max_by, "max_by", lambda a, b: a > b))
+
+    # --- how
+
+    def _by_field(self, reducer: Callable[[Any, Any], Any]) -> DataStream:
+        return self.reduce(reducer)
+
+    def _combined(
+        self,
+        contents: Contents,
+        combine: Callable[[list[Any]], Any],
+        window_function: Any,
+        output_type: TypeInformation | None,
+    ) -> DataStream:
+        result: WindowFunctionKind | PassThrough = PassThrough()
+        if window_function is not None:
+            result = self._function(window_function, True, None)
+        if self._evictor is not None:
+            return self._add(Stamped(), Combining(combine, result), output_type)
+        return self._add(contents, result, output_type)
+
+    def _all(self, result: WindowFunctionKind, output_type: TypeInformation | None) -> DataStream:
+        return self._add(Stamped() if self._evictor is not None else Listed(), result, output_type)
+
+    def _function(self, function: Any, one_value: bool, method: str | None) -> WindowFunctionKind:
+        method = method or ("process" if hasattr(function, "process") else "apply")
+        if isinstance(function, type) or not (hasattr(function, method) or callable(function)):
+            raise InvalidProgramError(f"{method}() takes a window function with a method {method}(), not {function!r}.")
+        return WindowFunctionKind(UserFunction(function, method), method, self._KEYED, one_value)
+
+    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream:
+        operator = WindowOperator(
+            self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor
+        )
+        return self._stream._then(self._NAME, operator, output_type)
+
+
+class WindowedStream(_Windowed):
+    """A keyed stream in windows.
+
+    Example:
+        >>> from millstream.common import Duration, WatermarkStrategy
+        >>> from millstream.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+        >>> events = env.from_collection([("a", 1), ("a", 4), ("a", 11)]).assign_timestamps_and_watermarks(by_time)
+        >>> counts = events.map(lambda e: (e[0], 1)).key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(10))
+        >>> list(counts.sum(1).execute_and_collect())
+        [('a', 2), ('a', 1)]
+    """
+
+
+class AllWindowedStream(_Windowed):
+    """A whole stream in windows; one subtask has all of it."""
+
+    _NAME = "All Window"
+    _KEYED = False
+
+    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream:
+        return super()._add(contents, result, output_type).force_non_parallel()

@@ -1,0 +1,136 @@
+"""The interval join: pairs of two keyed streams whose timestamps are within bounds of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.values import detach
+from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.functions import UserFunction
+from millstream.operators.metrics import Counter
+from millstream.operators.output_tag import OutputTag
+from millstream.operators.timers import Timers
+from millstream.operators.windows.operator import LATE_DROPPED
+from millstream.state.descriptors import MapStateDescriptor
+from millstream.state.handles import MapState
+from millstream.state.timers import Timer
+
+
+class IntervalJoinContext:
+    """What a ProcessJoinFunction can ask about a pair."""
+
+    __slots__ = ("_left", "_right")
+
+    def __init__(self) -> None:
+        self._left = self._right = 0
+
+    def get_left_timestamp(self) -> int:
+        return self._left
+
+    def get_right_timestamp(self) -> int:
+        return self._right
+
+    def get_timestamp(self) -> int:
+        """Return the later of the two timestamps, which is that of the result."""
+        return max(self._left, self._right)
+
+
+class IntervalJoinOperator(Operator):
+    """Keeps both sides as long as they can still meet; a pair is joined when its second half comes."""
+
+    keyed = True
+    uses_key = True
+    inputs = 2
+    tags_outputs = True
+
+    _dropped: Counter
+
+    def __init__(
+        self,
+        function: UserFunction,
+        lower: int,
+        upper: int,
+        late_tags: tuple[OutputTag | None, OutputTag | None],
+    ) -> None:
+        self.function = function
+        # Bounds of the other side's timestamp relative to one's own: (lower, upper), for left and for right.
+        self.bounds = ((lower, upper), (-upper, -lower))
+        self.late_tags = late_tags
+
+    def functions(self) -> list[UserFunction]:
+        return [self.function]
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        assert setup.state is not None
+        self.timers = Timers(setup.state)
+        self._sides: tuple[MapState, MapState] = tuple(
+            setup.state.handle(MapStateDescriptor(name)) for name in ("_left", "_right")
+        )
+        self._context = IntervalJoinContext()
+        self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        self.set_key(w, key)
+        many, out = w.var("r"), w.var()
+        join = w.bind(self.join_left if input_index == 0 else self.join_right, "join")
+        w.line(f"{many} = {join}({value.name}, {value.timestamp})", self, value.name)
+        with w.block(f"if {many}:"), w.block(f"for {out}, {out}t in {many}:"):
+            downstream(Var(out, f"{out}t", settled=False))
+
+    def join_left(self, value: Any, timestamp: int | None) -> list[tuple[Any, int]]:
+        return self._join(0, value, timestamp)
+
+    def join_right(self, value: Any, timestamp: int | None) -> list[tuple[Any, int]]:
+        return self._join(1, value, timestamp)
+
+    def _join(self, side: int, value: Any, timestamp: int | None) -> list[tuple[Any, int]]:
+        if timestamp is None:
+            raise InvalidProgramError(
+                "An interval join needs records with timestamps and this one has none: call "
+                "assign_timestamps_and_watermarks(...) before key_by(...)."
+            )
+        if timestamp < self.watermark:
+            return self._late(side, value, timestamp)
+        mine, others = self._sides[side], self._sides[1 - side]
+        mine.put(timestamp, [*(mine.get(timestamp) or ()), value])
+        lower, upper = self.bounds[side]
+        results: list[tuple[Any, int]] = []
+        for other_time, values in others.items():
+            if timestamp + lower <= other_time <= timestamp + upper:
+                for other in values:
+                    results += self._pair(side, value, timestamp, other, other_time)
+        self._register_cleanup(side, timestamp)
+        return results
+
+    def _late(self, side: int, value: Any, timestamp: int) -> list[tuple[Any, int]]:
+        tag = self.late_tags[side]
+        if tag is None:
+            self._dropped.inc()
+            return []
+        return [((tag, value), timestamp)]
+
+    def _pair(self, side: int, value: Any, timestamp: int, other: Any, other_time: int) -> Iterable[tuple[Any, int]]:
+        context = self._context
+        if side == 0:
+            left, right, context._left, context._right = value, other, timestamp, other_time
+        else:
+            left, right, context._left, context._right = other, value, other_time, timestamp
+        results = self.function.call(detach(left), detach(right), context)
+        stamp = max(timestamp, other_time)
+        return [(result, stamp) for result in results] if results is not None else []
+
+    def _register_cleanup(self, side: int, timestamp: int) -> None:
+        upper = self.bounds[side][1]
+        assert self.setup.state is not None and self.timers is not None
+        self.timers.event.register((timestamp + max(upper, 0), self.setup.state.cell.key, side))
+
+    def on_event_timer(self, timer: Timer) -> None:
+        """Forget what no record to come can meet."""
+        time, key, side = timer
+        assert self.setup.state is not None
+        self.setup.state.cell.key = key
+        self._sides[side].remove(time - max(self.bounds[side][1], 0))

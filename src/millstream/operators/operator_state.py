@@ -1,0 +1,146 @@
+"""Operator state: what belongs to a subtask rather than to a key.
+
+Broadcast state is the same map in every subtask. List state is what a CheckpointedFunction puts away at the end of
+every epoch and is given back when it starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from millstream.common.values import detach
+from millstream.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, renamed
+from millstream.state.handles import ListState, MapState
+from millstream.state.keyed import KeyedState
+from millstream.state.table import KeyCell
+
+# The one row of every table of operator state.
+_ROW = "operator"
+
+
+class ReadOnlyBroadcastState:
+    """A broadcast state as seen from the side that is not broadcast."""
+
+    def __init__(self, state: MapState) -> None:
+        self._state = state
+
+    def get(self, key: Any) -> Any:
+        return self._state.get(key)
+
+    def contains(self, key: Any) -> bool:
+        return self._state.contains(key)
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._state.items()
+
+    def keys(self) -> Iterable[Any]:
+        return self._state.keys()
+
+    def values(self) -> Iterable[Any]:
+        return self._state.values()
+
+    def is_empty(self) -> bool:
+        return self._state.is_empty()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._state.get(key)
+
+    def __contains__(self, key: Any) -> bool:
+        return self._state.contains(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._state)
+
+
+class BroadcastState(ReadOnlyBroadcastState):
+    """A broadcast state as seen from the broadcast side, which alone may change it."""
+
+    def put(self, key: Any, value: Any) -> None:
+        self._state.put(key, value)
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        self._state.put_all(dict_value)
+
+    def remove(self, key: Any) -> None:
+        self._state.remove(key)
+
+    def clear(self) -> None:
+        self._state.clear()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._state.put(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self._state.remove(key)
+
+
+class OperatorStateStore:
+    """Gives functions their operator state."""
+
+    def __init__(self, state: KeyedState) -> None:
+        self._state = state
+        self._cell = KeyCell()
+        self._cell.key = _ROW
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
+        """Return the broadcast state of that name."""
+        return BroadcastState(self._state.handle(state_descriptor, self._cell))
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
+        """Return list state of which each subtask has its own share."""
+        state: ListState = self._handle(state_descriptor, "split")
+        return state
+
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
+        """Return list state of which each subtask is given everything when it starts anew."""
+        state: ListState = self._handle(state_descriptor, "union")
+        return state
+
+    def _handle(self, descriptor: StateDescriptor, how: str) -> Any:
+        return self._state.handle(renamed(descriptor, f"{how}.{descriptor.name}"), self._cell)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._state.has_rows()
+
+
+class FunctionInitializationContext:
+    """Handed to `initialize_state`."""
+
+    def __init__(self, store: OperatorStateStore) -> None:
+        self._store = store
+        self._restored = not store.is_empty
+
+    def is_restored(self) -> bool:
+        """Tell whether there is state from before."""
+        return self._restored
+
+    def get_operator_state_store(self) -> OperatorStateStore:
+        return self._store
+
+
+class FunctionSnapshotContext:
+    """Handed to `snapshot_state`."""
+
+    def __init__(self, checkpoint_id: int, timestamp: int) -> None:
+        self._checkpoint_id = checkpoint_id
+        self._timestamp = timestamp
+
+    def get_checkpoint_id(self) -> int:
+        return self._checkpoint_id
+
+    def get_checkpoint_timestamp(self) -> int:
+        return self._timestamp
+
+
+def each_keyed_state(
+    state: KeyedState, descriptor: StateDescriptor, function: Callable[[Any, Any], None], thaw: Callable[[Any], Any]
+) -> None:
+    """Call a function with every key that has a state, and that state."""
+    handle = state.handle(descriptor)
+    before = state.cell.key
+    for row, _ in list(state.rows(descriptor.name)):
+        state.cell.key = row
+        function(thaw(detach(row)), handle)
+    state.cell.key = before

@@ -1,0 +1,236 @@
+"""Timestamps and watermarks: the operator that reads event time off records and says how far it has come.
+
+Built-in strategies are periodic: a watermark leaves at the end of a split's share of an epoch. A generator of the
+user's may also emit at any record. With several splits the subtask's watermark is the least over those not idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.common.errors import MillstreamError
+from millstream.common.watermark_strategy import (
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    Watermark,
+    WatermarkGenerator,
+    WatermarkOutput,
+    WatermarkStrategy,
+)
+from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.codegen import CodeWriter, Key, Var
+
+# Sends a watermark (None: nothing is to be expected for now) down the chain behind this operator.
+Advance = Callable[[int | None], None]
+
+
+class BoundedOutOfOrderness(WatermarkGenerator):
+    """The highest timestamp so far, less the bound, less one."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self.highest = MIN_WATERMARK + bound + 1
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        if event_timestamp > self.highest:
+            self.highest = event_timestamp
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        output.emit_watermark(Watermark(self.highest - self._bound - 1))
+
+
+class _NoWatermarks(WatermarkGenerator):
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        pass
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+class _Split(WatermarkOutput):
+    """One split's generator and how far it has come."""
+
+    def __init__(self, operator: WatermarkOperator, generator: WatermarkGenerator, now: int) -> None:
+        self.generator = generator
+        self.watermark = MIN_WATERMARK
+        self.idle = False
+        self.last_record = now
+        self._operator = operator
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        timestamp = watermark.timestamp if isinstance(watermark, Watermark) else watermark
+        self.idle = False
+        if timestamp > self.watermark:
+            self.watermark = timestamp
+            self._operator.combine()
+
+    def mark_idle(self) -> None:
+        if not self.idle:
+            self.idle = True
+            self._operator.combine()
+
+    def mark_active(self) -> None:
+        self.idle = False
+
+
+class WatermarkOperator(Operator):
+    """Assigns timestamps and makes watermarks; those that come from before it end here, but for the last."""
+
+    assigns_timestamps = True
+    advance: Advance
+
+    def __init__(self, strategy: WatermarkStrategy) -> None:
+        self.strategy = strategy
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._splits: dict[Any, _Split] = {}
+        self._sent = MIN_WATERMARK
+        self._is_idle = False
+        self._ended = False
+        self._split = self._new_split(0)
+        self._idle_ms = self.strategy.idleness.to_millis() if self.strategy.idleness else None
+
+    def _new_split(self, name: Any) -> _Split:
+        split = self._splits[name] = _Split(self, self._generator(), self.setup.clock())
+        return split
+
+    def _generator(self) -> WatermarkGenerator:
+        strategy = self.strategy
+        if strategy.generator is not None:
+            return strategy.generator()
+        if strategy.out_of_orderness is not None:
+            return BoundedOutOfOrderness(strategy.out_of_orderness.to_millis())
+        return _NoWatermarks()
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        stamp = value.timestamp
+        if self.strategy.assigner is not None:
+            stamp = w.var("t")
+            before = value.timestamp or str(MIN_WATERMARK)
+            w.line(f"{stamp} = {w.call(self.strategy.assigner, value.name, before)}", self, value.name)
+            with w.block(f"if {stamp}.__class__ is not int:"):
+                w.line(f"{w.bind(_not_a_timestamp, 'refuse')}({stamp})", self, value.name)
+        elif stamp is None:
+            w.line(f"{w.bind(_no_timestamp, 'refuse')}()", self, value.name)
+            stamp = "None"
+        if self.strategy.generator is not None:
+            downstream(Var(value.name, stamp, value.settled))
+            w.line(f"{w.bind(self, 'watermarks')}.on_event({value.name}, {stamp})", self, value.name)
+            return
+        if self.strategy.out_of_orderness is not None:
+            # What BoundedOutOfOrderness.on_event does, in a local variable.
+            generator, highest = w.var("g"), w.var("h")
+            w.before(f"{generator} = {w.bind(self, 'watermarks')}.current_generator()")
+            w.before(f"{highest} = {generator}.highest")
+            with w.block(f"if {stamp} > {highest}:"):
+                w.line(f"{highest} = {stamp}")
+            w.after(f"{generator}.highest = {highest}")
+        downstream(Var(value.name, stamp, value.settled))
+
+    def current_generator(self) -> WatermarkGenerator:
+        return self._split.generator
+
+    def on_event(self, event: Any, timestamp: int) -> None:
+        """A record has passed."""
+        split = self._split
+        split.generator.on_event(event, timestamp, split)
+
+    # --- splits
+
+    def start_split(self, name: Any) -> None:
+        """The records that follow are of this split."""
+        split = self._splits.get(name)
+        if split is None:
+            if len(self._splits) == 1 and 0 in self._splits and self._splits[0].watermark == MIN_WATERMARK:
+                # The split every operator starts with, for those that are not behind a source.
+                self._splits.clear()
+            split = self._new_split(name)
+        self._wake(split)
+        self._split = split
+
+    def end_share(self, records: int) -> None:
+        """The split's records of this epoch have passed: the tick of periodic generators."""
+        if records:
+            self._wake(self._split)
+        self._split.generator.on_periodic_emit(self._split)
+
+    def _wake(self, split: _Split) -> None:
+        split.last_record = self.setup.clock()
+        split.idle = False
+        if self._is_idle:
+            # Any watermark says that something is to be expected again, even one that brings nothing new.
+            self._is_idle = False
+            self.advance(self._sent)
+
+    def on_processing_time(self) -> None:
+        """Find splits that have been silent for too long."""
+        if self._idle_ms is None:
+            return
+        now = self.setup.clock()
+        for split in self._splits.values():
+            if not split.idle and now - split.last_record >= self._idle_ms:
+                split.mark_idle()
+
+    def next_wake(self) -> int | None:
+        if self._idle_ms is None or self._ended:
+            return None
+        waiting = [s.last_record + self._idle_ms for s in self._splits.values() if not s.idle]
+        return min(waiting, default=None)
+
+    def combine(self) -> None:
+        """Send on the least watermark of the splits that are not idle, when it has grown."""
+        active = [s.watermark for s in self._splits.values() if not s.idle]
+        if not active:
+            if not self._is_idle:
+                self._is_idle = True
+                self.advance(None)
+            return
+        least = min(active)
+        if least > self._sent:
+            self._sent = least
+            self._is_idle = False
+            self.advance(least)
+
+    def aligned(self) -> tuple[str, int]:
+        """Return the alignment group and how far the splits here have come."""
+        assert self.strategy.alignment is not None
+        return self.strategy.alignment[0], MAX_WATERMARK if self._is_idle or self._ended else self._sent
+
+    def on_watermark(self, watermark: int) -> int | None:
+        if watermark == MAX_WATERMARK and not self._ended:
+            self._ended = True
+            self._sent = watermark
+            return watermark
+        return None
+
+    # --- life in several processes
+
+    def carry(self) -> Any:
+        return {
+            "sent": self._sent,
+            "ended": self._ended,
+            "splits": {name: (s.watermark, s.idle, s.last_record, s.generator) for name, s in self._splits.items()},
+        }
+
+    def restore(self, carried: Any) -> None:
+        self._sent, self._ended = carried["sent"], carried["ended"]
+        self._splits.clear()
+        for name, (watermark, idle, last_record, generator) in carried["splits"].items():
+            split = self._splits[name] = _Split(self, generator, last_record)
+            split.watermark, split.idle = watermark, idle
+        self._split = next(iter(self._splits.values()))
+
+
+def _not_a_timestamp(timestamp: Any) -> None:
+    raise MillstreamError(
+        f"The timestamp assigner returned {timestamp!r} ({type(timestamp).__name__}): it must return the event time in "
+        "milliseconds as an int."
+    )
+
+
+def _no_timestamp() -> None:
+    raise MillstreamError(
+        "The record has no timestamp: give the WatermarkStrategy one with with_timestamp_assigner(...)."
+    )

@@ -1,0 +1,372 @@
+"""Which windows a record belongs to: assigners."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Generic, TypeVar
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.time import Duration, Time, to_millis
+from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.windows.triggers import (
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
+from millstream.operators.windows.windows import GLOBAL, CountWindow, GlobalWindow, TimeWindow, merge_time_windows
+from millstream.state.descriptors import ValueStateDescriptor
+
+T = TypeVar("T")
+W = TypeVar("W")
+Length = Time | Duration | int
+
+
+class WindowAssignerContext(ABC):
+    """What an assigner can ask."""
+
+    @abstractmethod
+    def get_current_processing_time(self) -> int: ...
+
+    @abstractmethod
+    def get_runtime_context(self) -> Any: ...
+
+
+# Inside WindowAssigner the plain name is its attribute.
+_Context = WindowAssignerContext
+
+
+class WindowAssigner(ABC, Generic[T, W]):
+    """Gives a record its windows."""
+
+    WindowAssignerContext = WindowAssignerContext
+
+    @abstractmethod
+    def assign_windows(self, element: T, timestamp: int, context: _Context) -> Collection[W]:
+        """Return the windows of a record."""
+
+    @abstractmethod
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, W]: ...
+
+    @abstractmethod
+    def is_event_time(self) -> bool: ...
+
+    def get_window_serializer(self) -> Any:
+        """Windows are pickled; Flink wants a serializer here and an assigner written for it has one."""
+        return None
+
+
+class MergeCallback(ABC, Generic[W]):
+    """Told which windows become which."""
+
+    @abstractmethod
+    def merge(self, to_be_merged: Iterable[W], merge_result: W) -> None: ...
+
+
+_Callback = MergeCallback
+
+
+class MergingWindowAssigner(WindowAssigner[T, W]):
+    """An assigner whose windows may merge."""
+
+    MergeCallback = MergeCallback
+
+    @abstractmethod
+    def merge_windows(self, windows: Iterable[W], callback: _Callback[W]) -> None:
+        """Say which of the windows merge."""
+
+
+def _length(length: Length, what: str, least: int = 1) -> int:
+    millis = to_millis(length)
+    if not isinstance(millis, int) or millis < least:
+        raise InvalidProgramError(f"{what} must be at least {least} ms, it is {millis!r}.")
+    return millis
+
+
+def _offset(offset: Length | None) -> int:
+    return 0 if offset is None else to_millis(offset)
+
+
+def _needs_timestamp(timestamp: int, assigner: object) -> None:
+    if timestamp == MIN_WATERMARK:
+        raise InvalidProgramError(
+            f"{assigner} needs records with timestamps and this one has none: call "
+            "assign_timestamps_and_watermarks(...) before key_by(...)."
+        )
+
+
+class _Tumbling(WindowAssigner[T, TimeWindow]):
+    def __init__(self, size: int, offset: int = 0) -> None:
+        self.size = _length(size, f"The size of {type(self).__name__}")
+        self.offset = offset
+        if abs(offset) >= self.size:
+            raise InvalidProgramError(
+                f"The offset of {type(self).__name__} must be less than its size {self.size} ms, it is {offset} ms."
+            )
+
+    def _at(self, timestamp: int) -> list[TimeWindow]:
+        start = timestamp - (timestamp - self.offset) % self.size
+        return [TimeWindow(start, start + self.size)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size}, {self.offset})"
+
+
+class TumblingEventTimeWindows(_Tumbling[T]):
+    """Windows of one length laid end to end, by the records' own time."""
+
+    @staticmethod
+    def of(size: Length, offset: Length | None = None) -> TumblingEventTimeWindows[Any]:
+        return TumblingEventTimeWindows(to_millis(size), _offset(offset))
+
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
+        _needs_timestamp(timestamp, self)
+        return self._at(timestamp)
+
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class TumblingProcessingTimeWindows(_Tumbling[T]):
+    """Windows of one length laid end to end, by the wall clock."""
+
+    @staticmethod
+    def of(size: Length, offset: Length | None = None) -> TumblingProcessingTimeWindows[Any]:
+        return TumblingProcessingTimeWindows(to_millis(size), _offset(offset))
+
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
+        return self._at(context.get_current_processing_time())
+
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class _Sliding(WindowAssigner[T, TimeWindow]):
+    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
+        self.size = _length(size, f"The size of {type(self).__name__}")
+        self.slide = _length(slide, f"The slide of {type(self).__name__}")
+        self.offset = offset
+        if abs(offset) >= self.slide:
+            raise InvalidProgramError(
+                f"The offset of {type(self).__name__} must be less than its slide {self.slide} ms, it is {offset} ms."
+            )
+
+    def _at(self, timestamp: int) -> list[TimeWindow]:
+        last = timestamp - (timestamp - self.offset) % self.slide
+        return [TimeWindow(start, start + self.size) for start in range(last, timestamp - self.size, -self.slide)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size}, {self.slide}, {self.offset})"
+
+
+class SlidingEventTimeWindows(_Sliding[T]):
+    """Windows of one length that start at every slide, by the records' own time."""
+
+    @staticmethod
+    def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingEventTimeWindows[Any]:
+        return SlidingEventTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
+
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
+        _needs_timestamp(timestamp, self)
+        return self._at(timestamp)
+
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class SlidingProcessingTimeWindows(_Sliding[T]):
+    """Windows of one length that start at every slide, by the wall clock."""
+
+    @staticmethod
+    def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingProcessingTimeWindows[Any]:
+        return SlidingProcessingTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
+
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
+        return self._at(context.get_current_processing_time())
+
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Reads off a record how long the gap after it may be."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int: ...
+
+
+class _Sessions(MergingWindowAssigner[T, TimeWindow]):
+    """Windows that grow while records come within a gap of each other."""
+
+    def __init__(self, gap: int | Callable[[Any], int]) -> None:
+        self.gap = _length(gap, f"The gap of {type(self).__name__}") if isinstance(gap, int) else gap
+
+    def _at(self, element: T, timestamp: int) -> list[TimeWindow]:
+        gap = self.gap if isinstance(self.gap, int) else self.gap(element)
+        if not isinstance(gap, int) or gap <= 0:
+            raise InvalidProgramError(
+                f"The dynamic gap of {type(self).__name__} must be an int above 0, it is {gap!r}."
+            )
+        return [TimeWindow(timestamp, timestamp + gap)]
+
+    def merge_windows(self, windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]) -> None:
+        merge_time_windows(windows, callback.merge)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.gap if isinstance(self.gap, int) else 'dynamic gap'})"
+
+
+def _extractor(extractor: Any) -> Callable[[Any], int]:
+    function: Callable[[Any], int] = getattr(extractor, "extract", extractor)
+    if not callable(function):
+        raise InvalidProgramError(f"with_dynamic_gap() takes a SessionWindowTimeGapExtractor, not {extractor!r}.")
+    return function
+
+
+class EventTimeSessionWindows(_Sessions[T]):
+    """Sessions by the records' own time."""
+
+    @staticmethod
+    def with_gap(size: Length) -> EventTimeSessionWindows[Any]:
+        return EventTimeSessionWindows(to_millis(size))
+
+    @staticmethod
+    def with_dynamic_gap(extractor: Any) -> EventTimeSessionWindows[Any]:
+        return DynamicEventTimeSessionWindows(_extractor(extractor))
+
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
+        _needs_timestamp(timestamp, self)
+        return self._at(element, timestamp)
+
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
+        return EventTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class ProcessingTimeSessionWindows(_Sessions[T]):
+    """Sessions by the wall clock."""
+
+    @staticmethod
+    def with_gap(size: Length) -> ProcessingTimeSessionWindows[Any]:
+        return ProcessingTimeSessionWindows(to_millis(size))
+
+    @staticmethod
+    def with_dynamic_gap(extractor: Any) -> ProcessingTimeSessionWindows[Any]:
+        return DynamicProcessingTimeSessionWindows(_extractor(extractor))
+
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
+        return self._at(element, context.get_current_processing_time())
+
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
+        return ProcessingTimeTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class DynamicEventTimeSessionWindows(EventTimeSessionWindows[T]):
+    """Sessions by the records' own time, each record with a gap of its own."""
+
+
+class DynamicProcessingTimeSessionWindows(ProcessingTimeSessionWindows[T]):
+    """Sessions by the wall clock, each record with a gap of its own."""
+
+
+class GlobalWindows(WindowAssigner[T, GlobalWindow]):
+    """One window for everything; it fires only by a trigger of the user's."""
+
+    @staticmethod
+    def create() -> GlobalWindows[Any]:
+        return GlobalWindows()
+
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[GlobalWindow]:
+        return [GLOBAL]
+
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, GlobalWindow]:
+        return NeverTrigger()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "GlobalWindows()"
+
+
+class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
+    """So many records after one another."""
+
+    def __init__(self, window_size: int) -> None:
+        if window_size < 1:
+            raise InvalidProgramError(f"The size of a count window must be at least 1, it is {window_size}.")
+        self.size = window_size
+        self._seen = ValueStateDescriptor("tumble-count-assigner")
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
+        return CountTumblingWindowAssigner(window_size)
+
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[CountWindow]:
+        state = context.get_runtime_context().get_state(self._seen)
+        seen = state.value() or 0
+        state.update(seen + 1)
+        return [CountWindow(seen // self.size)]
+
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, CountWindow]:
+        # A full window is over: nothing more can come into it.
+        return PurgingTrigger(CountTrigger(self.size))
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"CountTumblingWindowAssigner({self.size})"
+
+
+class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
+    """So many records, beginning anew with every slide."""
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        if window_size < 1 or window_slide < 1:
+            raise InvalidProgramError(
+                f"Size and slide of a count window must be at least 1, they are {window_size} and {window_slide}."
+            )
+        self.size = window_size
+        self.slide = window_slide
+        self._seen = ValueStateDescriptor("slide-count-assigner")
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Any]:
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[CountWindow]:
+        state = context.get_runtime_context().get_state(self._seen)
+        seen = state.value() or 0
+        state.update(seen + 1)
+        first, last = max((seen - self.size) // self.slide + 1, 0), seen // self.slide
+        return [CountWindow(i) for i in range(last, first - 1, -1)]
+
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, CountWindow]:
+        return PurgingTrigger(CountTrigger(self.size))
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"CountSlidingWindowAssigner({self.size}, {self.slide})"

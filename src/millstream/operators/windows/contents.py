@@ -1,0 +1,170 @@
+"""What a window holds and what comes out when it fires.
+
+A `Contents` keeps a window's records, or what they were combined into, in a state table whose rows are (key, window).
+A `Result` turns that into output.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from millstream.common.values import detach
+from millstream.operators.functions import UserFunction
+from millstream.state.table import StateTable
+
+Row = tuple[Any, Any]
+
+
+class Contents(ABC):
+    """How records are kept."""
+
+    kind: str
+
+    def __init__(self) -> None:
+        self.table: StateTable
+
+    @abstractmethod
+    def add(self, row: Row, value: Any, timestamp: int | None) -> None: ...
+
+    @abstractmethod
+    def get(self, row: Row) -> Any:
+        """Return what the window function is given, None when the window is empty."""
+
+    @abstractmethod
+    def merge(self, target: Row, sources: list[Row]) -> None: ...
+
+    def clear(self, row: Row) -> None:
+        self.table.remove(row)
+
+
+class Listed(Contents):
+    """All records, in the order they came."""
+
+    kind = "list"
+
+    def add(self, row: Row, value: Any, timestamp: int | None) -> None:
+        self.table.append(row, detach(value))
+
+    def get(self, row: Row) -> Any:
+        return detach(self.table.get(row))
+
+    def merge(self, target: Row, sources: list[Row]) -> None:
+        for source in sources:
+            for element in self.table.get(source) or ():
+                self.table.append(target, element)
+            self.table.remove(source)
+
+
+class Stamped(Listed):
+    """All records with their timestamps, for evictors."""
+
+    def add(self, row: Row, value: Any, timestamp: int | None) -> None:
+        self.table.append(row, (detach(value), timestamp))
+
+    def replace(self, row: Row, elements: list[tuple[Any, int | None]]) -> None:
+        if elements:
+            self.table.put(row, elements)
+        else:
+            self.table.remove(row)
+
+
+class Reduced(Contents):
+    """One value, into which records are reduced as they come."""
+
+    kind = "reducing"
+
+    def __init__(self, reduce: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self._reduce = reduce
+
+    def add(self, row: Row, value: Any, timestamp: int | None) -> None:
+        before = self.table.get(row)
+        self.table.put(row, detach(value if before is None else self._reduce(detach(before), value)))
+
+    def get(self, row: Row) -> Any:
+        return detach(self.table.get(row))
+
+    def merge(self, target: Row, sources: list[Row]) -> None:
+        values = [v for r in (target, *sources) if (v := self.table.get(r)) is not None]
+        for source in sources:
+            self.table.remove(source)
+        if values:
+            merged = detach(values[0])
+            for value in values[1:]:
+                merged = self._reduce(merged, detach(value))
+            self.table.put(target, detach(merged))
+
+
+class Aggregated(Contents):
+    """An accumulator, into which records are aggregated as they come."""
+
+    kind = "aggregating"
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self._function = function
+
+    def add(self, row: Row, value: Any, timestamp: int | None) -> None:
+        before = self.table.get(row)
+        accumulator = self._function.create_accumulator() if before is None else detach(before)
+        self.table.put(row, detach(self._function.add(value, accumulator)))
+
+    def get(self, row: Row) -> Any:
+        accumulator = self.table.get(row)
+        return None if accumulator is None else self._function.get_result(detach(accumulator))
+
+    def merge(self, target: Row, sources: list[Row]) -> None:
+        found = [a for r in (target, *sources) if (a := self.table.get(r)) is not None]
+        for source in sources:
+            self.table.remove(source)
+        if found:
+            merged = detach(found[0])
+            for accumulator in found[1:]:
+                merged = self._function.merge(merged, detach(accumulator))
+            self.table.put(target, detach(merged))
+
+
+class WindowFunctionKind:
+    """How a window function is called, and whether the contents are one value or all records."""
+
+    def __init__(self, function: UserFunction, method: str, keyed: bool, one_value: bool) -> None:
+        self.function = function
+        self.method = method
+        self.keyed = keyed
+        self.one_value = one_value
+
+    def call(self, key: Any, context: Any, window: Any, contents: Any) -> Iterable[Any] | None:
+        """Apply the function; `process` gets a context, `apply` the window itself."""
+        elements = [contents] if self.one_value else contents
+        about = context if self.method == "process" else window
+        function = getattr(self.function.function, self.method, self.function.function)
+        result: Iterable[Any] | None = function(key, about, elements) if self.keyed else function(about, elements)
+        return result
+
+
+class PassThrough:
+    """No window function: the combined value itself is the result."""
+
+    function = None
+
+    def call(self, key: Any, context: Any, window: Any, contents: Any) -> Iterable[Any] | None:
+        return (contents,)
+
+
+class Combining:
+    """Behind an evictor: combines the records that are left, then goes on as without one."""
+
+    def __init__(self, combine: Callable[[list[Any]], Any], then: WindowFunctionKind | PassThrough) -> None:
+        self._combine = combine
+        self._then = then
+        self.function = then.function
+
+    def call(self, key: Any, context: Any, window: Any, contents: Any) -> Iterable[Any] | None:
+        if not contents:
+            return None
+        return self._then.call(key, context, window, self._combine(contents))
+
+
+Result = WindowFunctionKind | PassThrough | Combining

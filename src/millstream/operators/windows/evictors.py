@@ -1,0 +1,136 @@
+"""What is left out of a window when it fires: evictors."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.time import Duration, Time, to_millis
+from millstream.common.watermark_strategy import MIN_WATERMARK
+
+
+class TimestampedValue:
+    """A record in a window, with its timestamp."""
+
+    __slots__ = ("timestamp", "value")
+
+    def __init__(self, value: Any, timestamp: int | None) -> None:
+        self.value = value
+        self.timestamp = timestamp
+
+    def get_value(self) -> Any:
+        return self.value
+
+    def get_timestamp(self) -> int:
+        return MIN_WATERMARK if self.timestamp is None else self.timestamp
+
+    def has_timestamp(self) -> bool:
+        return self.timestamp is not None
+
+
+class EvictorContext:
+    """What an evictor can ask."""
+
+    def __init__(self, watermark: int, processing_time: int, metrics: Any) -> None:
+        self._watermark = watermark
+        self._processing_time = processing_time
+        self._metrics = metrics
+
+    def get_current_watermark(self) -> int:
+        return self._watermark
+
+    def get_current_processing_time(self) -> int:
+        return self._processing_time
+
+    def get_metric_group(self) -> Any:
+        return self._metrics
+
+
+# Inside Evictor the plain name is its attribute.
+_Context = EvictorContext
+
+
+class Evictor(ABC):
+    """Removes records from a window that fires, before or after the window function sees it.
+
+    `elements` is a list of TimestampedValue; what an evictor removes from it is gone from the window.
+    """
+
+    EvictorContext = EvictorContext
+
+    def evict_before(self, elements: list[TimestampedValue], size: int, window: Any, ctx: _Context) -> None:
+        """Remove what the window function shall not see."""
+
+    def evict_after(self, elements: list[TimestampedValue], size: int, window: Any, ctx: _Context) -> None:
+        """Remove what the next firing shall not see."""
+
+
+class _BeforeOrAfter(Evictor):
+    def __init__(self, do_evict_after: bool) -> None:
+        self._after = do_evict_after
+
+    def evict_before(self, elements: list[TimestampedValue], size: int, window: Any, ctx: EvictorContext) -> None:
+        if not self._after:
+            self._evict(elements)
+
+    def evict_after(self, elements: list[TimestampedValue], size: int, window: Any, ctx: EvictorContext) -> None:
+        if self._after:
+            self._evict(elements)
+
+    def _evict(self, elements: list[TimestampedValue]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must say what it evicts")
+
+
+class CountEvictor(_BeforeOrAfter):
+    """Keeps the last so many records."""
+
+    def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        if max_count < 0:
+            raise InvalidProgramError(f"CountEvictor cannot keep {max_count} records.")
+        self._max_count = max_count
+
+    @staticmethod
+    def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        return CountEvictor(max_count, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue]) -> None:
+        del elements[: max(len(elements) - self._max_count, 0)]
+
+
+class TimeEvictor(_BeforeOrAfter):
+    """Keeps the records within so much time of the latest one."""
+
+    def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        self._window_size = window_size
+
+    @staticmethod
+    def of(window_size: Time | Duration | int, do_evict_after: bool = False) -> TimeEvictor:
+        return TimeEvictor(to_millis(window_size), do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue]) -> None:
+        if not elements or not elements[0].has_timestamp():
+            return
+        cut = max(e.get_timestamp() for e in elements) - self._window_size
+        elements[:] = [e for e in elements if e.get_timestamp() > cut]
+
+
+class DeltaEvictor(_BeforeOrAfter):
+    """Removes the records that are at least a threshold away from the last one."""
+
+    def __init__(self, threshold: float, delta_function: Any, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        self._threshold = threshold
+        self._delta: Callable[[Any, Any], float] = getattr(delta_function, "get_delta", delta_function)
+
+    @staticmethod
+    def of(threshold: float, delta_function: Any, do_evict_after: bool = False) -> DeltaEvictor:
+        return DeltaEvictor(threshold, delta_function, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue]) -> None:
+        if elements:
+            last = elements[-1].value
+            elements[:] = [e for e in elements if self._delta(e.value, last) < self._threshold]

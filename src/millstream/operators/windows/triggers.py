@@ -1,0 +1,450 @@
+"""When a window fires: triggers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.time import Duration, Time, to_millis
+from millstream.operators.windows.windows import TimeWindow
+from millstream.state.descriptors import ReducingStateDescriptor, StateDescriptor, ValueStateDescriptor
+
+T = TypeVar("T")
+W = TypeVar("W")
+
+
+class TriggerResult(Enum):
+    """What a trigger wants done with its window; the value is (fire, purge)."""
+
+    CONTINUE = (False, False)
+    FIRE_AND_PURGE = (True, True)
+    FIRE = (True, False)
+    PURGE = (False, True)
+
+    def is_fire(self) -> bool:
+        return self.value[0]
+
+    def is_purge(self) -> bool:
+        return self.value[1]
+
+
+CONTINUE, FIRE, PURGE, FIRE_AND_PURGE = (
+    TriggerResult.CONTINUE,
+    TriggerResult.FIRE,
+    TriggerResult.PURGE,
+    TriggerResult.FIRE_AND_PURGE,
+)
+
+
+class TriggerContext(ABC):
+    """What a trigger can ask and do; everything is of the current key and window."""
+
+    @abstractmethod
+    def get_current_processing_time(self) -> int: ...
+
+    @abstractmethod
+    def get_current_watermark(self) -> int: ...
+
+    @abstractmethod
+    def get_metric_group(self) -> Any: ...
+
+    @abstractmethod
+    def register_processing_time_timer(self, time: int) -> None: ...
+
+    @abstractmethod
+    def register_event_time_timer(self, time: int) -> None: ...
+
+    @abstractmethod
+    def delete_processing_time_timer(self, time: int) -> None: ...
+
+    @abstractmethod
+    def delete_event_time_timer(self, time: int) -> None: ...
+
+    @abstractmethod
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any: ...
+
+
+class OnMergeContext(TriggerContext):
+    """A TriggerContext while windows merge."""
+
+    @abstractmethod
+    def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        """Put the state of all merged windows together in the new one."""
+
+
+# Inside Trigger the plain names are its attributes.
+_Context = TriggerContext
+_MergeContext = OnMergeContext
+
+
+class Trigger(ABC, Generic[T, W]):
+    """Decides when a window fires. It has no memory of its own: what it must know it keeps in the context's state."""
+
+    TriggerContext = TriggerContext
+    OnMergeContext = OnMergeContext
+
+    @abstractmethod
+    def on_element(self, element: T, timestamp: int, window: W, ctx: _Context) -> TriggerResult:
+        """A record was added to the window."""
+
+    @abstractmethod
+    def on_processing_time(self, time: int, window: W, ctx: _Context) -> TriggerResult:
+        """A processing-time timer is due."""
+
+    @abstractmethod
+    def on_event_time(self, time: int, window: W, ctx: _Context) -> TriggerResult:
+        """An event-time timer is due."""
+
+    def can_merge(self) -> bool:
+        """Tell whether the trigger can go with windows that merge."""
+        return False
+
+    def on_merge(self, window: W, ctx: _MergeContext) -> None:
+        """Windows have merged into this one."""
+
+    @abstractmethod
+    def clear(self, window: W, ctx: _Context) -> None:
+        """The window is gone: delete timers and state."""
+
+
+class EventTimeTrigger(Trigger[T, TimeWindow]):
+    """Fires when the watermark passes the end of the window, and for every late record after that."""
+
+    @staticmethod
+    def create() -> EventTimeTrigger[Any]:
+        return EventTimeTrigger()
+
+    def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        return FIRE if time == window.max_timestamp() else CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+
+class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
+    """Fires when the wall clock passes the end of the window."""
+
+    @staticmethod
+    def create() -> ProcessingTimeTrigger[Any]:
+        return ProcessingTimeTrigger()
+
+    def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        return FIRE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_processing_time():
+            ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
+
+def _interval(interval: Time | Duration | int, name: str) -> int:
+    millis = to_millis(interval)
+    if millis <= 0:
+        raise InvalidProgramError(f"{name} needs an interval above 0, not {millis} ms.")
+    return millis
+
+
+def _least(a: int, b: int) -> int:
+    return min(a, b)
+
+
+class ContinuousEventTimeTrigger(Trigger[T, TimeWindow]):
+    """Fires at every interval of event time, and at the end of the window."""
+
+    def __init__(self, interval: int) -> None:
+        self.interval = _interval(interval, "ContinuousEventTimeTrigger")
+        self._fire_time = ReducingStateDescriptor("fire-time", _least)
+
+    @staticmethod
+    def of(interval: Time | Duration | int) -> ContinuousEventTimeTrigger[Any]:
+        return ContinuousEventTimeTrigger(to_millis(interval))
+
+    def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        if ctx.get_partitioned_state(self._fire_time).get() is None:
+            self._register_next(timestamp - timestamp % self.interval, window, ctx)
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            return FIRE
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        if fire_time.get() != time:
+            return CONTINUE
+        fire_time.clear()
+        self._register_next(time, window, ctx)
+        return FIRE
+
+    def _register_next(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
+        following = min(time + self.interval, window.max_timestamp())
+        ctx.get_partitioned_state(self._fire_time).add(following)
+        ctx.register_event_time_timer(following)
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_time)
+        following = ctx.get_partitioned_state(self._fire_time).get()
+        if following is not None:
+            ctx.register_event_time_timer(following)
+
+    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        following = fire_time.get()
+        if following is not None:
+            ctx.delete_event_time_timer(following)
+            fire_time.clear()
+
+
+class ContinuousProcessingTimeTrigger(Trigger[T, TimeWindow]):
+    """Fires at every interval of the wall clock."""
+
+    def __init__(self, interval: int) -> None:
+        self.interval = _interval(interval, "ContinuousProcessingTimeTrigger")
+        self._fire_time = ReducingStateDescriptor("fire-time", _least)
+
+    @staticmethod
+    def of(interval: Time | Duration | int) -> ContinuousProcessingTimeTrigger[Any]:
+        return ContinuousProcessingTimeTrigger(to_millis(interval))
+
+    def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        if ctx.get_partitioned_state(self._fire_time).get() is None:
+            now = ctx.get_current_processing_time()
+            self._register_next(now - now % self.interval, window, ctx)
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        if fire_time.get() != time:
+            return CONTINUE
+        fire_time.clear()
+        self._register_next(time, window, ctx)
+        return FIRE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def _register_next(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
+        following = min(time + self.interval, window.max_timestamp())
+        ctx.get_partitioned_state(self._fire_time).add(following)
+        ctx.register_processing_time_timer(following)
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_time)
+        following = ctx.get_partitioned_state(self._fire_time).get()
+        if following is not None:
+            ctx.register_processing_time_timer(following)
+
+    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        following = fire_time.get()
+        if following is not None:
+            ctx.delete_processing_time_timer(following)
+            fire_time.clear()
+
+
+def _add(a: int, b: int) -> int:
+    return a + b
+
+
+class CountTrigger(Trigger[T, Any]):
+    """Fires whenever so many records have come since it last did."""
+
+    def __init__(self, window_size: int) -> None:
+        if window_size < 1:
+            raise InvalidProgramError(f"CountTrigger needs a count of at least 1, not {window_size}.")
+        self.count = window_size
+        self._seen = ReducingStateDescriptor("count", _add)
+
+    @staticmethod
+    def of(window_size: int) -> CountTrigger[Any]:
+        return CountTrigger(window_size)
+
+    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        seen = ctx.get_partitioned_state(self._seen)
+        seen.add(1)
+        if seen.get() >= self.count:
+            seen.clear()
+            return FIRE
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._seen)
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(self._seen).clear()
+
+
+class DeltaTrigger(Trigger[T, Any]):
+    """Fires when a record is further than a threshold from the one at the last firing."""
+
+    def __init__(self, threshold: float, delta_function: Callable[[Any, Any], float]) -> None:
+        self.threshold = threshold
+        self.delta: Callable[[Any, Any], float] = getattr(delta_function, "get_delta", delta_function)
+        self._last = ValueStateDescriptor("last-element")
+
+    @staticmethod
+    def of(threshold: float, delta_function: Any, type_info: Any = None) -> DeltaTrigger[Any]:
+        return DeltaTrigger(threshold, delta_function)
+
+    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        last = ctx.get_partitioned_state(self._last)
+        before = last.value()
+        if before is None:
+            last.update(element)
+            return CONTINUE
+        if self.delta(before, element) > self.threshold:
+            last.update(element)
+            return FIRE
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(self._last).clear()
+
+
+class NeverTrigger(Trigger[T, Any]):
+    """Never fires."""
+
+    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        pass
+
+
+class _Nested(Trigger[T, Any]):
+    """A trigger around another."""
+
+    def __init__(self, nested_trigger: Trigger[T, Any]) -> None:
+        if not isinstance(nested_trigger, Trigger):
+            raise InvalidProgramError(f"{type(self).__name__} goes around another trigger, not {nested_trigger!r}.")
+        self.nested = nested_trigger
+
+    @abstractmethod
+    def _change(self, result: TriggerResult, window: Any, ctx: TriggerContext) -> TriggerResult: ...
+
+    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return self._change(self.nested.on_element(element, timestamp, window, ctx), window, ctx)
+
+    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return self._change(self.nested.on_processing_time(time, window, ctx), window, ctx)
+
+    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return self._change(self.nested.on_event_time(time, window, ctx), window, ctx)
+
+    def can_merge(self) -> bool:
+        return self.nested.can_merge()
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        self.nested.on_merge(window, ctx)
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        self.nested.clear(window, ctx)
+
+
+class PurgingTrigger(_Nested[T]):
+    """Empties the window whenever the other trigger fires."""
+
+    @staticmethod
+    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger[Any]:
+        return PurgingTrigger(nested_trigger)
+
+    def _change(self, result: TriggerResult, window: Any, ctx: TriggerContext) -> TriggerResult:
+        return FIRE_AND_PURGE if result.is_fire() else result
+
+
+class NoRepeatedTrigger(_Nested[T]):
+    """Lets the other trigger fire only when a record has come since it last fired."""
+
+    def __init__(self, nested_trigger: Trigger[T, Any]) -> None:
+        super().__init__(nested_trigger)
+        self._fresh = ValueStateDescriptor("has-new-elements")
+
+    @staticmethod
+    def of(nested_trigger: Trigger[Any, Any]) -> NoRepeatedTrigger[Any]:
+        return NoRepeatedTrigger(nested_trigger)
+
+    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+        ctx.get_partitioned_state(self._fresh).update(True)
+        return super().on_element(element, timestamp, window, ctx)
+
+    def _change(self, result: TriggerResult, window: Any, ctx: TriggerContext) -> TriggerResult:
+        if not result.is_fire():
+            return result
+        fresh = ctx.get_partitioned_state(self._fresh)
+        if fresh.value():
+            fresh.clear()
+            return result
+        return PURGE if result.is_purge() else CONTINUE
+
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+        super().on_merge(window, ctx)
+        ctx.get_partitioned_state(self._fresh).update(True)
+
+    def clear(self, window: Any, ctx: TriggerContext) -> None:
+        super().clear(window, ctx)
+        ctx.get_partitioned_state(self._fresh).clear()

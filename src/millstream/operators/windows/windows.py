@@ -1,0 +1,113 @@
+"""What a window is: a stretch of time, a count, or everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from millstream.common.watermark_strategy import MAX_WATERMARK
+
+
+class Window:
+    """A group of records. Two windows that are equal are one."""
+
+    __slots__ = ()
+
+    def max_timestamp(self) -> int:
+        """Return the last timestamp that can belong to the window."""
+        raise NotImplementedError(f"{type(self).__name__} must say which timestamp is its last")
+
+
+class _Interval(NamedTuple):
+    start: int
+    end: int
+
+
+class TimeWindow(_Interval, Window):
+    """The time from `start` up to but not including `end`.
+
+    Example:
+        >>> TimeWindow(0, 10).max_timestamp()
+        9
+    """
+
+    __slots__ = ()
+
+    def max_timestamp(self) -> int:
+        return self.end - 1
+
+    def intersects(self, other: TimeWindow) -> bool:
+        """Tell whether the windows overlap or touch."""
+        return self.start <= other.end and self.end >= other.start
+
+    def cover(self, other: TimeWindow) -> TimeWindow:
+        """Return the least window that holds both."""
+        return TimeWindow(min(self.start, other.start), max(self.end, other.end))
+
+    @staticmethod
+    def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
+        """Return the start of the window of a timestamp, when windows are laid end to end."""
+        return timestamp - (timestamp - offset) % window_size
+
+    def __repr__(self) -> str:
+        return f"TimeWindow(start={self.start}, end={self.end})"
+
+
+class _Numbered(NamedTuple):
+    id: int
+
+
+class CountWindow(_Numbered, Window):
+    """The window with a number."""
+
+    __slots__ = ()
+
+    def max_timestamp(self) -> int:
+        return MAX_WATERMARK
+
+    def __repr__(self) -> str:
+        return f"CountWindow(id={self.id})"
+
+
+class GlobalWindow(Window):
+    """The window that holds everything."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def get() -> GlobalWindow:
+        return GLOBAL
+
+    def max_timestamp(self) -> int:
+        return MAX_WATERMARK
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GlobalWindow)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __reduce__(self) -> Any:
+        return GlobalWindow, ()
+
+    def __repr__(self) -> str:
+        return "GlobalWindow()"
+
+
+GLOBAL = GlobalWindow()
+
+
+def merge_time_windows(windows: Iterable[TimeWindow], merge: Callable[[list[TimeWindow], TimeWindow], None]) -> None:
+    """Call `merge` for every group of windows that overlap or touch, with the window that holds them."""
+    group: list[TimeWindow] = []
+    cover: TimeWindow | None = None
+    for window in sorted(windows):
+        if cover is not None and cover.intersects(window):
+            group.append(window)
+            cover = cover.cover(window)
+            continue
+        if cover is not None and len(group) > 1:
+            merge(group, cover)
+        group, cover = [window], window
+    if cover is not None and len(group) > 1:
+        merge(group, cover)

@@ -1,0 +1,202 @@
+"""The state objects that user code reads and writes, each bound to a table and to the cell with the current key.
+
+State holds values, not references: what is stored and what is returned is a copy where it could change, so that
+nothing a function does to an object it has in hand reaches the state except through these methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from millstream.common.values import ATOMS, detach
+from millstream.state.table import MISSING, REMOVED, KeyCell, Patch, StateTable
+
+
+class State:
+    """A piece of state of the current key."""
+
+    __slots__ = ("_base", "_cell", "_overlay", "_table")
+
+    def __init__(self, table: StateTable, cell: KeyCell) -> None:
+        self._table = table
+        self._base = table.base
+        self._overlay = table.overlay
+        self._cell = cell
+
+    def clear(self) -> None:
+        """Forget what the current key has."""
+        self._table.remove(self._cell.key)
+
+
+class ValueState(State):
+    """One value a key."""
+
+    __slots__ = ()
+
+    def value(self) -> Any:
+        """Return the value of the current key, None when it has none."""
+        key = self._cell.key
+        value = self._overlay.get(key, MISSING)
+        if value is MISSING:
+            value = self._base.get(key)
+        return value if value.__class__ in ATOMS else detach(value)
+
+    def update(self, value: Any) -> None:
+        """Set the value of the current key; None clears it."""
+        if value is None:
+            self.clear()
+        else:
+            self._overlay[self._cell.key] = value if value.__class__ in ATOMS else detach(value)
+
+
+class ListState(State):
+    """A list a key."""
+
+    __slots__ = ()
+
+    def add(self, value: Any) -> None:
+        self._table.append(self._cell.key, detach(value))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self.add(value)
+
+    def get(self) -> list[Any]:
+        """Return the elements of the current key in the order they were added; an empty list when there are none."""
+        found: list[Any] = detach(self._table.get(self._cell.key)) or []
+        return found
+
+    def update(self, values: Iterable[Any]) -> None:
+        """Replace the list."""
+        content = [detach(v) for v in values]
+        if content:
+            self._overlay[self._cell.key] = content
+        else:
+            self.clear()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.get())
+
+
+class MapState(State):
+    """A map a key."""
+
+    __slots__ = ()
+
+    def get(self, key: Any) -> Any:
+        """Return the value of an entry, None when there is none."""
+        value = self._find(key)
+        return None if value is MISSING else detach(value)
+
+    def put(self, key: Any, value: Any) -> None:
+        row = self._cell.key
+        change = self._overlay.get(row)
+        if change is None:
+            change = self._overlay[row] = {} if row in self._overlay else Patch()
+        change[key] = detach(value)
+
+    def put_all(self, dict_value: dict[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        for key, value in dict_value.items() if isinstance(dict_value, dict) else dict_value:
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        row = self._cell.key
+        change = self._overlay.get(row, MISSING)
+        if change is None:
+            return
+        if change is MISSING:
+            if row in self._base:
+                self._overlay[row] = Patch({key: REMOVED})
+        elif change.__class__ is Patch:
+            change[key] = REMOVED
+        else:
+            change.pop(key, None)
+
+    def contains(self, key: Any) -> bool:
+        return self._find(key) is not MISSING
+
+    def _find(self, key: Any) -> Any:
+        row = self._cell.key
+        change = self._overlay.get(row, MISSING)
+        if change is not MISSING:
+            if change is None:
+                return MISSING
+            if key in change:
+                return MISSING if change[key] is REMOVED else change[key]
+            if change.__class__ is not Patch:
+                return MISSING
+        content = self._base.get(row)
+        return MISSING if content is None else content.get(key, MISSING)
+
+    def _entries(self) -> dict[Any, Any]:
+        found: dict[Any, Any] = detach(self._table.get(self._cell.key)) or {}
+        return found
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return self._entries().items()
+
+    def keys(self) -> Iterable[Any]:
+        return self._entries().keys()
+
+    def values(self) -> Iterable[Any]:
+        return self._entries().values()
+
+    def is_empty(self) -> bool:
+        return not self._table.get(self._cell.key)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.get(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: Any) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._entries())
+
+
+class ReducingState(State):
+    """One value a key, into which everything added is reduced."""
+
+    __slots__ = ("_reduce",)
+
+    def __init__(self, table: StateTable, cell: KeyCell, reduce: Callable[[Any, Any], Any]) -> None:
+        super().__init__(table, cell)
+        self._reduce = reduce
+
+    def add(self, value: Any) -> None:
+        row = self._cell.key
+        before = self._table.get(row)
+        combined = value if before is None else self._reduce(detach(before), value)
+        self._overlay[row] = detach(combined)
+
+    def get(self) -> Any:
+        """Return the reduced value, None when nothing was added."""
+        return detach(self._table.get(self._cell.key))
+
+
+class AggregatingState(State):
+    """An accumulator a key, into which everything added is aggregated."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, table: StateTable, cell: KeyCell, function: Any) -> None:
+        super().__init__(table, cell)
+        self._function = function
+
+    def add(self, value: Any) -> None:
+        row = self._cell.key
+        before = self._table.get(row)
+        accumulator = self._function.create_accumulator() if before is None else detach(before)
+        self._overlay[row] = detach(self._function.add(value, accumulator))
+
+    def get(self) -> Any:
+        """Return the function's result over what was added, None when nothing was."""
+        accumulator = self._table.get(self._cell.key)
+        return None if accumulator is None else self._function.get_result(detach(accumulator))

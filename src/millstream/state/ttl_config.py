@@ -1,0 +1,154 @@
+"""StateTtlConfig: how long state lives after it was written or read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.time import Duration, Time, to_millis
+
+
+class UpdateType(Enum):
+    """What gives a value its full time again."""
+
+    Disabled = 0
+    OnCreateAndWrite = 1
+    OnReadAndWrite = 2
+
+
+class StateVisibility(Enum):
+    """Whether a value that has expired but is still there is returned."""
+
+    ReturnExpiredIfNotCleanedUp = 0
+    NeverReturnExpired = 1
+
+
+class TtlTimeCharacteristic(Enum):
+    """The clock of expiry: only the wall's."""
+
+    ProcessingTime = 0
+
+
+@dataclass(frozen=True)
+class CleanupStrategies:
+    """How expired values go when nobody reads them.
+
+    Whole bases leave them out always. `incremental_size` rows are looked at for every record besides.
+    """
+
+    in_background: bool = True
+    full_snapshot: bool = False
+    incremental_size: int = 0
+
+    def is_cleanup_in_background(self) -> bool:
+        return self.in_background
+
+    def in_full_snapshot(self) -> bool:
+        return self.full_snapshot
+
+
+@dataclass(frozen=True)
+class StateTtlConfig:
+    """How long state lives.
+
+    Example:
+        >>> config = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
+        >>> config.ttl_ms
+        3600000
+    """
+
+    ttl_ms: int
+    update_type: UpdateType = UpdateType.OnCreateAndWrite
+    visibility: StateVisibility = StateVisibility.NeverReturnExpired
+    cleanup: CleanupStrategies = field(default_factory=CleanupStrategies)
+
+    @staticmethod
+    def new_builder(ttl: Time | Duration | int) -> StateTtlConfig.Builder:
+        return StateTtlConfig.Builder(ttl)
+
+    def get_ttl(self) -> Time:
+        return Time.milliseconds(self.ttl_ms)
+
+    def get_update_type(self) -> UpdateType:
+        return self.update_type
+
+    def get_state_visibility(self) -> StateVisibility:
+        return self.visibility
+
+    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        return TtlTimeCharacteristic.ProcessingTime
+
+    def get_cleanup_strategies(self) -> CleanupStrategies:
+        return self.cleanup
+
+    def is_enabled(self) -> bool:
+        return self.update_type is not UpdateType.Disabled
+
+    class Builder:
+        """Puts a StateTtlConfig together."""
+
+        def __init__(self, ttl: Time | Duration | int) -> None:
+            self._config = StateTtlConfig(1)
+            self.set_ttl(ttl)
+
+        def _with(self, **changes: object) -> StateTtlConfig.Builder:
+            self._config = replace(self._config, **changes)  # type: ignore[arg-type]
+            return self
+
+        def set_ttl(self, ttl: Time | Duration | int) -> StateTtlConfig.Builder:
+            millis = to_millis(ttl)
+            if millis <= 0:
+                raise InvalidProgramError(f"A time to live must be above 0, it is {millis} ms.")
+            return self._with(ttl_ms=millis)
+
+        def set_update_type(self, update_type: UpdateType) -> StateTtlConfig.Builder:
+            return self._with(update_type=update_type)
+
+        def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
+            return self._with(update_type=UpdateType.OnCreateAndWrite)
+
+        def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
+            return self._with(update_type=UpdateType.OnReadAndWrite)
+
+        def set_state_visibility(self, state_visibility: StateVisibility) -> StateTtlConfig.Builder:
+            return self._with(visibility=state_visibility)
+
+        def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
+            return self._with(visibility=StateVisibility.ReturnExpiredIfNotCleanedUp)
+
+        def never_return_expired(self) -> StateTtlConfig.Builder:
+            return self._with(visibility=StateVisibility.NeverReturnExpired)
+
+        def set_ttl_time_characteristic(self, characteristic: TtlTimeCharacteristic) -> StateTtlConfig.Builder:
+            return self
+
+        def use_processing_time(self) -> StateTtlConfig.Builder:
+            return self
+
+        def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
+            return self._with(cleanup=replace(self._config.cleanup, full_snapshot=True))
+
+        def cleanup_incrementally(
+            self, cleanup_size: int, run_cleanup_for_every_record: bool = False
+        ) -> StateTtlConfig.Builder:
+            return self._with(cleanup=replace(self._config.cleanup, incremental_size=cleanup_size))
+
+        def cleanup_in_rocksdb_compact_filter(
+            self, query_time_after_num_entries: int = 1000, periodic_compaction_time: Duration | None = None
+        ) -> StateTtlConfig.Builder:
+            # There is no RocksDB; expired values go whenever a whole base is written.
+            return self
+
+        def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
+            return self._with(cleanup=replace(self._config.cleanup, in_background=False))
+
+        def build(self) -> StateTtlConfig:
+            return self._config
+
+
+# PyFlink nests these in the class.
+StateTtlConfig.UpdateType = UpdateType  # type: ignore[attr-defined]
+StateTtlConfig.StateVisibility = StateVisibility  # type: ignore[attr-defined]
+StateTtlConfig.TtlTimeCharacteristic = TtlTimeCharacteristic  # type: ignore[attr-defined]
+StateTtlConfig.CleanupStrategies = CleanupStrategies  # type: ignore[attr-defined]
