@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from millstream.common import Row
-from millstream.operators.values import detach, keeps_nothing
+from millstream.common.values import detach
+from millstream.operators.values import keeps_nothing
 
 CACHE: list[Any] = []
 

@@ -2,3 +2,4 @@
 
 from millstream.testing.collect_sink import CollectSink
 from millstream.testing.local import LocalJob, ManualClock, run_locally
+from millstream.testing.watermarks import per_element_watermarks
