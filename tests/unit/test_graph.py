@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from millstream.common import Types
 from millstream.common.errors import InvalidProgramError
 from millstream.common.job_status import JobStatus
 from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
@@ -196,13 +197,18 @@ def test_forward_between_different_parallelisms(env: Env) -> None:
         graph(env)
 
 
-def test_keyed_streams_are_not_repartitioned_or_united(env: Env) -> None:
+def test_keyed_streams_are_not_repartitioned(env: Env) -> None:
     keyed = numbers(env).key_by(lambda x: x)
     for call in (keyed.rebalance, keyed.shuffle, keyed.broadcast, keyed.forward, keyed.global_, keyed.rescale):
         with pytest.raises(InvalidProgramError, match="keyed stream cannot be repartitioned"):
             call()
-    with pytest.raises(InvalidProgramError, match="not keyed"):
-        numbers(env).union(keyed)
+
+
+def test_a_union_is_of_one_type_and_not_keyed(env: Env) -> None:
+    numbers(env).union(numbers(env).key_by(lambda x: x)).print()
+    assert {e.partitioner.name for v in vertices(env) for e in v.in_edges} == {"FORWARD"}
+    with pytest.raises(InvalidProgramError, match="Cannot union streams of different types"):
+        env.from_collection([1], Types.INT()).union(env.from_collection(["a"], Types.STRING()))
 
 
 def test_wrong_functions_are_refused_at_once(env: Env) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,18 +11,13 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.state import changelog
 from millstream.state.descriptors import ValueStateDescriptor
 from millstream.state.keyed import KeyedState
+from millstream.testing import local
 
 
-class MemoryStorage:
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-
-    def read(self, name: str) -> bytes:
-        return self.files[name]
-
-    def write(self, name: str, data: bytes) -> None:
+class MemoryStorage(local.MemoryStorage):
+    def write(self, name: str, parts: Iterable[bytes]) -> int:
         assert name not in self.files, "files are immutable"
-        self.files[name] = data
+        return super().write(name, parts)
 
 
 class Replica:

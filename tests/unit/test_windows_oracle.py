@@ -1,6 +1,6 @@
 """Random streams through windows, against a brute-force computation over the whole input.
 
-Watermarks are emitted at every record, so nothing may depend on where epochs are cut, on the parallelism, or on processes
+Watermarks are emitted at every record, so nothing may depend on where epochs are cut, on parallelism, or on processes
 that die: a record is late exactly when its window had ended before it came.
 """
 
@@ -26,9 +26,7 @@ from millstream.testing import CollectSink, LocalJob, per_element_watermarks
 
 Event = tuple[str, int, int]  # key, timestamp, value
 
-events = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(-30, 120), st.integers(0, 9)), min_size=1, max_size=40
-)
+events = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-30, 120), st.integers(0, 9)), min_size=1, max_size=40)
 
 
 def brute_force(stream: list[Event], windows_of: Callable[[int], list[tuple[int, int]]]) -> list[Any]:

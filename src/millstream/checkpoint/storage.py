@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
+import uuid
+from collections.abc import Iterable
 
 from millstream.common.errors import MillstreamError
 
@@ -14,18 +17,24 @@ class DirectoryStorage:
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str) -> memoryview:
+        """Return a file's bytes, mapped rather than read: a large file takes no memory of its own."""
         try:
             with open(os.path.join(self._directory, name), "rb") as f:
-                return f.read()
+                return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
         except FileNotFoundError:
             raise MillstreamError(f"State file {name} is missing in {self._directory}.") from None
+        except ValueError:
+            raise MillstreamError(f"State file {name} in {self._directory} is damaged: it is empty.") from None
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, parts: Iterable[bytes]) -> int:
+        """Write a file from its parts; return its size."""
         path = os.path.join(self._directory, name)
         try:
             with open(path, "wb") as f:
-                f.write(data)
+                for part in parts:
+                    f.write(part)
+                return f.tell()
         except FileNotFoundError:
             raise MillstreamError(
                 f"State cannot be written: the directory {self._directory} does not exist on this worker. "
@@ -35,3 +44,9 @@ class DirectoryStorage:
     def delete(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._directory, name))
+
+    def scratch(self, name: str) -> str:
+        """Return a fresh directory for files that no other process needs."""
+        path = os.path.join(self._directory, "scratch", f"{name}-{uuid.uuid4().hex[:8]}")
+        os.makedirs(path)
+        return path

@@ -7,7 +7,7 @@ class MillstreamError(Exception):
     """The base of everything millstream raises on purpose."""
 
 
-class InvalidProgramError(MillstreamError):
+class InvalidProgramError(MillstreamError, ValueError):
     """The program cannot run as written; found before anything was started."""
 
 

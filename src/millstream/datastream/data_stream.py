@@ -75,7 +75,7 @@ class _Settings:
 
     def name(self: S, name: str) -> S:
         """Name the operator, for plans, logs and errors."""
-        self._transformation.name = name
+        (self._transformation.source or self._transformation).name = name
         return self
 
     def get_name(self) -> str:
@@ -85,7 +85,7 @@ class _Settings:
         """Give the operator an id that stays when the program changes; state is found again by it."""
         if not isinstance(uid, str) or not uid:
             raise InvalidProgramError(f"uid() takes a non-empty string, not {uid!r}.")
-        self._transformation.uid = uid
+        (self._transformation.source or self._transformation).uid = uid
         return self
 
     def set_uid_hash(self: S, uid_hash: str) -> S:
@@ -252,11 +252,14 @@ class DataStream(_Settings):
 
     def union(self, *streams: DataStream) -> DataStream:
         """Return one stream of the records of all."""
-        for stream in streams:
-            if isinstance(stream, KeyedStream) or isinstance(self, KeyedStream):
-                raise InvalidProgramError("union() takes streams that are not keyed: call key_by(...) after it.")
+        everyone = [s._unkeyed if isinstance(s, KeyedStream) else s for s in (self, *streams)]
+        for stream in everyone:
             self._check_same_program(stream, "union")
-        return DataStream(self._environment, [*self._ends, *(e for s in streams for e in s._ends)])
+            if stream._type() != everyone[0]._type():
+                raise InvalidProgramError(
+                    f"Cannot union streams of different types: {everyone[0].get_type()} and {stream.get_type()}."
+                )
+        return DataStream(self._environment, [e for s in everyone for e in s._ends])
 
     @overload
     def connect(self, other: DataStream) -> ConnectedStreams: ...

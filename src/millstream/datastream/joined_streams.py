@@ -33,6 +33,13 @@ class _Tagged:
         return self._side, self._selector.call(value), value
 
 
+def _tag(stream: DataStream, side: int, selector: UserFunction) -> DataStream:
+    tagged = stream.map(_Tagged(side, selector)).name(("Left", "Right")[side])
+    # As parallel as what is before it, so that records keep their order.
+    tagged._transformation.parallelism = stream._ends[0].source.parallelism
+    return tagged
+
+
 class _CoGroup(ProcessWindowFunction[Any, Any, Any, Any]):
     """Hands both sides of a window to the user's function."""
 
@@ -95,8 +102,7 @@ class CoGroupedStreams:
         """Group both streams into windows."""
         if self._left_key is None or self._right_key is None:
             raise InvalidProgramError(f"{self._METHOD}() needs where(...) and equal_to(...) before window(...).")
-        left = self._left.map(_Tagged(0, self._left_key)).name("Left")
-        right = self._right.map(_Tagged(1, self._right_key)).name("Right")
+        left, right = _tag(self._left, 0, self._left_key), _tag(self._right, 1, self._right_key)
         keyed = left.union(right).key_by(lambda tagged: tagged[1])
         return _WithWindow(WindowedStream(keyed, window_assigner), self._METHOD, self._FUNCTION, self._NAME)
 

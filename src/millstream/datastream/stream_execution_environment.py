@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, TypeMismatchError
+from millstream.common.execution_config import ExecutionConfig
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
@@ -52,6 +53,8 @@ class StreamExecutionEnvironment:
         self._config = Configuration(configuration)
         self._program = Program()
         self._sinks: list[Transformation] = []
+        # A wall clock of a test's own, in milliseconds.
+        self._clock: Callable[[], int] | None = None
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -66,6 +69,10 @@ class StreamExecutionEnvironment:
 
     def get_configuration(self) -> Configuration:
         return self._config
+
+    def get_config(self) -> ExecutionConfig:
+        """Return the settings in Flink's older form."""
+        return ExecutionConfig(self._config)
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Set how many subtasks an operator has that is not given its own number."""
@@ -150,10 +157,10 @@ class StreamExecutionEnvironment:
             stream = stream.force_non_parallel()
         if watermark_strategy is None or watermark_strategy == WatermarkStrategy.no_watermarks():
             return stream
-        parallelism = 1 if stream._transformation.non_parallel else None
-        marked = stream.assign_timestamps_and_watermarks(watermark_strategy)
         # Chained to its source, so that every split has watermarks of its own.
-        return marked if parallelism is None else marked.force_non_parallel()
+        marked = stream.assign_timestamps_and_watermarks(watermark_strategy)
+        marked._transformation.source = stream._transformation
+        return marked.force_non_parallel() if stream._transformation.non_parallel else marked
 
     def _add_source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
@@ -196,7 +203,7 @@ class StreamExecutionEnvironment:
         if _plans_only:
             raise ProgramPlanned(graph)
         batch = self._is_batch(graph)
-        return launch(build_job_graph(graph, batch), self._config, batch, self.get_buffer_timeout())
+        return launch(build_job_graph(graph, batch), self._config, batch, self.get_buffer_timeout(), self._clock)
 
     def _stream_graph(self, job_name: str | None, sinks: list[Transformation]) -> StreamGraph:
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")

@@ -45,6 +45,8 @@ class Transformation:
     # Set where an operator cannot run in more than one subtask.
     non_parallel: bool = False
     buffer_timeout: int | None = None
+    # The source of which this is a part in the user's eyes: settings go to both.
+    source: Transformation | None = None
 
     @property
     def is_source(self) -> bool:
@@ -66,6 +68,8 @@ class Transformation:
                 f"Operator '{self.name}' cannot run in parallel: its parallelism must stay 1, not {parallelism}."
             )
         self.parallelism = parallelism
+        if self.source is not None:
+            self.source.set_parallelism(parallelism)
 
 
 @dataclass(frozen=True)

@@ -86,10 +86,11 @@ class ChainCompiler:
             w.line("it = iter(batch)")
             loop = f"for {', '.join(names)} in zip({', '.join(['it'] * len(names))}):"
         with w.block(loop):
-            key = Key("k", hashable=edge.ships_key) if head.operator.uses_key else None
-            if key and not edge.ships_key:
-                assert isinstance(edge.partitioner, KeyPartitioner)
-                edge.partitioner.key_code(w, "x", key.name, head.operator)
+            key = None
+            if isinstance(edge.partitioner, KeyPartitioner) and head.operator.uses_key:
+                key = Key("k", hashable=edge.ships_key)
+                if not edge.ships_key:
+                    edge.partitioner.key_code(w, "x", key.name, head.operator)
             value = Var("x", "t" if edge.timestamped else None, settled=True)
             self._node(w, head, edge.input_index, value, key)
         self._compile_pending()

@@ -21,7 +21,7 @@ class OutputTag:
 
     def __init__(self, tag_id: str, type_info: TypeInformation | None = None) -> None:
         if not isinstance(tag_id, str) or not tag_id:
-            raise InvalidProgramError(f"OutputTag needs a non-empty string as its id, not {tag_id!r}.")
+            raise InvalidProgramError("OutputTag tag_id cannot be None or empty string")
         self.tag_id = tag_id
         self.type_info = type_info
 

@@ -91,6 +91,9 @@ def _replace(record: Any, position: int | str, value: Any) -> Any:
 
 
 def _field(record: Any, position: int | str, operation: str) -> Any:
+    if position == 0 and not isinstance(record, (tuple, list, dict, Row)):
+        # A single value is its own field 0.
+        return record
     try:
         return record[position]
     except (IndexError, KeyError, TypeError, AttributeError):

@@ -68,6 +68,8 @@ class JobSettings:
     attempt: int
     batch: bool
     job_parameters: dict[str, str] = field(default_factory=dict)
+    # Where keyed state is: "hashmap" (in the slot's memory) or "lmdb" (in a file of its host).
+    state_backend: str = "hashmap"
     # A clock other than the wall's, for tests.
     clock: Callable[[], int] | None = None
 
@@ -166,7 +168,9 @@ class Subtask:
         for node in self._nodes:
             state = None
             if node.operator.keyed:
-                state = self._states[node.id] = KeyedState(node.id, self.index, storage, self._surroundings.clock)
+                state = self._states[node.id] = KeyedState(
+                    node.id, self.index, storage, self._surroundings.clock, self._settings.state_backend
+                )
             own = None
             if node.operator.has_operator_state:
                 own = self._states[f"{node.id}.operator"] = KeyedState(
@@ -248,7 +252,9 @@ class Subtask:
                 self._records_in += len(batch)
                 self._run(run, batch)
                 yield from self._full_blocks()
-            self._tick(self._records_in - before)
+            # At the end of input the last watermark says all there is to say.
+            if not ends:
+                self._tick(self._records_in - before)
         self._on_processing_time()
         if ends:
             self._advance(MAX_WATERMARK)

@@ -74,8 +74,7 @@ class TimerService:
     def _keyed(self) -> Timers:
         if self._timers is None:
             raise InvalidProgramError(
-                f"Operator '{self._task_name}' cannot have timers because its input is not keyed: "
-                "call key_by(...) before it."
+                f"Setting timers is only supported on a keyed stream: call key_by(...) before '{self._task_name}'."
             )
         return self._timers
 

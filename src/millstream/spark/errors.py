@@ -45,7 +45,7 @@ def translate(error: Exception, epoch: int) -> EpochFailed:
         )
     if isinstance(error, (Py4JError, OSError, EOFError)) and not isinstance(error, Py4JJavaError):
         return EpochFailed(f"The connection to Spark broke in epoch {epoch}: its Java process has ended.", trace)
-    python = re.search(r"PythonException: (Traceback .*?)\n\n", trace, re.DOTALL)
+    python = re.search(r"(Traceback \(most recent call last\):\n.*?)(?:\n\s*\n|\n\tat )", trace, re.DOTALL)
     said = python.group(1) if python else trace.splitlines()[0]
     return EpochFailed(f"Spark could not run epoch {epoch}: {said}", trace)
 

@@ -7,10 +7,13 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 import uuid
+from collections.abc import Callable
 
 from millstream.checkpoint.storage import DirectoryStorage
 from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.job import JobMaster, JobOptions
@@ -35,11 +38,19 @@ def default_parallelism(config: Configuration) -> int:
     return len(os.sched_getaffinity(0)) if threads == "*" else int(threads)
 
 
-def launch(graph: JobGraph, config: Configuration, batch: bool, buffer_timeout_ms: int) -> JobMaster:
+def launch(
+    graph: JobGraph,
+    config: Configuration,
+    batch: bool,
+    buffer_timeout_ms: int,
+    clock: Callable[[], int] | None = None,
+) -> JobMaster:
     """Start a job and return its master."""
     job_id = uuid.uuid4().hex
     parameters = {k: v for k, v in config.to_dict().items() if not k.startswith("spark.")}
-    plan = JobPlan(JobSettings(job_id, graph.job_name, 0, batch, parameters), graph.vertices)
+    plan = JobPlan(
+        JobSettings(job_id, graph.job_name, 0, batch, parameters, state_backend(config), clock), graph.vertices
+    )
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
     context = get_context(config)
@@ -53,9 +64,23 @@ def launch(graph: JobGraph, config: Configuration, batch: bool, buffer_timeout_m
         DirectoryStorage(state),
         _options(config, buffer_timeout_ms),
         on_end=lambda: shutil.rmtree(directory),
+        clock=time.time if clock is None else lambda: clock() / 1000,
     )
     job.start()
     return job
+
+
+_BACKENDS = {"hashmap": "hashmap", "jobmanager": "hashmap", "filesystem": "hashmap", "lmdb": "lmdb", "rocksdb": "lmdb"}
+
+
+def state_backend(config: Configuration) -> str:
+    """Return the backend of a job; Flink's names are understood, and its on-disk one is served by LMDB."""
+    name = config.get_string("state.backend.type", config.get_string("state.backend", "hashmap")).lower()
+    if name not in _BACKENDS:
+        raise InvalidProgramError(
+            f"state.backend.type is {name!r}: it must be 'hashmap', or 'lmdb' ('rocksdb' is taken for it)."
+        )
+    return _BACKENDS[name]
 
 
 def _options(config: Configuration, buffer_timeout_ms: int) -> JobOptions:

@@ -17,6 +17,7 @@ import cloudpickle
 from pyspark import TaskContext
 
 from millstream.checkpoint.storage import DirectoryStorage
+from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.slot import JobPlan, LevelTask, SlotRuntime
@@ -37,11 +38,16 @@ class JobRef:
 
 
 class LevelFunction:
-    """The function Spark calls for each task of a level."""
+    """The function Spark calls for each task of a level.
+
+    What the driver says about the level is pickled apart: it may hold objects of the user's modules, which can be
+    imported only after the plan was loaded.
+    """
 
     def __init__(self, job: JobRef, task: LevelTask, is_last: bool) -> None:
         self.job = job
-        self.task = task
+        self.level = task.level
+        self.task = dump(task)
         self.is_last = is_last
 
     def __call__(self, slot: int, messages: Iterable[bytes]) -> Iterator[bytes]:
@@ -51,8 +57,8 @@ class LevelFunction:
             context = TaskContext.get()
             attempt = f"{context.taskAttemptId() if context else 0:x}"
             # Level 0 has no messages, only the one element that makes its partition.
-            incoming: Iterable[bytes] = list(messages) if self.task.level else _nothing(messages)
-            for target, message in runtime.run(self.task, attempt, incoming):
+            incoming: Iterable[bytes] = list(messages) if self.level else _nothing(messages)
+            for target, message in runtime.run(pickle.loads(self.task), attempt, incoming):
                 if not self.is_last:
                     yield _LONG.pack(target)
                 yield message

@@ -1,12 +1,13 @@
 """The changelog: immutable files of state changes, and the pure logic of chaining them.
 
 A file holds what one operator's subtask changed in one epoch (a delta), or all it holds (a base). Its name
-says who wrote it; its header says which files come before it, so a handle is one name:
+says who wrote it; its footer says which files come before it, so a handle is one name:
 
-    MSCL | version u16 | header length u32 | header (JSON) | sections
+    MSCL | version u16 | sections | footer (JSON) | footer length u32 | MSCL
 
-A section is the pickled dict of one state table. A retry or a twin writes under a name of its own, and only the name
-that the driver acknowledged counts.
+A section is a pickled dict of rows of one state table; a large table has several, so that neither writing nor reading
+needs more memory than one. A retry or a twin writes under a name of its own, and only the name that the driver
+acknowledged counts.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 import json
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -24,7 +26,11 @@ from millstream.common.pickles import dump
 
 _MAGIC = b"MSCL"
 _VERSION = 1
-_HEAD = struct.Struct(">4sHI")
+_HEAD = struct.Struct(">4sH")
+_TAIL = struct.Struct(">I4s")
+
+# So many rows go into one section.
+SECTION_ROWS = 20_000
 
 # A chain is folded into a new base when it gets this long, or when its deltas outweigh the base this much.
 MAX_CHAIN = 64
@@ -59,79 +65,109 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table's content inside a file."""
+class Section:
+    """Rows of a table inside a file."""
 
+    table: str
     kind: str
     rows: dict[Any, Any]
 
 
+def sections(table: str, kind: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[Section]:
+    """Cut the rows of a table into sections."""
+    left = iter(rows)
+    while part := dict(islice(left, SECTION_ROWS)):
+        yield Section(table, kind, part)
+
+
 @dataclass(frozen=True)
-class ChangelogFile:
-    """A decoded file."""
+class FileHeader:
+    """Who wrote a file, and what comes before it."""
 
     operator: str
     subtask: int
     epoch: int
     is_base: bool
     parents: list[FileRef]
-    tables: dict[str, Table]
 
 
-def encode(file: ChangelogFile) -> bytes:
-    """Write a file's bytes."""
-    bodies = [dump(t.rows) for t in file.tables.values()]
-    header = json.dumps(
+def encode(header: FileHeader, content: Iterable[Section]) -> Iterator[bytes]:
+    """Yield a file's bytes, one section after the other."""
+    yield _HEAD.pack(_MAGIC, _VERSION)
+    index = []
+    for section in content:
+        body = dump(section.rows)
+        index.append({"name": section.table, "kind": section.kind, "length": len(body), "crc": crc32(body)})
+        yield body
+    footer = json.dumps(
         {
-            "operator": file.operator,
-            "subtask": file.subtask,
-            "epoch": file.epoch,
-            "base": file.is_base,
-            "parents": [[p.name, p.size, p.is_base] for p in file.parents],
-            "tables": [
-                {"name": name, "kind": table.kind, "length": len(body), "crc": crc32(body)}
-                for (name, table), body in zip(file.tables.items(), bodies, strict=True)
-            ],
+            "operator": header.operator,
+            "subtask": header.subtask,
+            "epoch": header.epoch,
+            "base": header.is_base,
+            "parents": [[p.name, p.size, p.is_base] for p in header.parents],
+            "sections": index,
         }
     ).encode()
-    return b"".join([_HEAD.pack(_MAGIC, _VERSION, len(header)), header, *bodies])
+    yield footer
+    yield _TAIL.pack(len(footer), _MAGIC)
 
 
-def decode(name: str, data: bytes) -> ChangelogFile:
-    """Read a file's bytes; a damaged file is an error that names it."""
+@dataclass(frozen=True)
+class ChangelogFile:
+    """A file whose footer has been read; its sections are read one by one."""
+
+    name: str
+    size: int
+    header: FileHeader
+    _index: list[dict[str, Any]]
+    _data: bytes | memoryview
+
+    def sections(self) -> Iterator[Section]:
+        """Yield the sections; a damaged one is an error that names the file."""
+        start = _HEAD.size
+        for entry in self._index:
+            body = self._data[start : start + entry["length"]]
+            if len(body) != entry["length"] or crc32(body) != entry["crc"]:
+                raise MillstreamError(f"State file {self.name} is damaged: table {entry['name']!r} fails its checksum.")
+            yield Section(entry["name"], entry["kind"], pickle.loads(body))
+            start += entry["length"]
+
+
+def decode(name: str, data: bytes | memoryview) -> ChangelogFile:
+    """Read a file's footer; a damaged file is an error that names it."""
     try:
-        magic, version, length = _HEAD.unpack_from(data)
-        header = json.loads(data[_HEAD.size : _HEAD.size + length])
-    except (struct.error, ValueError) as e:
-        raise MillstreamError(f"State file {name} is damaged: its header cannot be read ({e}).") from e
+        magic, version = _HEAD.unpack_from(data)
+    except struct.error as e:
+        raise MillstreamError(f"State file {name} is damaged: it is too short ({e}).") from e
     if magic != _MAGIC:
         raise MillstreamError(f"State file {name} is not a millstream state file.")
     if version > _VERSION:
         raise MillstreamError(f"State file {name} has format {version}; this millstream reads up to {_VERSION}.")
-    tables: dict[str, Table] = {}
-    start = _HEAD.size + length
-    for entry in header["tables"]:
-        body = data[start : start + entry["length"]]
-        if len(body) != entry["length"] or crc32(body) != entry["crc"]:
-            raise MillstreamError(f"State file {name} is damaged: table {entry['name']!r} fails its checksum.")
-        tables[entry["name"]] = Table(entry["kind"], pickle.loads(body))
-        start += entry["length"]
-    return ChangelogFile(
-        header["operator"],
-        header["subtask"],
-        header["epoch"],
-        header["base"],
-        [FileRef(*p) for p in header["parents"]],
-        tables,
+    try:
+        length, end_magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
+        if end_magic != _MAGIC:
+            raise ValueError("its end is missing")
+        footer = json.loads(bytes(data[len(data) - _TAIL.size - length : len(data) - _TAIL.size]))
+        header = FileHeader(
+            footer["operator"],
+            footer["subtask"],
+            footer["epoch"],
+            footer["base"],
+            [FileRef(*p) for p in footer["parents"]],
+        )
+        return ChangelogFile(name, len(data), header, footer["sections"], data)
+    except (struct.error, ValueError, KeyError, TypeError) as e:
+        raise MillstreamError(f"State file {name} is damaged: its footer cannot be read ({e}).") from e
+
+
+def replay(name: str, read: Callable[[str], bytes | memoryview]) -> tuple[Chain, Iterator[ChangelogFile]]:
+    """Return the chain that ends in `name`, and its files, oldest first."""
+    last = decode(name, read(name))
+    ref = FileRef(name, last.size, last.header.is_base)
+    if last.header.is_base:
+        return Chain([ref]), iter([last])
+    parents = last.header.parents
+    return Chain([*parents, ref]), (
+        decode(n, read(n)) if n != name else last for n in [*(p.name for p in parents), name]
     )
-
-
-def replay(name: str, read: Callable[[str], bytes]) -> tuple[Chain, list[ChangelogFile]]:
-    """Read the chain that ends in `name`, oldest file first."""
-    last_bytes = read(name)
-    last = decode(name, last_bytes)
-    ref = FileRef(name, len(last_bytes), last.is_base)
-    if last.is_base:
-        return Chain([ref]), [last]
-    earlier = [decode(p.name, read(p.name)) for p in last.parents]
-    return Chain([*last.parents, ref]), [*earlier, last]

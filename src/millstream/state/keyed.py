@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
-from millstream.state.changelog import Chain, ChangelogFile, FileRef, Table, encode, replay
+from millstream.state.changelog import Chain, FileHeader, FileRef, Section, encode, replay, sections
 from millstream.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -16,7 +16,7 @@ from millstream.state.descriptors import (
     ValueStateDescriptor,
 )
 from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
-from millstream.state.table import KeyCell, StateTable
+from millstream.state.table import Base, KeyCell, StateTable
 from millstream.state.timers import TimerQueue
 from millstream.state.ttl import (
     Clock,
@@ -28,13 +28,22 @@ from millstream.state.ttl import (
     TtlValueState,
 )
 
+if TYPE_CHECKING:
+    from millstream.state.lmdb_base import LmdbStore
+
 
 class StateStorage(Protocol):
     """Where state files are kept."""
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str) -> bytes | memoryview: ...
 
-    def write(self, name: str, data: bytes) -> None: ...
+    def write(self, name: str, parts: Iterable[bytes]) -> int:
+        """Write a file from its parts; return its size."""
+        ...
+
+    def scratch(self, name: str) -> str:
+        """Return a directory on this host that is deleted with the job."""
+        ...
 
 
 def _make_handle(descriptor: StateDescriptor, table: StateTable, cell: KeyCell, life: Lifetime | None) -> Any:
@@ -66,7 +75,9 @@ class KeyedState:
     cheapest way that is right, and `write_delta` says what an epoch changed.
     """
 
-    def __init__(self, operator: str, subtask: int, storage: StateStorage, clock: Clock) -> None:
+    def __init__(
+        self, operator: str, subtask: int, storage: StateStorage, clock: Clock, backend: str = "hashmap"
+    ) -> None:
         self.cell = KeyCell()
         self._operator = operator
         self._subtask = subtask
@@ -76,6 +87,11 @@ class KeyedState:
         self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, Any]] = {}
         self._lives: dict[str, Lifetime] = {}
         self._timers: list[TimerQueue] = []
+        self._store: LmdbStore | None = None
+        if backend == "lmdb":
+            from millstream.state.lmdb_base import LmdbStore
+
+            self._store = LmdbStore(storage.scratch(f"{operator}-{subtask}"))
         self._chain = Chain()
         # The file that holds what is in the overlays now, None before one was written.
         self._pending: FileRef | None = None
@@ -85,7 +101,8 @@ class KeyedState:
         """Return the table of that name, making it when it is new."""
         table = self._tables.get(name)
         if table is None:
-            table = self._tables[name] = StateTable(name, kind, {})
+            base: Base = {} if self._store is None else self._store.table()
+            table = self._tables[name] = StateTable(name, kind, base)
         elif table.kind != kind:
             raise InvalidProgramError(
                 f"State {name!r} was registered as {table.kind} state and is now asked for as {kind} state: "
@@ -157,20 +174,25 @@ class KeyedState:
 
     def write_delta(self, epoch: int, attempt: str) -> str | None:
         """Write what this epoch changed; return the file's name, None when nothing changed."""
-        changed = {n: Table(t.kind, t.overlay) for n, t in self._tables.items() if t.overlay}
-        if not changed:
+        if not any(t.overlay for t in self._tables.values()):
             self._dirty = False
             return self._current()
         rebase = self._chain.wants_rebase()
         if rebase:
             self._drop_expired()
-            changed = {n: Table(t.kind, dict(t.rows())) for n, t in self._tables.items()}
         parents = [] if rebase else self._chain.files
         name = f"{self._operator}-{self._subtask}-{epoch}-{attempt}.{'base' if rebase else 'delta'}"
-        data = encode(ChangelogFile(self._operator, self._subtask, epoch, rebase, parents, changed))
-        self._storage.write(name, data)
-        self._pending = FileRef(name, len(data), rebase)
+        header = FileHeader(self._operator, self._subtask, epoch, rebase, parents)
+        size = self._storage.write(name, encode(header, self._sections(rebase)))
+        self._pending = FileRef(name, size, rebase)
         return name
+
+    def _sections(self, everything: bool) -> Iterator[Section]:
+        for name, table in self._tables.items():
+            if everything:
+                yield from sections(name, table.kind, table.rows())
+            elif table.overlay:
+                yield Section(name, table.kind, table.overlay)
 
     def _drop_expired(self) -> None:
         for name, life in self._lives.items():
@@ -193,7 +215,7 @@ class KeyedState:
         if version is not None:
             self._chain, files = replay(version, self._storage.read)
             for file in files:
-                for name, content in file.tables.items():
-                    self.table(name, content.kind).apply(content.rows)
+                for section in file.sections():
+                    self.table(section.table, section.kind).apply(section.rows)
         for queue in self._timers:
             queue.rebuild()

@@ -149,10 +149,14 @@ class StateTable:
         if self.kind in ("list", "map"):
             self._merge(delta)
             return
-        base = self.base
-        base.update(delta)
-        for row in tombstones(delta):
-            del base[row]
+        self._update(delta)
+
+    def _update(self, rows: dict[Any, Any]) -> None:
+        self.base.update(rows)
+        # A store removes what is set to None by itself.
+        if self.base.__class__ is dict:
+            for row in tombstones(rows):
+                del self.base[row]
 
     def _merge(self, delta: dict[Any, Any]) -> None:
         base = self.base
@@ -165,9 +169,7 @@ class StateTable:
                 whole[row] = patched(base.get(row), change) or None
             else:
                 whole[row] = change
-        base.update(whole)
-        for row in tombstones(whole):
-            del base[row]
+        self._update(whole)
 
     def advance(self) -> None:
         """The epoch counts: its changes become part of the base."""

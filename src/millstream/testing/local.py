@@ -7,7 +7,8 @@ on the way to a worker, and state is written and read as files are, so that test
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import cloudpickle
@@ -29,12 +30,18 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self._scratch: list[tempfile.TemporaryDirectory[str]] = []
 
     def read(self, name: str) -> bytes:
         return self.files[name]
 
-    def write(self, name: str, data: bytes) -> None:
-        self.files[name] = data
+    def write(self, name: str, parts: Iterable[bytes]) -> int:
+        self.files[name] = b"".join(parts)
+        return len(self.files[name])
+
+    def scratch(self, name: str) -> str:
+        self._scratch.append(tempfile.TemporaryDirectory(prefix="millstream-scratch-", ignore_cleanup_errors=True))
+        return self._scratch[-1].name
 
 
 class ManualClock:

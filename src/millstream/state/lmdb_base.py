@@ -1,0 +1,142 @@
+"""The base of a state table in an LMDB file: larger than memory, read through the page cache.
+
+LMDB orders bytes; rows are found by a stable hash of their key, so that keys that are equal in Python (1, 1.0, True)
+are one row. Rows whose hashes collide share an entry:
+
+    table number (2 bytes) | stable hash (4 bytes)  ->  pickled [(row, content), ...]
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import lmdb
+
+from millstream.common.pickles import dump
+from millstream.state.key_groups import stable_hash
+
+_ADDRESS = struct.Struct(">HI")
+# The map is an address range, not a size on disk.
+_MAP_BYTES = 1 << 40
+
+
+class LmdbStore:
+    """One LMDB environment: all tables of one operator's subtask."""
+
+    def __init__(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+        self._path = path
+        # What is lost in a crash is read again from the changelog, so nothing needs to reach the disk.
+        self._env = lmdb.open(path, map_size=_MAP_BYTES, sync=False, metasync=False, lock=False, max_dbs=0)
+        self._reading: Any = None
+        self._tables = 0
+
+    def table(self) -> LmdbBase:
+        """Return the next table; tables are asked for in the same order in every process."""
+        self._tables += 1
+        return LmdbBase(self, self._tables - 1)
+
+    @property
+    def reading(self) -> Any:
+        """A snapshot for reads, renewed after every write."""
+        if self._reading is None:
+            self._reading = self._env.begin(buffers=False)
+        return self._reading
+
+    def writing(self) -> Any:
+        if self._reading is not None:
+            self._reading.abort()
+            self._reading = None
+        return self._env.begin(write=True)
+
+    def close(self, delete: bool = False) -> None:
+        if self._reading is not None:
+            self._reading.abort()
+            self._reading = None
+        self._env.close()
+        if delete:
+            shutil.rmtree(self._path, ignore_errors=True)
+
+
+class LmdbBase:
+    """The rows of one table."""
+
+    def __init__(self, store: LmdbStore, number: int) -> None:
+        self._store = store
+        self._number = number
+        self._count = sum(1 for _ in self.items())
+
+    def _address(self, row: Any) -> bytes:
+        return _ADDRESS.pack(self._number, stable_hash(row))
+
+    def get(self, row: Any, default: Any = None, /) -> Any:
+        data = self._store.reading.get(self._address(row))
+        if data is not None:
+            for found, content in pickle.loads(data):
+                if found == row:
+                    return content
+        return default
+
+    def __contains__(self, row: Any, /) -> bool:
+        return self.get(row, self) is not self
+
+    def __setitem__(self, row: Any, content: Any, /) -> None:
+        self.update({row: content})
+
+    def __delitem__(self, row: Any, /) -> None:
+        with self._store.writing() as txn:
+            self._remove(txn, row)
+
+    def update(self, rows: dict[Any, Any], /) -> None:
+        """Set rows; None removes one."""
+        with self._store.writing() as txn:
+            for row, content in rows.items():
+                if content is None:
+                    self._remove(txn, row)
+                else:
+                    self._put(txn, row, content)
+
+    def _put(self, txn: Any, row: Any, content: Any) -> None:
+        address = self._address(row)
+        entries = pickle.loads(data) if (data := txn.get(address)) is not None else []
+        kept = [e for e in entries if e[0] != row]
+        self._count += len(kept) == len(entries)
+        txn.put(address, dump([*kept, (row, content)]))
+
+    def _remove(self, txn: Any, row: Any) -> None:
+        address = self._address(row)
+        data = txn.get(address)
+        if data is None:
+            return
+        entries = pickle.loads(data)
+        kept = [e for e in entries if e[0] != row]
+        self._count -= len(entries) - len(kept)
+        if kept:
+            txn.put(address, dump(kept))
+        else:
+            txn.delete(address)
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        prefix = struct.pack(">H", self._number)
+        cursor = self._store.reading.cursor()
+        if cursor.set_range(prefix):
+            for address, data in cursor:
+                if address[:2] != prefix:
+                    return
+                yield from pickle.loads(data)
+
+    def clear(self) -> None:
+        prefix = struct.pack(">H", self._number)
+        with self._store.writing() as txn:
+            cursor = txn.cursor()
+            while cursor.set_range(prefix) and cursor.key()[:2] == prefix:
+                cursor.delete()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count

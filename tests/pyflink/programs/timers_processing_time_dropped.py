@@ -1,0 +1,24 @@
+from pyflink.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+
+
+class Timers(KeyedProcessFunction):
+    """A timer of the clock that is not due when the input ends never fires in STREAMING."""
+
+    def process_element(self, value, ctx):
+        service = ctx.timer_service()
+        service.register_processing_time_timer(service.current_processing_time() + 3600000)
+        yield "element", value
+
+    def on_timer(self, timestamp, ctx):
+        yield "timer", ctx.time_domain().name
+
+
+def main(env):
+    for result in env.from_collection([1, 2]).key_by(lambda v: v).process(Timers()).execute_and_collect():
+        print(result)
+
+
+if __name__ == "__main__":
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    main(env)

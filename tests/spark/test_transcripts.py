@@ -1,0 +1,45 @@
+"""Every transcript on real Spark, with 1 and with 3 subtasks: the same outputs as without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from transcripts_runner import FOLDER, Case, FileClock, build, cases
+
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+
+pytestmark = pytest.mark.spark
+FILES = sorted(p.stem for p in FOLDER.glob("*.yaml"))
+TIMED = [c for c in cases() if c.uses_clock]
+
+
+def of_file(name: str) -> list[Case]:
+    return [c for c in cases() if c.name.startswith(f"{name}: ") and not c.uses_clock]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("name", FILES)
+def test_event_time(name: str, parallelism: int, config: Configuration) -> None:
+    """All cases of a file are parts of one job, each with a source and a sink of its own."""
+    env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
+    sinks = {case.name: (case, build(env, case)) for case in of_file(name)}
+    if not sinks:
+        return
+    env.execute(name)
+    wrong = {
+        n: (sorted(s.results()), c.expected()) for n, (c, s) in sinks.items() if sorted(s.results()) != c.expected()
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("case", TIMED, ids=lambda c: c.name)
+def test_processing_time(case: Case, parallelism: int, config: Configuration, tmp_path: Path) -> None:
+    clock = FileClock(str(tmp_path / "clock"))
+    env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
+    env._clock = clock
+    sink = build(env, case, clock)
+    env.execute()
+    assert sorted(sink.results()) == case.expected()
