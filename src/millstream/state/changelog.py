@@ -30,7 +30,7 @@ _HEAD = struct.Struct(">4sH")
 _TAIL = struct.Struct(">I4s")
 
 # So many rows go into one section.
-SECTION_ROWS = 20_000
+SECTION_ROWS = 2_000
 
 # A chain is folded into a new base when it gets this long, or when its deltas outweigh the base this much.
 MAX_CHAIN = 64

@@ -3,12 +3,12 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 
 def main(env):
-    untyped = env.from_collection([("a", 1), ("b", 2)])
-    for result in untyped.key_by(lambda v: v[0]).execute_and_collect():
-        print(type(result).__name__, result, result[1])
-    typed = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()]))
-    for result in typed.key_by(lambda v: v[0], Types.STRING()).execute_and_collect():
-        print(type(result).__name__, result, result[1])
+    """A keyed stream is collected as rows of key and value."""
+    typed = env.from_collection(
+        [("a", 1), ("b", 2)], Types.TUPLE([Types.STRING(), Types.INT()])
+    ).key_by(lambda v: v[0], Types.STRING())
+    for result in typed.execute_and_collect():
+        print(type(result).__name__, result, result[0], result[1])
 
 
 if __name__ == "__main__":

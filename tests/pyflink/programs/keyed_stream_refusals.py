@@ -9,7 +9,6 @@ def main(env):
         ("rescale", lambda: keyed.rescale()),
         ("forward", lambda: keyed.forward()),
         ("broadcast", lambda: keyed.broadcast()),
-        ("global_", lambda: keyed.global_()),
         ("partition_custom", lambda: keyed.partition_custom(lambda k, n: 0, lambda v: v)),
         ("uid", lambda: keyed.uid("x")),
         ("name", lambda: keyed.name("x")),

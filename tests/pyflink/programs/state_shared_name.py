@@ -19,8 +19,7 @@ class Twice(KeyedProcessFunction):
 def main(env):
     data = [("a", 1), ("a", 2), ("b", 3)]
     first = env.from_collection(data).key_by(lambda v: v[0]).process(Twice())
-    second = first.key_by(lambda v: v[0]).process(Twice())
-    print(list(first.execute_and_collect()))
+    second = first.map(lambda v: (v[0], v[1] * 10)).key_by(lambda v: v[0]).process(Twice())
     print(list(second.execute_and_collect()))
 
 

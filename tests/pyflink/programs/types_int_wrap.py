@@ -3,7 +3,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 
 def main(env):
-    """Between operators an integer takes the width of its declared type."""
+    """From one operator to the next an integer takes the width of its declared type."""
     for name, declared in (
         ("BYTE", Types.BYTE()),
         ("SHORT", Types.SHORT()),
@@ -14,6 +14,7 @@ def main(env):
         out = (
             env.from_collection(values, type_info=Types.LONG())
             .map(lambda v: v, output_type=declared)
+            .key_by(lambda v: 0)
             .map(lambda v: v, output_type=Types.LONG())
         )
         print(name, list(out.execute_and_collect()))

@@ -12,7 +12,7 @@ def fail(value):
 
 
 def main(env):
-    env.from_collection([1, 2, 3]).map(fail).print("never mind")
+    env.from_collection([1, 2, 3]).map(fail).filter(lambda v: v > 3).print()
     try:
         env.execute()
     except Exception as error:

@@ -1,0 +1,439 @@
+"""Timers, watermarks, state and async requests where only real processes and real clocks will do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from helpers import PushedReader, slot_processes, wait_until
+
+from millstream.common import Configuration, Duration, Time, WatermarkStrategy
+from millstream.common.errors import JobExecutionError
+from millstream.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
+    AsyncRetryStrategy,
+    BroadcastProcessFunction,
+    CheckpointedFunction,
+    DataStream,
+    KeyedBroadcastProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    RuntimeContext,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.state import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from millstream.testing import CollectSink
+
+Env = StreamExecutionEnvironment
+Collect = Callable[[DataStream], list[Any]]
+pytestmark = pytest.mark.spark
+
+BY_TIME = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+
+
+class Numbers(PushedReader):
+    """Gives the numbers themselves, no more than `limit` an epoch."""
+
+    limit = 1 << 30
+
+    def skip(self, count: int) -> None:
+        """Leave numbers out: the next one is so much higher."""
+        self.skipped = (self.available, count)
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
+        at = 0 if start is None else start["at"]
+        return {"at": min(self.available, at + self.limit)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Any]:
+        after, count = getattr(self, "skipped", (1 << 60, 0))
+        return [(a, b, count if a >= after else 0) for a, b in super().partitions(start, end)]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        start, end, more = partition
+        yield from range(start + more, end + more)
+
+
+def kill_slots() -> None:
+    for process in slot_processes():
+        os.kill(process.pid, signal.SIGKILL)
+
+
+# --- timers
+
+
+class Reminder(KeyedProcessFunction):  # type: ignore[type-arg]
+    """Sets a timer far ahead and remembers what it was set for."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = runtime_context.get_list_state(ListStateDescriptor("seen"))
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.seen.add(value[1])
+        ctx.timer_service().register_event_time_timer(1000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key(), timestamp, self.seen.get()
+
+
+def test_timers_and_state_outlive_their_process(env: Env) -> None:
+    reader, sink = Numbers(), CollectSink()
+    events = env.from_source(reader).set_parallelism(1).map(lambda i: (f"k{i % 3}", i)).set_parallelism(1)
+    marked = events.assign_timestamps_and_watermarks(BY_TIME).set_parallelism(1)
+    marked.key_by(lambda e: e[0]).process(Reminder()).sink_to(sink)
+    client = env.execute_async()
+    for pushed in (6, 12):
+        reader.push(6)
+        wait_until(lambda pushed=pushed: _records(client) >= pushed)
+        kill_slots()
+    reader.skip(2000)
+    reader.push(1)
+    wait_until(lambda: len(sink.results()) == 3)
+    client.cancel().result(10)
+    # The record that brings the time, 2012, is one of k2's.
+    expected = {f"k{k}": list(range(k, 12, 3)) for k in range(3)}
+    expected["k2"].append(2012)
+    assert sorted(sink.results()) == [(key, 1000, seen) for key, seen in expected.items()]
+
+
+def _records(client: Any) -> int:
+    return int(client._job.progress.records_in(v.id for v in client._job.plan.vertices if v.is_source))
+
+
+class Alarm(KeyedProcessFunction):  # type: ignore[type-arg]
+    def process_element(self, value: Any, ctx: Any) -> None:
+        service = ctx.timer_service()
+        service.register_processing_time_timer(service.current_processing_time() + 300)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key(), ctx.timer_service().current_processing_time() - timestamp
+
+
+def test_the_driver_wakes_for_processing_time_timers_without_input(env: Env) -> None:
+    reader, sink = Numbers(), CollectSink()
+    env.from_source(reader).key_by(lambda i: i % 2).process(Alarm()).sink_to(sink)
+    client = env.execute_async()
+    reader.push(2)
+    wait_until(lambda: len(sink.results()) == 2)
+    client.cancel().result(10)
+    assert sorted(k for k, _ in sink.results()) == [0, 1]
+    # Late by an epoch or two, not by a poll of the source.
+    assert all(0 <= late < 1000 for _, late in sink.results())
+
+
+def test_processing_time_windows(env: Env) -> None:
+    numbers = env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=100))
+    counts = numbers.map(lambda i: ("all", 1)).key_by(lambda t: t[0])
+    sums = counts.window(TumblingProcessingTimeWindows.of(Time.milliseconds(500))).sum(1)
+    found = sums.execute_and_collect(limit=3)
+    assert all(1 <= n <= 90 for _, n in found)  # type: ignore[union-attr]
+    assert sum(n for _, n in found[1:]) >= 40  # type: ignore[index]
+
+
+# --- watermarks
+
+
+def test_nobody_waits_for_an_idle_source(env: Env) -> None:
+    busy, silent, sink = Numbers(), Numbers(), CollectSink()
+    strategy = BY_TIME.with_idleness(Duration.of_millis(300))
+
+    def marked(reader: Numbers) -> DataStream:
+        events = env.from_source(reader).set_parallelism(1).map(lambda i: ("a", i * 10)).set_parallelism(1)
+        return events.assign_timestamps_and_watermarks(strategy).set_parallelism(1)
+
+    both = marked(busy).union(marked(silent))
+    windowed = both.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(50))
+    windowed.reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(sink)
+    client = env.execute_async()
+    silent.push(1)
+    busy.push(20)
+    # The silent one's only record is at 0: until it counts as idle, no window can fire.
+    wait_until(lambda: len(sink.results()) == 3)
+    client.cancel().result(10)
+    assert [n for _, n in sink.results()] == [0 + 0 + 10 + 20 + 30 + 40, 350, 600]
+
+
+def test_an_aligned_source_waits_for_the_slower_one(env: Env) -> None:
+    slow, fast, sink = Numbers(), Numbers(), CollectSink()
+    strategy = BY_TIME.with_watermark_alignment("group", Duration.of_millis(100))
+    for name, reader in (("slow", slow), ("fast", fast)):
+        events = env.from_source(reader, WatermarkStrategy.no_watermarks(), name).set_parallelism(1)
+        named = events.map(lambda i, name=name: (name, i * 10)).set_parallelism(1)
+        named.assign_timestamps_and_watermarks(strategy).set_parallelism(1).sink_to(sink)
+    client = env.execute_async()
+    fast.limit = slow.limit = 10
+    slow.push(1)
+    fast.push(1)
+    wait_until(lambda: len(sink.results()) == 2)
+    fast.push(60)
+    time.sleep(1.5)
+    ahead = max(t for name, t in sink.results() if name == "fast")
+    assert 100 <= ahead <= 300
+    slow.push(100)
+    wait_until(lambda: sum(name == "fast" for name, _ in sink.results()) == 61)
+    client.cancel().result(10)
+
+
+# --- operator state and broadcast state
+
+RULES = MapStateDescriptor("rules")
+
+
+class Rated(BroadcastProcessFunction):  # type: ignore[type-arg]
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        yield value, ctx.get_broadcast_state(RULES).get("factor")
+
+    def process_broadcast_element(self, value: tuple[str, int], ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put(*value)
+
+
+def test_broadcast_state_reaches_every_subtask_and_outlives_processes(env: Env) -> None:
+    rules, numbers, sink = Numbers(), Numbers(), CollectSink()
+    broadcast = env.from_source(rules).map(lambda i: ("factor", i + 10)).broadcast(RULES)
+    env.from_source(numbers).rebalance().connect(broadcast).process(Rated()).sink_to(sink)
+    client = env.execute_async()
+    rules.push(3)
+    wait_until(lambda: _records(client) >= 3)
+    kill_slots()
+    numbers.push(8)
+    wait_until(lambda: len(sink.results()) == 8)
+    client.cancel().result(10)
+    assert sorted(sink.results()) == [(i, 12) for i in range(8)]
+
+
+class Resettable(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
+    SUM = ValueStateDescriptor("sum")
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.sum = runtime_context.get_state(self.SUM)
+
+    def process_element(self, value: tuple[str, int], ctx: Any) -> None:
+        self.sum.update((self.sum.value() or 0) + value[1])
+
+    def process_broadcast_element(self, value: str, ctx: Any) -> Iterator[Any]:
+        found = []
+        ctx.apply_to_keyed_state(self.SUM, lambda key, state: found.append((key, state.value())))
+        ctx.apply_to_keyed_state(self.SUM, lambda key, state: state.clear())
+        yield from found
+
+
+def test_the_broadcast_side_sees_every_keys_state(env: Env) -> None:
+    commands, events, sink = Numbers(), Numbers(), CollectSink()
+    broadcast = env.from_source(commands).broadcast(RULES)
+    keyed = env.from_source(events).map(lambda i: (f"k{i % 4}", i)).key_by(lambda e: e[0])
+    keyed.connect(broadcast).process(Resettable()).sink_to(sink)
+    client = env.execute_async()
+    events.push(8)
+    wait_until(lambda: _records(client) >= 8)
+    commands.push(1)
+    wait_until(lambda: len(sink.results()) == 4)
+    commands.push(1)
+    wait_until(lambda: _records(client) >= 10)
+    client.cancel().result(10)
+    assert sorted(sink.results()) == [(f"k{k}", k + k + 4) for k in range(4)]
+
+
+class Buffering(MapFunction, CheckpointedFunction):  # type: ignore[type-arg]
+    """Counts in an attribute, which it puts away and takes up again."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("count"))
+        self.restored = context.is_restored()
+        self.count = sum(self.state.get())
+
+    def snapshot_state(self, context: Any) -> None:
+        self.state.update([self.count])
+
+    def map(self, value: int) -> Any:
+        self.count += 1
+        return self.restored, self.count
+
+
+def test_operator_state_outlives_its_process(env1: Env) -> None:
+    reader, sink = Numbers(), CollectSink()
+    env1.from_source(reader).map(Buffering()).sink_to(sink)
+    client = env1.execute_async()
+    reader.push(3)
+    wait_until(lambda: len(sink.results()) == 3)
+    kill_slots()
+    reader.push(2)
+    wait_until(lambda: len(sink.results()) == 5)
+    client.cancel().result(10)
+    assert sink.results() == [(False, 1), (False, 2), (False, 3), (True, 4), (True, 5)]
+
+
+class Expiring(KeyedProcessFunction):  # type: ignore[type-arg]
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("count")
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(400)).build())
+        self.count = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[int]:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield count
+
+
+def test_state_expires_by_the_wall_clock(env1: Env) -> None:
+    reader, sink = Numbers(), CollectSink()
+    env1.from_source(reader).key_by(lambda i: 0).process(Expiring()).sink_to(sink)
+    client = env1.execute_async()
+    reader.push(2)
+    wait_until(lambda: len(sink.results()) == 2)
+    time.sleep(0.6)
+    reader.push(1)
+    wait_until(lambda: len(sink.results()) == 3)
+    client.cancel().result(10)
+    assert sink.results() == [1, 2, 1]
+
+
+# --- a state larger than its worker's memory
+
+
+class Profile(KeyedProcessFunction):  # type: ignore[type-arg]
+    """Keeps a kilobyte a key in a process that may not have half of its share."""
+
+    LIMIT = 250 << 20
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (self.LIMIT, self.LIMIT))
+        self.profile = runtime_context.get_state(ValueStateDescriptor("profile"))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[int]:
+        before = self.profile.value()
+        self.profile.update(f"{value:01000}")
+        if before is not None:
+            yield value - int(before)
+
+
+@pytest.mark.timeout(300)
+def test_a_million_keys_in_lmdb_with_little_memory(config: Configuration) -> None:
+    config.set_string("state.backend.type", "rocksdb").set_integer("millstream.epoch.max-records", 20_000)
+    env = Env.get_execution_environment(config)
+    keys, again = 1_000_000, 10_000
+    numbers = env.from_source(NumberSequenceSource(0, keys + again - 1)).set_parallelism(1)
+    differences = numbers.key_by(lambda i: i % keys).process(Profile())
+    assert list(differences.execute_and_collect()) == [keys] * again
+
+
+# --- async requests
+
+
+class Lookup(AsyncFunction):  # type: ignore[type-arg]
+    """Answers after as long as the record says, in ms; -1 never, -2 with an error."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[int, int] = {}
+
+    async def async_invoke(self, value: int) -> list[Any]:
+        self.attempts[value] = self.attempts.get(value, 0) + 1
+        if value == -2 and self.attempts[value] < 3:
+            raise OSError("not yet")
+        await asyncio.sleep(60 if value == -1 else max(value, 0) / 1000)
+        return [(value, self.attempts[value])]
+
+    def timeout(self, value: int) -> list[Any]:
+        return [(value, "too late")]
+
+
+def test_async_ordered_unordered_timeout_and_retry(env1: Env, collect: Collect) -> None:
+    def delays() -> DataStream:
+        return env1.from_collection([300, 1, 100])
+
+    ordered = AsyncDataStream.ordered_wait(delays(), Lookup(), Time.seconds(5))
+    assert [v for v, _ in collect(ordered)] == [300, 1, 100]
+    unordered = AsyncDataStream.unordered_wait(delays(), Lookup(), Time.seconds(5))
+    assert [v for v, _ in collect(unordered)] == [1, 100, 300]
+    one_at_a_time = AsyncDataStream.unordered_wait(delays(), Lookup(), Time.seconds(5), capacity=1)
+    assert [v for v, _ in collect(one_at_a_time)] == [300, 1, 100]
+    late = AsyncDataStream.ordered_wait(env1.from_collection([-1, 5]), Lookup(), Time.milliseconds(300))
+    assert collect(late) == [(-1, "too late"), (5, 1)]
+    retry = AsyncRetryStrategy.fixed_delay(5, 10, None, lambda e: isinstance(e, OSError))
+    again = AsyncDataStream.ordered_wait_with_retry(env1.from_collection([-2]), Lookup(), Time.seconds(5), retry)
+    assert collect(again) == [(-2, 3)]
+
+
+class Wrong(AsyncFunction):  # type: ignore[type-arg]
+    async def async_invoke(self, value: int) -> Any:
+        return value
+
+
+def test_async_errors_name_operator_and_record(env1: Env, collect: Collect) -> None:
+    with pytest.raises(
+        JobExecutionError, match=r"returned 7 for 7: it must return a list[\s\S]*in operator 'Async Wait'"
+    ):
+        collect(AsyncDataStream.ordered_wait(env1.from_collection([7]), Wrong(), Time.seconds(1)))
+    failing = AsyncDataStream.ordered_wait(env1.from_collection([-2]), Lookup(), Time.seconds(1))
+    with pytest.raises(JobExecutionError, match="OSError: not yet"):
+        collect(failing)
+
+
+def test_async_results_do_not_overtake_watermarks(env1: Env, collect: Collect) -> None:
+    events = env1.from_collection([(200, 1), (1, 5), (1, 11)]).assign_timestamps_and_watermarks(BY_TIME)
+    slow = AsyncDataStream.unordered_wait(events, Later(), Time.seconds(5))
+    sums = slow.key_by(lambda e: 0).window(TumblingEventTimeWindows.of(10)).reduce(lambda a, b: (a[0] + b[0], 0))
+    assert [n for n, _ in collect(sums)] == [201, 1]
+
+
+class Later(AsyncFunction):  # type: ignore[type-arg]
+    async def async_invoke(self, value: tuple[int, int]) -> list[Any]:
+        await asyncio.sleep(value[0] / 1000)
+        return [value]
+
+
+# --- BATCH
+
+
+class Ordered(KeyedProcessFunction):  # type: ignore[type-arg]
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        ctx.timer_service().register_event_time_timer(100)
+        ctx.timer_service().register_processing_time_timer(1 << 50)
+        yield ctx.get_current_key(), value[1], ctx.timer_service().current_watermark()
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key(), ctx.time_domain().name
+
+
+def test_in_batch_each_key_is_sorted_and_its_timers_fire_at_its_end(env1: Env, collect: Collect) -> None:
+    env1.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    events = env1.from_collection([("a", 3), ("b", 2), ("a", 1)]).assign_timestamps_and_watermarks(BY_TIME)
+    found = collect(events.key_by(lambda e: e[0]).process(Ordered()))
+    first = -(1 << 63)
+    assert found == [
+        *[("a", 1, first), ("a", 3, first), ("a", "EVENT_TIME"), ("a", "PROCESSING_TIME")],
+        *[("b", 2, first), ("b", "EVENT_TIME"), ("b", "PROCESSING_TIME")],
+    ]
+
+
+# --- bad input
+
+
+def test_bad_input_names_operator_and_record(env1: Env, collect: Collect) -> None:
+    window = TumblingEventTimeWindows.of(10)
+    untimed = env1.from_collection([("a", 1)]).key_by(lambda e: e[0]).window(window).sum(1)
+    with pytest.raises(JobExecutionError) as caught:
+        collect(untimed)
+    text = str(caught.value)
+    assert "TumblingEventTimeWindows(10, 0) needs records with timestamps and this one has none" in text
+    assert "in operator 'Window'" in text
+    assert "record: ('a', 1)" in text
+    with pytest.raises(JobExecutionError) as caught:
+        collect(env1.from_collection([("a", 1.5)]).assign_timestamps_and_watermarks(BY_TIME))
+    text = str(caught.value)
+    assert "The timestamp assigner returned 1.5 (float): it must return the event time in milliseconds" in text
+    assert "record: ('a', 1.5)" in text
