@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import struct
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import Any
 
 from millstream.common.errors import TypeMismatchError
@@ -181,6 +183,23 @@ def _raise(error: Exception) -> Any:
     raise error
 
 
+def _java_number(value: float, narrow: bool) -> str:
+    """Write a number the way Java does: the fewest digits that tell it, an exponent outside 10^-3 to 10^7."""
+    if value != value or value in (math.inf, -math.inf):
+        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
+    digits = repr(value)
+    if narrow:
+        single = struct.unpack("f", struct.pack("f", value))[0]
+        fewest = (f"{value:.{n}g}" for n in range(1, 10))
+        digits = next((d for d in fewest if struct.unpack("f", struct.pack("f", float(d)))[0] == single), digits)
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        plain = f"{Decimal(digits):f}"
+        return plain if "." in plain else f"{plain}.0"
+    sign, numbers, exponent = Decimal(digits).normalize().as_tuple()
+    text = "".join(map(str, numbers))
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"
+
+
 class BasicTypeInfo(TypeInformation):
     """One plain value: a string, a number, a boolean."""
 
@@ -196,6 +215,8 @@ class BasicTypeInfo(TypeInformation):
     def format(self, value: Any) -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
+        if isinstance(value, float):
+            return _java_number(value, self._name == "Float")
         return "null" if value is None else str(value)
 
     def _identity(self) -> tuple[Any, ...]:

@@ -68,6 +68,21 @@ class Row:
         set_slot(row, "_kind", kind)
         return row
 
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """Return a row of a kind, its fields given by position or by name."""
+        row = Row(*args, **kwargs)
+        row.set_row_kind(row_kind)
+        return row
+
+    def __call__(self, *args: Any) -> Row:
+        """A row of names makes rows with those names: `Row("name", "age")("Alice", 11)`."""
+        if len(args) > len(self._values):
+            raise TypeError(
+                f"Can not create Row with fields {self._values}, expected {len(self)} values but got {args}"
+            )
+        return Row.of(tuple(self._values), list(args))
+
     def get_row_kind(self) -> RowKind:
         return self._kind
 

@@ -29,7 +29,7 @@ class AsyncFunction(Function, Generic[IN, OUT]):
 
     def timeout(self, value: IN) -> list[OUT]:
         """Return the results for a record whose request took too long; raises unless overridden."""
-        raise TimeoutError(f"The async request for {value!r} took too long.")
+        raise TimeoutError(f"Async function call has timed out for input: {value!r}")
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
@@ -200,7 +200,7 @@ def _add(
 ) -> DataStream:
     user_function = as_user_function(function, "async_invoke", "AsyncDataStream")
     if not inspect.iscoroutinefunction(user_function.call):
-        raise InvalidProgramError(f"{user_function}: async_invoke must be declared with 'async def'.")
+        raise InvalidProgramError(f"Method 'async_invoke' of {user_function} should be declared as 'async def'.")
     millis = to_millis(timeout)
     if millis <= 0 or capacity < 1:
         raise InvalidProgramError(

@@ -41,7 +41,7 @@ from millstream.operators.partitioners import (
     ShufflePartitioner,
 )
 from millstream.operators.process import CoFlatMapOperator, CoMapOperator, ProcessOperator
-from millstream.operators.reduce import ReduceOperator, choose_by_field, combine_field
+from millstream.operators.reduce import ReduceOperator, check_position, choose_by_field, combine_field
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
 from millstream.operators.watermarks import WatermarkOperator
@@ -241,6 +241,7 @@ class DataStream(_Settings):
 
     def _check_field(self, operation: str, field: int | str) -> None:
         """Refuse a field that the stream's declared type does not have."""
+        check_position(field, operation)
         declared = self._type()
         if declared is not None and not declared.has_field(field):
             raise InvalidProgramError(
@@ -524,7 +525,7 @@ class KeyedStream(DataStream):
     ) -> Union[CloseableIterator, list[Any]]:
         """Run the program and iterate over `Row(key, value)`."""
         key = self._selector.call
-        pairs = self._unkeyed.map(lambda value: Row(key(value), value)).name("Key and Value")
+        pairs = self._unkeyed.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
         return pairs.execute_and_collect(job_execution_name, limit)
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream:

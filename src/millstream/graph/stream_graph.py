@@ -67,7 +67,8 @@ def build_stream_graph(
     """Collect what the sinks need and decide every default."""
     if not sinks:
         raise InvalidProgramError(
-            "The program has no sink: add one, for example .print() or .sink_to(...), or use execute_and_collect()."
+            "No operators defined in streaming topology: the program has no sink. "
+            "Add one, for example .print() or .sink_to(...), or use execute_and_collect()."
         )
     ordered = _in_order(sinks)
     nodes: dict[Transformation, StreamNode] = {}

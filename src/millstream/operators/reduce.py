@@ -103,6 +103,12 @@ def _field(record: Any, position: int | str, operation: str) -> Any:
         ) from None
 
 
+def check_position(position: Any, operation: str) -> None:
+    """Refuse what is neither an index nor a name."""
+    if isinstance(position, bool) or not isinstance(position, (int, str)):
+        raise TypeError(f"{operation}({position!r}): the field must be of int or str type.")
+
+
 def combine_field(position: int | str, operation: str, combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Return a reducer that combines one field and keeps the others of the first record (sum, min, max)."""
 

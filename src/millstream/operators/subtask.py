@@ -18,6 +18,7 @@ from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.partitioners import Place
+from millstream.operators.reduce import ReduceOperator
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Share, SourceOperator
 from millstream.operators.watermarks import WatermarkOperator
@@ -213,8 +214,7 @@ class Subtask:
         if not (self._settings.batch and head.keyed):
             return False
         # A reduce over records without timestamps gives the same in arrival order.
-        in_any_order = head.emits_later and not any(e.timestamped for e in self.vertex.in_edges)
-        return not in_any_order
+        return not (isinstance(head, ReduceOperator) and not any(e.timestamped for e in self.vertex.in_edges))
 
     # --- life
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -21,8 +20,8 @@ from millstream.common.pickles import dump
 from millstream.state.key_groups import stable_hash
 
 _ADDRESS = struct.Struct(">HI")
-# The map is an address range, not a size on disk.
-_MAP_BYTES = 1 << 40
+# The map is an address range, not a size on disk; it is doubled when it is full.
+_MAP_BYTES = 1 << 34
 
 
 class LmdbStore:
@@ -30,7 +29,6 @@ class LmdbStore:
 
     def __init__(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
-        self._path = path
         # What is lost in a crash is read again from the changelog, so nothing needs to reach the disk.
         self._env = lmdb.open(path, map_size=_MAP_BYTES, sync=False, metasync=False, lock=False, max_dbs=0)
         self._reading: Any = None
@@ -54,13 +52,9 @@ class LmdbStore:
             self._reading = None
         return self._env.begin(write=True)
 
-    def close(self, delete: bool = False) -> None:
-        if self._reading is not None:
-            self._reading.abort()
-            self._reading = None
-        self._env.close()
-        if delete:
-            shutil.rmtree(self._path, ignore_errors=True)
+    def grow(self) -> None:
+        """Double the map."""
+        self._env.set_mapsize(2 * self._env.info()["map_size"])
 
 
 class LmdbBase:
@@ -94,12 +88,19 @@ class LmdbBase:
 
     def update(self, rows: dict[Any, Any], /) -> None:
         """Set rows; None removes one."""
-        with self._store.writing() as txn:
-            for row, content in rows.items():
-                if content is None:
-                    self._remove(txn, row)
-                else:
-                    self._put(txn, row, content)
+        count = self._count
+        while True:
+            try:
+                with self._store.writing() as txn:
+                    for row, content in rows.items():
+                        if content is None:
+                            self._remove(txn, row)
+                        else:
+                            self._put(txn, row, content)
+                return
+            except lmdb.MapFullError:
+                self._count = count
+                self._store.grow()
 
     def _put(self, txn: Any, row: Any, content: Any) -> None:
         address = self._address(row)

@@ -7,7 +7,9 @@ on the way to a worker, and state is written and read as files are, so that test
 from __future__ import annotations
 
 import pickle
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -30,7 +32,6 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self._scratch: list[tempfile.TemporaryDirectory[str]] = []
 
     def read(self, name: str) -> bytes:
         return self.files[name]
@@ -40,8 +41,9 @@ class MemoryStorage:
         return len(self.files[name])
 
     def scratch(self, name: str) -> str:
-        self._scratch.append(tempfile.TemporaryDirectory(prefix="millstream-scratch-", ignore_cleanup_errors=True))
-        return self._scratch[-1].name
+        path = tempfile.mkdtemp(prefix="millstream-scratch-")
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+        return path
 
 
 class ManualClock:

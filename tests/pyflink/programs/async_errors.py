@@ -1,20 +1,30 @@
+import asyncio
+
 from pyflink.common import Time, Types
 from pyflink.datastream import AsyncDataStream, AsyncFunction, StreamExecutionEnvironment
 
 
+async def later(value):
+    """Keeps the job alive while the error travels."""
+    await asyncio.sleep(1)
+    return [value]
+
+
 class GivesNone(AsyncFunction):
     async def async_invoke(self, value):
-        return None
+        return None if value == 7 else await later(value)
 
 
 class GivesNumber(AsyncFunction):
     async def async_invoke(self, value):
-        return value
+        return value if value == 7 else await later(value)
 
 
 class Raises(AsyncFunction):
     async def async_invoke(self, value):
-        raise ValueError("no answer for %d" % value)
+        if value == 7:
+            raise ValueError("no answer for %d" % value)
+        return await later(value)
 
 
 class NotAsync(AsyncFunction):
@@ -24,13 +34,13 @@ class NotAsync(AsyncFunction):
 
 def main(env):
     for function, says in (
-        (GivesNone(), "should return a list"),
-        (GivesNumber(), "should return a list"),
+        (GivesNone(), "The result of AsyncFunction cannot be none"),
+        (GivesNumber(), "The result of AsyncFunction should be of list type"),
         (Raises(), "no answer for 7"),
         (NotAsync(), "should be declared as 'async def'"),
     ):
         try:
-            stream = env.from_collection([7], type_info=Types.INT())
+            stream = env.from_collection([7, 8], type_info=Types.INT())
             out = AsyncDataStream.ordered_wait(
                 stream, function, Time.seconds(5), output_type=Types.INT()
             )

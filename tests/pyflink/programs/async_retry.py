@@ -34,7 +34,7 @@ class Failing(AsyncFunction):
 
 
 def main(env):
-    for attempts in (1, 2, 5):
+    for attempts in (1, 2, 3, 5):
         for name, function, strategy in (
             (
                 "empty",
@@ -43,6 +43,7 @@ def main(env):
                     max_attempts=attempts,
                     backoff_time_millis=10,
                     result_predicate=empty_result_predicate,
+                    exception_predicate=None,
                 ),
             ),
             (
@@ -53,6 +54,7 @@ def main(env):
                     initial_delay=10,
                     max_retry_delay=50,
                     multiplier=2,
+                    result_predicate=None,
                     exception_predicate=has_exception_predicate,
                 ),
             ),

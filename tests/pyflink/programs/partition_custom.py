@@ -1,5 +1,11 @@
 from pyflink.common import Types
-from pyflink.datastream import MapFunction, Partitioner, RuntimeContext, StreamExecutionEnvironment
+from pyflink.datastream import (
+    KeyedProcessFunction,
+    MapFunction,
+    Partitioner,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
 
 
 class Where(MapFunction):
@@ -15,13 +21,32 @@ class ByLength(Partitioner):
         return len(key) % num_partitions
 
 
+class Gather(KeyedProcessFunction):
+    """Gives out everything at the end, sorted."""
+
+    def __init__(self):
+        self.values = []
+
+    def process_element(self, value, ctx):
+        self.values.append(value)
+        ctx.timer_service().register_event_time_timer(1)
+
+    def on_timer(self, timestamp, ctx):
+        yield sorted(self.values)
+
+
 def main(env):
-    env.set_parallelism(3)
     words = ["a", "bb", "ccc", "dddd", "ee", "f"]
-    stream = env.from_collection(words, type_info=Types.STRING())
-    print(sorted(stream.partition_custom(ByLength(), lambda v: v).map(Where()).execute_and_collect()))
-    last = stream.partition_custom(lambda key, n: n - 1, lambda v: v[0]).map(Where())
-    print(sorted(last.execute_and_collect()))
+    for partitioner, key in (
+        (ByLength(), lambda v: v),
+        (lambda key, n: n - 1, lambda v: v),
+        (lambda key, n: key % n, lambda v: ord(v[0]) - ord("a")),
+    ):
+        env.set_parallelism(3)
+        stream = env.from_collection(words, type_info=Types.STRING())
+        out = stream.partition_custom(partitioner, key).map(Where())
+        out.key_by(lambda v: 0).process(Gather()).set_parallelism(1).print().set_parallelism(1)
+        env.execute()
 
 
 if __name__ == "__main__":

@@ -93,8 +93,8 @@ def _offset(offset: Length | None) -> int:
 def _needs_timestamp(timestamp: int, assigner: object) -> None:
     if timestamp == MIN_WATERMARK:
         raise InvalidProgramError(
-            f"{assigner} needs records with timestamps and this one has none: call "
-            "assign_timestamps_and_watermarks(...) before key_by(...)."
+            f"{assigner} needs records with timestamps and this one has none: "
+            "did you forget to call 'data_stream.assign_timestamps_and_watermarks(...)'?"
         )
 
 

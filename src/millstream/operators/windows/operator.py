@@ -406,7 +406,7 @@ class ProcessWindowContext:
     def window_state(self) -> WindowStateStore:
         """Return the state of this key and window; it must be cleared in the function's `clear`."""
         if self._operator._merges:
-            raise InvalidProgramError("Per-window state cannot be used with windows that merge: use global_state().")
+            raise InvalidProgramError("Per-window state is not allowed when using merging windows: use global_state().")
         return WindowStateStore(self._operator._state, self._cell, "_window.")
 
     def global_state(self) -> WindowStateStore:
