@@ -60,7 +60,12 @@ def brute_force_sessions(stream: list[Event], gap: int) -> list[Any]:
     return sorted(done + [(k, *s) for k, sessions in open_sessions.items() for s in sessions])
 
 
-def run(stream: list[Event], assigner: Any, parallelism: int, seed: int) -> list[Any]:
+def joined(a: Any, b: Any) -> Any:
+    return a[0], a[1], a[2] + b[2]
+
+
+def run(stream: list[Event], assigner: Any, parallelism: int, seed: int, as_they_come: bool = False) -> list[Any]:
+    """Run the windows; with `as_they_come` the records are combined, which goes another way through the operators."""
     dice = random.Random(seed)
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     sink = CollectSink()
@@ -72,14 +77,24 @@ def run(stream: list[Event], assigner: Any, parallelism: int, seed: int) -> list
             window: TimeWindow = context.window()
             yield key, window.start, window.end, [e[2] for e in elements]
 
-    marked.key_by(lambda e: e[0]).window(assigner).process(Show()).sink_to(sink)
+    class ShowOne:
+        def process(self, key: str, context: Any, elements: Any) -> Any:
+            window: TimeWindow = context.window()
+            [(_, _, values)] = elements
+            yield key, window.start, window.end, values
+
+    if as_they_come:
+        listed = marked.map(lambda e: (e[0], e[1], [e[2]])).set_parallelism(1)
+        listed.key_by(lambda e: e[0]).window(assigner).reduce(joined, ShowOne()).sink_to(sink)
+    else:
+        marked.key_by(lambda e: e[0]).window(assigner).process(Show()).sink_to(sink)
     job = LocalJob(env, epoch_sizes=lambda: dice.randint(1, 10))
     while not job.is_finished:
         job.run_epoch()
         if dice.random() < 0.3:
             job.restart_slots()
     # What is over is gone, timers included.
-    for table in ("_window_contents", "_event_timers", "_merging_windows"):
+    for table in ("_window_contents", "_event_timers", "_merging_windows", "_panes"):
         assert job.state_rows(table) == []
     return sorted(sink.results())
 
@@ -88,32 +103,32 @@ parallelisms = st.sampled_from([1, 2, 5])
 
 
 @settings(max_examples=150, deadline=None)
-@given(events, st.integers(1, 25), st.integers(0, 24), parallelisms, st.integers(0, 1000))
-def test_tumbling(stream: list[Event], size: int, offset: int, parallelism: int, seed: int) -> None:
+@given(events, st.integers(1, 25), st.integers(0, 24), parallelisms, st.integers(0, 1000), st.booleans())
+def test_tumbling(stream: list[Event], size: int, offset: int, parallelism: int, seed: int, as_they_come: bool) -> None:
     offset %= size
 
     def windows_of(t: int) -> list[tuple[int, int]]:
         start = (t - offset) // size * size + offset
         return [(start, start + size)]
 
-    found = run(stream, TumblingEventTimeWindows.of(size, offset), parallelism, seed)
+    found = run(stream, TumblingEventTimeWindows.of(size, offset), parallelism, seed, as_they_come)
     assert found == brute_force(stream, windows_of)
 
 
 @settings(max_examples=150, deadline=None)
-@given(events, st.integers(1, 25), st.integers(1, 30), parallelisms, st.integers(0, 1000))
-def test_sliding(stream: list[Event], size: int, slide: int, parallelism: int, seed: int) -> None:
+@given(events, st.integers(1, 25), st.integers(1, 30), parallelisms, st.integers(0, 1000), st.booleans())
+def test_sliding(stream: list[Event], size: int, slide: int, parallelism: int, seed: int, as_they_come: bool) -> None:
     def windows_of(t: int) -> list[tuple[int, int]]:
         return [(s, s + size) for s in range(t - size + 1, t + 1) if s % slide == 0]
 
-    found = run(stream, SlidingEventTimeWindows.of(size, slide), parallelism, seed)
+    found = run(stream, SlidingEventTimeWindows.of(size, slide), parallelism, seed, as_they_come)
     assert found == brute_force(stream, windows_of)
 
 
 @settings(max_examples=150, deadline=None)
-@given(events, st.integers(1, 25), parallelisms, st.integers(0, 1000))
-def test_sessions(stream: list[Event], gap: int, parallelism: int, seed: int) -> None:
-    found = run(stream, EventTimeSessionWindows.with_gap(gap), parallelism, seed)
+@given(events, st.integers(1, 25), parallelisms, st.integers(0, 1000), st.booleans())
+def test_sessions(stream: list[Event], gap: int, parallelism: int, seed: int, as_they_come: bool) -> None:
+    found = run(stream, EventTimeSessionWindows.with_gap(gap), parallelism, seed, as_they_come)
     assert found == brute_force_sessions(stream, gap)
 
 

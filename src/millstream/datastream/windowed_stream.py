@@ -27,6 +27,7 @@ from millstream.operators.windows.contents import (
 )
 from millstream.operators.windows.evictors import Evictor
 from millstream.operators.windows.operator import WindowOperator
+from millstream.operators.windows.panes import PaneOperator, fits
 from millstream.operators.windows.triggers import Trigger
 
 if TYPE_CHECKING:
@@ -170,9 +171,12 @@ class _Windowed:
         return WindowFunctionKind(UserFunction(function, method), method, self._KEYED, one_value)
 
     def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream:
-        operator = WindowOperator(
-            self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor
-        )
+        parts = (self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor)
+        operator = WindowOperator(*parts)
+        # A pane is read and written as a whole, which only memory can afford.
+        backend = self._stream._environment._config.get_string("state.backend.type", "hashmap")
+        if backend == "hashmap" and fits(operator):
+            operator = PaneOperator(*parts)
         return self._stream._then(self._NAME, operator, output_type)
 
 

@@ -10,6 +10,7 @@ The overlay is also the epoch's delta: it is written to the changelog as it is. 
     any kind   None                    the row is gone
     list       Extra([...])            these elements are appended to the row
     map        Patch({k: v, ...})      these entries are set; REMOVED ones are gone
+    panes      {key: value, ...}       these keys of a window are set
     otherwise  a value                 the row's new content
 """
 
@@ -115,6 +116,8 @@ class StateTable:
             return [*(self.base.get(row) or ()), *change]
         if kind is Patch:
             return patched(self.base.get(row), change) or None
+        if self.kind == "panes" and change is not None:
+            return {**(self.base.get(row) or {}), **change}
         return change
 
     def put(self, row: Any, content: Any) -> None:
@@ -149,6 +152,9 @@ class StateTable:
         if self.kind in ("list", "map"):
             self._merge(delta)
             return
+        if self.kind == "panes":
+            self._merge_panes(delta)
+            return
         self._update(delta)
 
     def _update(self, rows: dict[Any, Any]) -> None:
@@ -170,6 +176,20 @@ class StateTable:
             else:
                 whole[row] = change
         self._update(whole)
+
+    def _merge_panes(self, delta: dict[Any, Any]) -> None:
+        base = self.base
+        for row, change in delta.items():
+            pane = base.get(row)
+            if change is None:
+                if pane is not None:
+                    del base[row]
+            elif pane is None:
+                base[row] = change
+            elif base.__class__ is dict:
+                pane.update(change)
+            else:
+                base[row] = {**pane, **change}
 
     def advance(self) -> None:
         """The epoch counts: its changes become part of the base."""

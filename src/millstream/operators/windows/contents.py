@@ -77,11 +77,11 @@ class Reduced(Contents):
 
     def __init__(self, reduce: Callable[[Any, Any], Any]) -> None:
         super().__init__()
-        self._reduce = reduce
+        self.reduce = reduce
 
     def add(self, row: Row, value: Any, timestamp: int | None) -> None:
         before = self.table.get(row)
-        self.table.put(row, detach(value if before is None else self._reduce(detach(before), value)))
+        self.table.put(row, detach(value if before is None else self.reduce(detach(before), value)))
 
     def get(self, row: Row) -> Any:
         return detach(self.table.get(row))
@@ -93,7 +93,7 @@ class Reduced(Contents):
         if values:
             merged = detach(values[0])
             for value in values[1:]:
-                merged = self._reduce(merged, detach(value))
+                merged = self.reduce(merged, detach(value))
             self.table.put(target, detach(merged))
 
 
@@ -104,16 +104,16 @@ class Aggregated(Contents):
 
     def __init__(self, function: Any) -> None:
         super().__init__()
-        self._function = function
+        self.function = function
 
     def add(self, row: Row, value: Any, timestamp: int | None) -> None:
         before = self.table.get(row)
-        accumulator = self._function.create_accumulator() if before is None else detach(before)
-        self.table.put(row, detach(self._function.add(value, accumulator)))
+        accumulator = self.function.create_accumulator() if before is None else detach(before)
+        self.table.put(row, detach(self.function.add(value, accumulator)))
 
     def get(self, row: Row) -> Any:
         accumulator = self.table.get(row)
-        return None if accumulator is None else self._function.get_result(detach(accumulator))
+        return None if accumulator is None else self.function.get_result(detach(accumulator))
 
     def merge(self, target: Row, sources: list[Row]) -> None:
         found = [a for r in (target, *sources) if (a := self.table.get(r)) is not None]
@@ -122,7 +122,7 @@ class Aggregated(Contents):
         if found:
             merged = detach(found[0])
             for accumulator in found[1:]:
-                merged = self._function.merge(merged, detach(accumulator))
+                merged = self.function.merge(merged, detach(accumulator))
             self.table.put(target, detach(merged))
 
 

@@ -262,13 +262,17 @@ class WindowOperator(Operator):
     def _clear(self, key: Any, window: Any, row: Any, merging: MergingWindows | None) -> None:
         self.contents.clear(row)
         self.trigger.clear(window, self._at(key, window))
+        self._forget(key, window)
+        if merging is not None:
+            merging.retire(window)
+
+    def _forget(self, key: Any, window: Any) -> None:
+        """Let the window function clear what it has kept for a window that is gone."""
         self._processing._enter(key, window)
         if self.result.function is not None:
             clear = getattr(self.result.function.function, "clear", None)
             if clear is not None:
                 clear(self._processing)
-        if merging is not None:
-            merging.retire(window)
 
     def _at(self, key: Any, window: Any) -> _TriggerContext:
         self._triggering.enter(key, window)

@@ -1,0 +1,171 @@
+"""The quick way through the commonest windows: tumbling or sliding in event time, combined as records come.
+
+With the assigner's own trigger, no lateness and no evictor, a window needs no timers and no trigger state: all keys of
+a window fire together when the watermark passes its end. So the state is one dict of keys for each window (a pane), the
+loop is written out, and firing is one pass over a dict. What comes out is the same as from WindowOperator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.base import Downstream, OperatorSetup
+from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from millstream.operators.windows.contents import Aggregated, Reduced
+from millstream.operators.windows.operator import WindowOperator
+from millstream.operators.windows.triggers import EventTimeTrigger
+from millstream.operators.windows.windows import TimeWindow
+from millstream.state.key_groups import freeze
+from millstream.state.table import MISSING
+
+Pane = tuple[dict[Any, Any], Callable[..., Any]]
+_NOTHING: dict[Any, Any] = {}
+
+
+def fits(operator: WindowOperator) -> bool:
+    """Tell whether an operator's windows can go the quick way."""
+    return (
+        type(operator.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
+        and type(operator.trigger) is EventTimeTrigger
+        and type(operator.contents) in (Reduced, Aggregated)
+        and operator.lateness == 0
+        and operator.evictor is None
+    )
+
+
+class PaneOperator(WindowOperator):
+    """A window operator whose state is one dict of keys for each window."""
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        assert setup.state is not None
+        self._panes = setup.state.table("_panes", "panes")
+        assigner = self.assigner
+        assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
+        self._size = assigner.size
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        assigner, stamp = self.assigner, value.timestamp
+        if stamp is None:
+            w.line(f"{w.bind(self.refuse, 'refuse')}()", self, value.name)
+            return
+        with w.block(f"if {stamp} is None:"):
+            w.line(f"{w.bind(self.refuse, 'refuse')}()", self, value.name)
+        start, current = w.var("s"), w.var("c")
+        overlay, base_get = w.var("o"), w.var("b")
+        w.before(f"{current} = None")
+        if isinstance(assigner, TumblingEventTimeWindows):
+            w.line(f"{start} = {_first(stamp, assigner.offset, assigner.size)}")
+            with w.block(f"if {start} != {current}:"):
+                self._find(w, start, current, overlay, base_get)
+            self._late_or_added(w, value, key, overlay, base_get)
+            return
+        assert isinstance(assigner, SlidingEventTimeWindows)
+        skipped, last = w.var("n"), _first(stamp, assigner.offset, assigner.slide)
+        w.line(f"{skipped} = True")
+        with w.block(f"for {start} in range({last}, {stamp} - {assigner.size}, -{assigner.slide}):"):
+            self._find(w, start, current, overlay, base_get)
+            with w.block(f"if {overlay} is not None:"):
+                w.line(f"{skipped} = False")
+                self._added(w, value, key, overlay, base_get)
+        with w.block(f"if {skipped} and {stamp} <= {w.bind(self, 'windows')}.watermark:"):
+            w.line(f"{w.bind(self.late, 'late')}({value.name}, {stamp})", self, value.name)
+
+    def _find(self, w: CodeWriter, start: str, current: str, overlay: str, base_get: str) -> None:
+        w.line(f"{current} = {start}")
+        w.line(f"{overlay}, {base_get} = {w.bind(self.pane, 'pane')}({start})")
+
+    def _late_or_added(self, w: CodeWriter, value: Var, key: Key | None, overlay: str, base_get: str) -> None:
+        with w.block(f"if {overlay} is None:"):
+            w.line(f"{w.bind(self.late, 'late')}({value.name}, {value.timestamp})", self, value.name)
+        with w.block("else:"):
+            self._added(w, value, key, overlay, base_get)
+
+    def _added(self, w: CodeWriter, value: Var, key: Key | None, overlay: str, base_get: str) -> None:
+        assert key is not None
+        k, old, missing = key.name, w.var("a"), w.bind(MISSING, "missing")
+        with w.block("try:"):
+            w.line(f"{old} = {overlay}[{k}]")
+        with w.block("except KeyError:"):
+            w.line(f"{old} = {base_get}({k}, {missing})")
+        with w.block("except TypeError:"):
+            w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", self, value.name)
+            w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
+        if isinstance(self.contents, Reduced):
+            new = f"{w.call(self.contents.reduce, old, value.name)} if {old} is not {missing} else {value.name}"
+        else:
+            assert isinstance(self.contents, Aggregated)
+            create = w.bind(self.contents.function.create_accumulator, "create")
+            with w.block(f"if {old} is {missing}:"):
+                w.line(f"{old} = {create}()", self, value.name)
+            new = w.call(self.contents.function.add, value.name, old)
+        w.line(f"{overlay}[{k}] = {new}", self, value.name)
+
+    # --- called from the loop
+
+    def pane(self, start: int) -> Pane | tuple[None, None]:
+        """Return where a window's changes go and where its values of earlier epochs are; nothing when it is over."""
+        if start + self._size - 1 <= self.watermark:
+            return None, None
+        overlay = self._panes.overlay.get(start)
+        if overlay is None:
+            overlay = self._panes.overlay[start] = {}
+        return overlay, (self._panes.base.get(start) or _NOTHING).get
+
+    def late(self, value: Any, timestamp: int) -> None:
+        if self.late_tag is not None:
+            self.setup.emit(((self.late_tag, value),), timestamp)
+        else:
+            self._dropped.inc()
+
+    def refuse(self) -> None:
+        raise InvalidProgramError(
+            f"{self.assigner} needs records with timestamps and this one has none: "
+            "did you forget to call 'data_stream.assign_timestamps_and_watermarks(...)'?"
+        )
+
+    # --- time
+
+    def on_watermark(self, watermark: int) -> int | None:
+        self.watermark = watermark
+        self._fire_until(watermark)
+        return watermark
+
+    def on_end_of_key(self) -> None:
+        self.watermark = MAX_WATERMARK
+        self._fire_until(MAX_WATERMARK)
+        self.watermark = MIN_WATERMARK
+
+    def _fire_until(self, watermark: int) -> None:
+        panes, last = self._panes, watermark - self._size + 1
+        due = {s for s in panes.overlay if s <= last and panes.overlay[s] is not None}
+        due.update(s for s, _ in panes.base.items() if s <= last and s not in panes.overlay)
+        for start in sorted(due):
+            values = panes.get(start)
+            panes.remove(start)
+            if values:
+                self._emit(TimeWindow(start, start + self._size), values)
+
+    def _emit(self, window: TimeWindow, values: dict[Any, Any]) -> None:
+        stamp = window.max_timestamp()
+        if self.result.function is None:
+            if isinstance(self.contents, Aggregated):
+                result = self.contents.function.get_result
+                self.setup.emit((result(a) for a in values.values()), stamp)
+            else:
+                self.setup.emit(values.values(), stamp)
+            return
+        for key, value in values.items():
+            contents = value if isinstance(self.contents, Reduced) else self.contents.function.get_result(value)  # type: ignore[attr-defined]
+            results = self._call(key, window, contents)
+            if results is not None:
+                self.setup.emit(results, stamp)
+            self._forget(key, window)
+
+
+def _first(stamp: str, offset: int, size: int) -> str:
+    return f"{stamp} - {stamp} % {size}" if offset == 0 else f"{stamp} - ({stamp} - {offset}) % {size}"
