@@ -7,10 +7,11 @@ import json
 import time
 from typing import Any
 
-from millstream.common import Configuration
-from millstream.datastream import StreamExecutionEnvironment
+from millstream.common import Configuration, Duration, WatermarkStrategy
+from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 
 Env = StreamExecutionEnvironment
 
@@ -38,6 +39,28 @@ def word_count(env: Env, options: argparse.Namespace) -> None:
     lines = env.from_source(DataGeneratorSource(line, options.records))
     words = lines.flat_map(lambda text: [(w, 1) for w in text.split()])
     words.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).add_sink(discard)
+
+
+OUT_OF_ORDER_MS, WINDOW_MS, GAP_MS = 1000, 10_000, 2_000
+
+
+def events(env: Env, options: argparse.Namespace) -> DataStream:
+    """Events (key, time, 1), five a millisecond, up to a second out of order; both subtasks cover the same time."""
+    half, keys = options.records // 2, options.keys
+    numbers = env.from_source(NumberSequenceSource(0, options.records - 1))
+    made = numbers.map(lambda i: (i * 7919 % keys, i % half // 5 - i * 31 % 1000, 1))
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(OUT_OF_ORDER_MS))
+    return made.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda e, _: e[1]))
+
+
+def tumbling(env: Env, options: argparse.Namespace) -> None:
+    windows = events(env, options).key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(WINDOW_MS))
+    windows.reduce(lambda a, b: (a[0], a[1], a[2] + b[2])).add_sink(discard)
+
+
+def session(env: Env, options: argparse.Namespace) -> None:
+    windows = events(env, options).key_by(lambda e: e[0]).window(EventTimeSessionWindows.with_gap(GAP_MS))
+    windows.reduce(lambda a, b: (a[0], a[1], a[2] + b[2])).add_sink(discard)
 
 
 class ClockedReader:
@@ -70,7 +93,13 @@ def latency(env: Env, options: argparse.Namespace) -> None:
     print(json.dumps({"p50_ms": p50, "p99_ms": p99, "records": len(samples)}))
 
 
-PROGRAMS = {"map_filter": map_filter, "keyed_reduce": keyed_reduce, "word_count": word_count}
+PROGRAMS = {
+    "map_filter": map_filter,
+    "keyed_reduce": keyed_reduce,
+    "word_count": word_count,
+    "tumbling": tumbling,
+    "session": session,
+}
 
 
 def main() -> None:

@@ -52,10 +52,73 @@ def word_count(n: int, keys: int) -> None:
             state[k] = t if a is None else add(a, t)
 
 
+OUT_OF_ORDER_MS, WINDOW_MS, GAP_MS = 1000, 10_000, 2_000
+
+
+def _event_functions(n: int, keys: int) -> tuple[Any, Any, Any, Any]:
+    half = n // 2
+    make: Callable[[int], tuple[int, int, int]] = lambda i: (i * 7919 % keys, i % half // 5 - i * 31 % 1000, 1)
+    time_of: Callable[[tuple[int, int, int]], int] = lambda e: e[1]
+    key_of: Callable[[tuple[int, int, int]], int] = lambda e: e[0]
+    add_up: Callable[[Any, Any], Any] = lambda a, b: (a[0], a[1], a[2] + b[2])
+    return make, time_of, key_of, add_up
+
+
+def tumbling(n: int, keys: int) -> None:
+    """A dict of keys for each window; windows leave when the watermark, looked at now and then, passes them."""
+    make, time_of, key_of, add_up = _event_functions(n, keys)
+    windows: dict[int, dict[int, Any]] = {}
+    highest = -1 << 63
+    half = n // 2
+    for part in range(2):
+        # One core's share after the other: each covers all of the time, as a subtask's does.
+        for i in range(part * half, (part + 1) * half):
+            e = make(i)
+            t = time_of(e)
+            if t > highest:
+                highest = t
+            k = key_of(e)
+            start = t - t % WINDOW_MS
+            window = windows.get(start)
+            if window is None:
+                window = windows[start] = {}
+            a = window.get(k)
+            window[k] = e if a is None else add_up(a, e)
+            if i % 4096 == 0:
+                for over in [s for s in windows if s + WINDOW_MS <= highest - OUT_OF_ORDER_MS]:
+                    for _ in windows.pop(over).values():
+                        pass
+        windows.clear()
+        highest = -1 << 63
+
+
+def session(n: int, keys: int) -> None:
+    """The last session of each key, in a dict; out of order by less than the gap, so one is enough."""
+    make, time_of, key_of, add_up = _event_functions(n, keys)
+    half = n // 2
+    for part in range(2):
+        sessions: dict[int, list[Any]] = {}
+        for i in range(part * half, (part + 1) * half):
+            e = make(i)
+            t = time_of(e)
+            k = key_of(e)
+            s = sessions.get(k)
+            if s is None or t > s[1] + GAP_MS:
+                sessions[k] = [t, t, e]
+            else:
+                if t > s[1]:
+                    s[1] = t
+                elif t < s[0]:
+                    s[0] = t
+                s[2] = add_up(s[2], e)
+
+
 PROGRAMS: dict[str, Callable[[int, int], None]] = {
     "map_filter": map_filter,
     "keyed_reduce": keyed_reduce,
     "word_count": word_count,
+    "tumbling": tumbling,
+    "session": session,
 }
 
 

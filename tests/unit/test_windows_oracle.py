@@ -94,7 +94,7 @@ def run(stream: list[Event], assigner: Any, parallelism: int, seed: int, as_they
         if dice.random() < 0.3:
             job.restart_slots()
     # What is over is gone, timers included.
-    for table in ("_window_contents", "_event_timers", "_merging_windows", "_panes"):
+    for table in ("_window_contents", "_event_timers", "_merging_windows", "_panes", "_sessions"):
         assert job.state_rows(table) == []
     return sorted(sink.results())
 

@@ -13,6 +13,7 @@ from millstream.datastream.functions import as_user_function
 from millstream.operators.functions import UserFunction
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.reduce import choose_by_field, combine_field
+from millstream.operators.windows import panes, sessions
 from millstream.operators.windows.assigners import WindowAssigner
 from millstream.operators.windows.contents import (
     Aggregated,
@@ -27,7 +28,6 @@ from millstream.operators.windows.contents import (
 )
 from millstream.operators.windows.evictors import Evictor
 from millstream.operators.windows.operator import WindowOperator
-from millstream.operators.windows.panes import PaneOperator, fits
 from millstream.operators.windows.triggers import Trigger
 
 if TYPE_CHECKING:
@@ -175,8 +175,10 @@ class _Windowed:
         operator = WindowOperator(*parts)
         # A pane is read and written as a whole, which only memory can afford.
         backend = self._stream._environment._config.get_string("state.backend.type", "hashmap")
-        if backend == "hashmap" and fits(operator):
-            operator = PaneOperator(*parts)
+        if backend == "hashmap" and panes.fits(operator):
+            operator = panes.PaneOperator(*parts)
+        elif backend == "hashmap" and sessions.fits(operator):
+            operator = sessions.SessionOperator(*parts)
         return self._stream._then(self._NAME, operator, output_type)
 
 

@@ -86,7 +86,7 @@ class KeyedState:
         self._tables: dict[str, StateTable] = {}
         self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, Any]] = {}
         self._lives: dict[str, Lifetime] = {}
-        self._timers: list[TimerQueue] = []
+        self._when_loaded: list[Callable[[], None]] = []
         self._store: LmdbStore | None = None
         if backend == "lmdb":
             from millstream.state.lmdb_base import LmdbStore
@@ -113,8 +113,12 @@ class KeyedState:
     def timers(self, name: str) -> TimerQueue:
         """Return a queue of timers that is part of this state."""
         queue = TimerQueue(self.table(name, "timers"))
-        self._timers.append(queue)
+        self.when_loaded(queue.rebuild)
         return queue
+
+    def when_loaded(self, action: Callable[[], None]) -> None:
+        """Have something done whenever the state was read anew."""
+        self._when_loaded.append(action)
 
     def handle(self, descriptor: StateDescriptor, cell: KeyCell | None = None) -> Any:
         """Return the object through which user code reads and writes a state.
@@ -217,5 +221,5 @@ class KeyedState:
             for file in files:
                 for section in file.sections():
                     self.table(section.table, section.kind).apply(section.rows)
-        for queue in self._timers:
-            queue.rebuild()
+        for action in self._when_loaded:
+            action()

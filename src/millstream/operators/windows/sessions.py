@@ -1,0 +1,180 @@
+"""The quick way through event-time sessions that combine records as they come.
+
+With the assigner's own trigger, a fixed gap, no lateness and no evictor, a key's open sessions are all its state: one
+list [start, end, value], or a tuple of such lists while a key has several. A record that extends the only session is
+handled in the loop; everything else (a first record, a second session, a merge) in `place`. What comes out is the same
+as from WindowOperator.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.base import Downstream, OperatorSetup
+from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.windows.assigners import EventTimeSessionWindows
+from millstream.operators.windows.contents import Aggregated, Reduced
+from millstream.operators.windows.operator import WindowOperator
+from millstream.operators.windows.panes import PaneOperator
+from millstream.operators.windows.triggers import EventTimeTrigger
+from millstream.operators.windows.windows import TimeWindow
+from millstream.state.key_groups import freeze
+
+# [start, end, value]
+Session = list[Any]
+
+
+def fits(operator: WindowOperator) -> bool:
+    """Tell whether an operator's windows can go the quick way."""
+    return (
+        type(operator.assigner) is EventTimeSessionWindows
+        and isinstance(operator.assigner.gap, int)
+        and type(operator.trigger) is EventTimeTrigger
+        and type(operator.contents) in (Reduced, Aggregated)
+        and operator.lateness == 0
+        and operator.evictor is None
+    )
+
+
+class SessionOperator(PaneOperator):
+    """A window operator whose state is the open sessions of each key."""
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        WindowOperator.prepare(self, setup)
+        assert setup.state is not None
+        assert isinstance(self.assigner, EventTimeSessionWindows) and isinstance(self.assigner.gap, int)
+        self._gap = self.assigner.gap
+        self._open = setup.state.table("_sessions", "sessions")
+        # (last timestamp, number, key): one entry a session, moved on when it comes up too early.
+        self._ends: list[tuple[int, int, Any]] = []
+        self._number = 0
+        setup.state.when_loaded(self._load)
+
+    def _load(self) -> None:
+        self._ends = []
+        for key, content in self._open.rows():
+            for session in _sessions(content):
+                self._ends.append((session[1] - 1, self._next(), key))
+        heapify(self._ends)
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        assert key is not None
+        stamp, k, found = value.timestamp, key.name, w.var("s")
+        if stamp is None:
+            w.line(f"{w.bind(self.refuse, 'refuse')}()", self, value.name)
+            return
+        overlay, base_get = w.bind(self._open.overlay, "overlay"), w.bind(self._open.base.get, "base_get")
+        with w.block(f"if {stamp} is None:"):
+            w.line(f"{w.bind(self.refuse, 'refuse')}()", self, value.name)
+        with w.block("try:"):
+            w.line(f"{found} = {overlay}[{k}]")
+        with w.block("except KeyError:"):
+            self._from_base(w, found, overlay, base_get, k)
+        with w.block("except TypeError:"):
+            w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", self, value.name)
+            w.line(f"{found} = {overlay}.get({k})")
+            with w.block(f"if {found} is None and {k} not in {overlay}:"):
+                self._from_base(w, found, overlay, base_get, k)
+        only = f"{found}.__class__ is {w.bind(list, 'list_class')}"
+        with w.block(f"if {only} and {found}[0] - {self._gap} <= {stamp} <= {found}[1]:"):
+            with w.block(f"if {stamp} + {self._gap} > {found}[1]:"):
+                w.line(f"{found}[1] = {stamp} + {self._gap}")
+            with w.block(f"if {stamp} < {found}[0]:"):
+                w.line(f"{found}[0] = {stamp}")
+            held = w.var("a")
+            w.line(f"{held} = {found}[2]")
+            w.line(f"{found}[2] = {self._combined(w, held, value.name)}", self, value.name)
+        with w.block("else:"):
+            w.line(f"{w.bind(self.place, 'place')}({k}, {value.name}, {stamp}, {found})", self, value.name)
+
+    def _from_base(self, w: CodeWriter, found: str, overlay: str, base_get: str, k: str) -> None:
+        w.line(f"{found} = {base_get}({k})")
+        with w.block(f"if {found} is not None:"):
+            # From here on the epoch's: if it fails, all state is read anew.
+            w.line(f"{overlay}[{k}] = {found}")
+
+    def _combined(self, w: CodeWriter, held: str, value: str) -> str:
+        if isinstance(self.contents, Reduced):
+            return w.call(self.contents.reduce, held, value)
+        assert isinstance(self.contents, Aggregated)
+        return w.call(self.contents.function.add, value, held)
+
+    # --- called from the loop
+
+    def place(self, key: Any, value: Any, timestamp: int, content: Any) -> None:
+        """Put a record where it makes a session, or joins several."""
+        start, end = timestamp, timestamp + self._gap
+        sessions = _sessions(content)
+        touching = [s for s in sessions if s[0] <= end and s[1] >= start]
+        if not touching:
+            if end - 1 <= self.watermark:
+                self.late(value, timestamp)
+                return
+            self._keep(key, [*sessions, [start, end, self._first(value)]])
+            heappush(self._ends, (end - 1, self._next(), key))
+            return
+        touching.sort(key=lambda s: s[0])
+        joined = [min(start, touching[0][0]), max(end, *(s[1] for s in touching)), self._joined(touching, value)]
+        self._keep(key, [*_without(sessions, touching), joined])
+
+    def _keep(self, key: Any, sessions: list[Session]) -> None:
+        if sessions:
+            self._open.put(key, sessions[0] if len(sessions) == 1 else tuple(sessions))
+        else:
+            self._open.remove(key)
+
+    def _first(self, value: Any) -> Any:
+        if isinstance(self.contents, Reduced):
+            return value
+        assert isinstance(self.contents, Aggregated)
+        return self.contents.function.add(value, self.contents.function.create_accumulator())
+
+    def _joined(self, sessions: list[Session], value: Any) -> Any:
+        """Merge the sessions, the earliest first, and add the record that joined them."""
+        held = sessions[0][2]
+        if isinstance(self.contents, Reduced):
+            for session in sessions[1:]:
+                held = self.contents.reduce(held, session[2])
+            return self.contents.reduce(held, value)
+        assert isinstance(self.contents, Aggregated)
+        for session in sessions[1:]:
+            held = self.contents.function.merge(held, session[2])
+        return self.contents.function.add(value, held)
+
+    # --- time
+
+    def on_end_of_key(self) -> None:
+        self.watermark = MAX_WATERMARK
+        self._fire_until(MAX_WATERMARK)
+        self.watermark = MIN_WATERMARK
+
+    def _fire_until(self, watermark: int) -> None:
+        ends = self._ends
+        while ends and ends[0][0] <= watermark:
+            _, number, key = heappop(ends)
+            sessions = _sessions(self._open.get(key))
+            over = [s for s in sessions if s[1] - 1 <= watermark]
+            if over:
+                self._keep(key, _without(sessions, over))
+                for start, end, value in sorted(over, key=lambda s: s[0]):
+                    self._emit(TimeWindow(start, end), {key: value})
+            elif sessions:
+                # It has grown since; one of its entries is enough.
+                heappush(ends, (min(s[1] for s in sessions) - 1, number, key))
+
+
+def _without(sessions: list[Session], some: list[Session]) -> list[Session]:
+    # By identity: a user's value may have an == of its own.
+    return [s for s in sessions if not any(s is other for other in some)]
+
+
+def _sessions(content: Any) -> list[Session]:
+    if content is None:
+        return []
+    return [content] if content.__class__ is list else list(content)
