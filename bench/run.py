@@ -4,7 +4,7 @@ One run on one machine; what counts are the ratios. The bare loop and millstream
 of each counts, because neighbours on the machine only ever make a run slower; a peer, tens of times slower, runs once.
 Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes bench/results.json.
 
-    python bench/run.py [--quick] [--only a,b,c,d,e,f] [--without pyflink,bytewax,spark]
+    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h] [--without pyflink,bytewax,spark]
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ GOALS: dict[str, list[tuple[str, float]]] = {
     "a": [("bare", 0.75)],
     "b": [("bare", 0.6), ("pyflink thread", 100), ("bytewax", 4), ("transformWithState", 20)],
     "c": [("bare", 0.3)],
+    "g": [("bare", 0.4), ("pyflink thread", 50), ("bytewax", 4)],
+    "h": [("bare", 0.4), ("pyflink thread", 50), ("bytewax", 4)],
 }
 
 TITLES = {
@@ -35,6 +37,8 @@ TITLES = {
     "b": "keyed reduce, 1,000 keys",
     "c": "keyed reduce, 1,000,000 keys",
     "d": "word count (lines)",
+    "g": "tumbling windows, 10,000 keys",
+    "h": "session windows, 10,000 keys",
 }
 
 # Program: arguments, and how many records each system gets; the slow ones get fewer.
@@ -52,6 +56,14 @@ PROGRAMS: dict[str, tuple[list[str], dict[str, int]]] = {
         {"millstream": 30_000_000, "bare": 6_000_000, "pyflink": 60_000, "bytewax": 600_000, "spark": 400_000},
     ),
     "d": (["--program", "word_count"], {"millstream": 2_000_000, "bare": 300_000, "pyflink": 6_000, "bytewax": 40_000}),
+    "g": (
+        ["--program", "tumbling", "--keys", "10000"],
+        {"millstream": 20_000_000, "bare": 4_000_000, "pyflink": 60_000, "bytewax": 200_000},
+    ),
+    "h": (
+        ["--program", "session", "--keys", "10000"],
+        {"millstream": 20_000_000, "bare": 4_000_000, "pyflink": 60_000, "bytewax": 200_000},
+    ),
 }  # fmt: skip
 
 
@@ -158,7 +170,7 @@ def show_latency(answers: dict[str, dict[str, Any]], two_levels_ms: float | None
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--only", default="a,b,c,d,e,f")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h")
     parser.add_argument("--without", default="", help="peers to leave out")
     options = parser.parse_args()
     only, without = options.only.split(","), options.without.split(",")

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import bytewax.operators as op
+import bytewax.operators.windowing as win
 from bytewax.dataflow import Dataflow
 from bytewax.inputs import DynamicSource, StatelessSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
@@ -186,6 +187,27 @@ def word_count(flow: Dataflow, records: int, keys: int, batch: int, out: Path) -
     op.output("out", op.stateful_batch("sum", keyed, RunningAdd), DiscardSink(out))
 
 
+EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
+
+
+def windows(flow: Dataflow, records: int, keys: int, batch: int, out: Path, windower: Any) -> None:
+    """Workers take turns with the numbers, so that all of them cover the same time, ten events a millisecond."""
+    s = op.input("in", flow, RangeSource(records, None, batch, out))
+    s = op.map("make", s, lambda i: (i * 7919 % keys, i // 10 - i * 31 % 1000, 1))
+    keyed = op.key_on("key", s, lambda e: str(e[0]))
+    clock = win.EventClock(lambda e: EPOCH + timedelta(milliseconds=e[1]), timedelta(seconds=1))
+    reduced = win.reduce_window("sum", keyed, clock, windower, lambda a, b: (a[0], a[1], a[2] + b[2]))
+    op.output("out", reduced.down, DiscardSink(out))
+
+
+def tumbling(flow: Dataflow, records: int, keys: int, batch: int, out: Path) -> None:
+    windows(flow, records, keys, batch, out, win.TumblingWindower(timedelta(seconds=10), EPOCH))
+
+
+def session(flow: Dataflow, records: int, keys: int, batch: int, out: Path) -> None:
+    windows(flow, records, keys, batch, out, win.SessionWindower(timedelta(seconds=2)))
+
+
 def latency(flow: Dataflow, records: int, keys: int, batch: int, out: Path) -> None:
     def count(state: int | None, value: tuple[int, float]) -> tuple[int, tuple[int, float]]:
         new = (state or 0) + 1
@@ -201,6 +223,8 @@ PROGRAMS: dict[str, Callable[[Dataflow, int, int, int, Path], None]] = {
     "keyed_reduce": keyed_reduce,
     "word_count": word_count,
     "latency": latency,
+    "tumbling": tumbling,
+    "session": session,
 }
 
 

@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator
 
 import pyflink
-from pyflink.common import Configuration, Types, WatermarkStrategy
+from pyflink.common import Configuration, Duration, Time, Types, WatermarkStrategy
+from pyflink.common.watermark_strategy import TimestampAssigner
 from pyflink.common.typeinfo import TypeInformation
 from pyflink.datastream import DataStream, StreamExecutionEnvironment
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
@@ -43,6 +44,7 @@ from pyflink.datastream.functions import (
     RuntimeContext,
 )
 from pyflink.datastream.state import ValueStateDescriptor
+from pyflink.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from pyflink.java_gateway import get_gateway
 
 WORDS = 10_000
@@ -160,6 +162,42 @@ def word_count(env: StreamExecutionEnvironment, args: argparse.Namespace, out: s
     discard(words.key_by(lambda t: t[0], Types.STRING()).reduce(LastAdd(out)))
 
 
+class At(TimestampAssigner):
+    def extract_timestamp(self, value: tuple[int, int, int], record_timestamp: int) -> int:
+        return value[1]
+
+
+class LastMap(MapFunction):
+    def __init__(self, out: str):
+        self._out = out
+
+    def map(self, value: Any) -> Any:
+        return value
+
+    def close(self) -> None:
+        stamp(self._out, "end")
+
+
+def windows(env: StreamExecutionEnvironment, args: argparse.Namespace, out: str, assigner: Any) -> None:
+    half, keys = args.records // 2, args.keys
+    kind = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
+    to_event = FirstMap(out, lambda i: (i * 7919 % keys, i % half // 5 - i * 31 % 1000, 1))
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(1000))
+    events = numbers(env, args.records).map(to_event, kind)
+    marked = events.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(At()))
+    windowed = marked.key_by(lambda e: e[0], Types.LONG()).window(assigner)
+    sums = windowed.reduce(lambda a, b: (a[0], a[1], a[2] + b[2]), output_type=kind)
+    discard(sums.map(LastMap(out), kind))
+
+
+def tumbling(env: StreamExecutionEnvironment, args: argparse.Namespace, out: str) -> None:
+    windows(env, args, out, TumblingEventTimeWindows.of(Time.milliseconds(10_000)))
+
+
+def session(env: StreamExecutionEnvironment, args: argparse.Namespace, out: str) -> None:
+    windows(env, args, out, EventTimeSessionWindows.with_gap(Time.milliseconds(2_000)))
+
+
 def latency(env: StreamExecutionEnvironment, args: argparse.Namespace, out: str) -> None:
     server = socket.create_server(("localhost", 0))
     threading.Thread(target=feed, args=(server, args.seconds, Path(out)), daemon=True).start()
@@ -200,6 +238,8 @@ PROGRAMS: dict[str, Callable[[StreamExecutionEnvironment, argparse.Namespace, st
     "keyed_reduce": keyed_reduce,
     "word_count": word_count,
     "latency": latency,
+    "tumbling": tumbling,
+    "session": session,
 }
 
 

@@ -226,6 +226,10 @@ class BasicTypeInfo(TypeInformation):
         return self._name
 
 
+class InstantTypeInfo(BasicTypeInfo):
+    """A point in time."""
+
+
 class SqlTimeTypeInfo(TypeInformation):
     """A date, a time of day, or a timestamp."""
 
@@ -526,7 +530,7 @@ class Types:
 
     @staticmethod
     def INSTANT() -> TypeInformation:
-        return BasicTypeInfo("Instant")
+        return InstantTypeInfo("Instant")
 
     @staticmethod
     def SQL_DATE() -> TypeInformation:

@@ -117,7 +117,7 @@ class Row:
             return (self._fields or ()).index(key)
         except ValueError:
             known = ", ".join(self._fields) if self._fields else "none, it is positional"
-            raise KeyError(f"Row has no field {key!r} (its fields: {known})") from None
+            raise ValueError(f"Row has no field {key!r} (its fields: {known})") from None
 
     def __getitem__(self, key: int | str | slice) -> Any:
         if isinstance(key, slice):
@@ -132,17 +132,17 @@ class Row:
             raise AttributeError(name)
         try:
             return self._values[self._index(name)]
-        except KeyError as e:
+        except ValueError as e:
             raise AttributeError(e.args[0]) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         try:
             self._values[self._index(name)] = value
-        except KeyError as e:
+        except ValueError as e:
             raise AttributeError(e.args[0]) from None
 
     def __contains__(self, item: Any) -> bool:
-        return item in self._values
+        return item in (self._values if self._fields is None else self._fields)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
@@ -153,14 +153,15 @@ class Row:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Row):
             return NotImplemented
-        return (
-            self._values == other._values
-            and self._kind is other._kind
-            and (self._fields is None or other._fields is None or self._fields == other._fields)
-        )
+        if self._kind is not other._kind or (self._fields is None) != (other._fields is None):
+            return False
+        if self._fields == other._fields:
+            return self._values == other._values
+        return self.as_dict() == other.as_dict()
 
     def __hash__(self) -> int:
-        return hash(tuple(self._values))
+        # The order of named fields makes no difference.
+        return hash(tuple(self._values) if self._fields is None else frozenset(self._values))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Row.of, (self._fields, self._values, self._kind))

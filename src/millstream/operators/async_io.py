@@ -142,9 +142,13 @@ class AsyncOperator(Operator):
             attempt += 1
 
     def _checked(self, results: Any, value: Any) -> list[Any]:
+        if results is None:
+            raise InvalidProgramError(
+                f"The result of AsyncFunction cannot be none; {self.function} gave none for {value!r}."
+            )
         if not isinstance(results, (list, tuple)):
             raise InvalidProgramError(
-                f"The async function {self.function} returned {results!r} for {value!r}: it must return a list."
+                f"The result of AsyncFunction should be of list type; {self.function} returned {results!r} for {value!r}."
             )
         return list(results)
 

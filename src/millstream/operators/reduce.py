@@ -96,7 +96,7 @@ def _field(record: Any, position: int | str, operation: str) -> Any:
         return record
     try:
         return record[position]
-    except (IndexError, KeyError, TypeError, AttributeError):
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError):
         raise InvalidProgramError(
             f"{operation}({position!r}): the record {record!r} has no field {position!r}. "
             f"Give the index or the name of a field that every record has."

@@ -80,6 +80,8 @@ class _Collector:
 def serve(listener: socket.socket) -> None:
     """Run the tasks that relays pass on, until the process is told to end."""
     signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGALRM, _terminate)
+    sys.unraisablehook = _unraisable
     collector = _Collector()
     try:
         while True:
@@ -89,11 +91,27 @@ def serve(listener: socket.socket) -> None:
     except SystemExit:
         pass
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         worker.close_all()
 
 
+_ending = threading.Event()
+
+
+def _unraisable(unraisable: Any) -> None:
+    if not isinstance(unraisable.exc_value, SystemExit):
+        sys.__unraisablehook__(unraisable)
+
+
 def _terminate(*_: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """Break off whatever runs.
+
+    An exception raised while Python runs a destructor or a weakref callback is swallowed, so it is raised again
+    until it has got through.
+    """
+    _ending.set()
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
     raise SystemExit(0)
 
 
@@ -148,7 +166,7 @@ def _run(head: bytes, fd: int) -> bool:
         pyspark.worker.main(infile, outfile)
         outfile.flush()
     except SystemExit as e:
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        if _ending.is_set():
             raise
         with contextlib.suppress(OSError):
             outfile.flush()

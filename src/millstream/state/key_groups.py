@@ -124,7 +124,7 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
     type(None): lambda _: 0x9E3779B9,
     tuple: _sequence,
     list: _sequence,
-    Row: _sequence,
+    Row: lambda key: _sequence(key) if key._fields is None else _unordered(key._values),
     frozenset: _unordered,
     set: _unordered,
     dict: lambda key: _unordered(key.items()),
