@@ -375,7 +375,7 @@ class Wrong(AsyncFunction):  # type: ignore[type-arg]
 
 def test_async_errors_name_operator_and_record(env1: Env, collect: Collect) -> None:
     with pytest.raises(
-        JobExecutionError, match=r"should be of list type; Wrong returned 7 for 7[\s\S]*in operator 'Async Wait'"
+        JobExecutionError, match=r"should be of list type; Wrong gave 7 for 7[\s\S]*in operator 'Async Wait'"
     ):
         collect(AsyncDataStream.ordered_wait(env1.from_collection([7]), Wrong(), Time.seconds(1)))
     failing = AsyncDataStream.ordered_wait(env1.from_collection([-2]), Lookup(), Time.seconds(1))

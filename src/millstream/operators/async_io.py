@@ -142,15 +142,12 @@ class AsyncOperator(Operator):
             attempt += 1
 
     def _checked(self, results: Any, value: Any) -> list[Any]:
-        if results is None:
-            raise InvalidProgramError(
-                f"The result of AsyncFunction cannot be none; {self.function} gave none for {value!r}."
-            )
-        if not isinstance(results, (list, tuple)):
-            raise InvalidProgramError(
-                f"The result of AsyncFunction should be of list type; {self.function} returned {results!r} for {value!r}."
-            )
-        return list(results)
+        if isinstance(results, (list, tuple)):
+            return list(results)
+        wrong = "cannot be none" if results is None else "should be of list type"
+        raise InvalidProgramError(
+            f"The result of AsyncFunction {wrong}; {self.function} gave {results!r} for {value!r}."
+        )
 
 
 def _wants(predicate: Callable[[Any], bool] | None, outcome: Any) -> bool:
