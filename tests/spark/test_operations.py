@@ -314,7 +314,7 @@ def test_execute_and_collect(env: Env, env1: Env) -> None:
     with stream.execute_and_collect() as results:
         assert next(results) == 0
     keyed = env1.from_collection(["a"]).key_by(lambda v: v.upper())
-    assert list(keyed.execute_and_collect()) == [Row("A", "a")]
+    assert list(keyed.execute_and_collect()) == [Row(f0="A", f1="a")]
 
 
 # --- types between operators

@@ -29,6 +29,7 @@ def main(env):
         data += [element] + [("tick", 0)] * 4
     stream = (
         env.from_collection(data)
+        .rebalance()
         .map(slowly)
         .assign_timestamps_and_watermarks(
             WatermarkStrategy.for_bounded_out_of_orderness(

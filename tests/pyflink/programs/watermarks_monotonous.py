@@ -33,6 +33,7 @@ def main(env):
         data += [element] + [("tick", 0)] * 4
     stream = (
         env.from_collection(data)
+        .rebalance()
         .map(slowly)
         .assign_timestamps_and_watermarks(
             WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())

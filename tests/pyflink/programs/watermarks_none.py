@@ -31,6 +31,7 @@ def main(env):
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(At())
     stream = (
         env.from_collection([("a", 10), ("a", 20)])
+        .rebalance()
         .map(slowly)
         .assign_timestamps_and_watermarks(strategy)
         .assign_timestamps_and_watermarks(strategy)
