@@ -197,7 +197,17 @@ def main() -> None:
         results["latency"] = latency
         lines += ["", *show_latency(latency, two_levels)]
     print("\n" + "\n".join(lines))
-    (HERE / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    save(results)
+
+
+def save(results: dict[str, Any]) -> None:
+    """Write the results; what this run left out stays from an earlier one, with its date."""
+    path = HERE / "results.json"
+    before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    for row in results["throughput"].values():
+        row["when"] = results["when"]
+    results["throughput"] = {**before.get("throughput", {}), **results["throughput"]}
+    path.write_text(json.dumps({**before, **results}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
