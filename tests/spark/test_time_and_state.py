@@ -8,13 +8,14 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import PushedReader, slot_processes, wait_until
 
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
-from millstream.common.errors import JobExecutionError
+from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.datastream import (
     AsyncDataStream,
     AsyncFunction,
@@ -37,7 +38,13 @@ from millstream.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from millstream.datastream.window import (
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from millstream.testing import CollectSink
 
 Env = StreamExecutionEnvironment
@@ -420,7 +427,82 @@ def test_in_batch_each_key_is_sorted_and_its_timers_fire_at_its_end(env1: Env, c
     ]
 
 
+# --- cache
+
+
+def test_a_cached_stream_is_computed_once_and_keeps_its_times(env1: Env, tmp_path: Path, collect: Collect) -> None:
+    def noted(event: Any) -> Any:
+        with open(tmp_path / "computed", "a") as f:
+            f.write("x")
+        return event
+
+    events = env1.from_collection([("a", 1), ("a", 12), ("a", 3)]).assign_timestamps_and_watermarks(BY_TIME)
+    cached = events.map(noted).cache()
+    assert collect(cached.map(lambda e: e[1])) == [1, 12, 3]
+    sums = cached.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(10))
+    assert collect(sums.reduce(lambda a, b: (a[0], a[1] + b[1]))) == [("a", 4), ("a", 12)]
+    assert (tmp_path / "computed").read_text() == "xxx"
+
+
+def test_only_a_bounded_stream_can_be_cached(env1: Env) -> None:
+    endless = env1.from_source(DataGeneratorSource(lambda i: i)).cache()
+    with pytest.raises(InvalidProgramError, match="needs a bounded stream"):
+        endless.execute_and_collect()
+
+
 # --- bad input
+
+
+class RaisingTrigger(EventTimeTrigger):  # type: ignore[type-arg]
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> Any:
+        raise RuntimeError("no trigger today")
+
+
+class NoWindows(TumblingEventTimeWindows):  # type: ignore[type-arg]
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+        return None
+
+
+def test_a_trigger_that_raises_and_an_assigner_that_returns_nothing(env1: Env, collect: Collect) -> None:
+    def keyed() -> Any:
+        events = env1.from_collection([("a", 1)]).assign_timestamps_and_watermarks(BY_TIME)
+        return events.key_by(lambda e: e[0])
+
+    for windowed, message in (
+        (keyed().window(TumblingEventTimeWindows.of(10)).trigger(RaisingTrigger()), "RuntimeError: no trigger today"),
+        (keyed().window(NoWindows(10)), "returned None: it must return a list of windows"),
+    ):
+        with pytest.raises(JobExecutionError) as caught:
+            collect(windowed.sum(1))
+        assert message in str(caught.value)
+        assert "in operator 'Window'" in str(caught.value)
+        assert "record: ('a', 1)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: TumblingEventTimeWindows.of(0), "size of TumblingEventTimeWindows must be at least 1 ms"),
+        (lambda: EventTimeSessionWindows.with_gap(-1), "gap of EventTimeSessionWindows must be at least 1 ms"),
+        (lambda: SlidingEventTimeWindows.of(10, 0), "slide of SlidingEventTimeWindows must be at least 1 ms"),
+    ],
+)
+def test_windows_that_cannot_be(build: Any, message: str) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
+        build()
+
+
+class Keeping(MapFunction):  # type: ignore[type-arg]
+    def open(self, runtime_context: RuntimeContext) -> None:
+        runtime_context.get_state(ValueStateDescriptor("x"))
+
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def test_state_on_a_stream_that_is_not_keyed(env1: Env, collect: Collect) -> None:
+    with pytest.raises(JobExecutionError, match="asked for keyed state 'x' but its input is not keyed"):
+        collect(env1.from_collection([1]).map(Keeping()))
 
 
 def test_bad_input_names_operator_and_record(env1: Env, collect: Collect) -> None:

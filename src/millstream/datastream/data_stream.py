@@ -17,6 +17,7 @@ from millstream.common.typeinfo import (
 )
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.datastream.cached_stream import Cache
 from millstream.datastream.connectors.base import Sink
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.console import PrintSink
@@ -354,6 +355,18 @@ class DataStream(_Settings):
                 f"assign_timestamps_and_watermarks() takes a WatermarkStrategy, not {watermark_strategy!r}."
             )
         return self._then("Timestamps/Watermarks", WatermarkOperator(watermark_strategy), self._type())
+
+    def cache(self) -> DataStream:
+        """Keep the records of a bounded stream for the next execute(), which then does not compute them again.
+
+        Example:
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> squares = env.from_collection([1, 2, 3]).map(lambda x: x * x).cache()
+            >>> list(squares.execute_and_collect()), list(squares.map(lambda x: -x).execute_and_collect())
+            ([1, 4, 9], [-1, -4, -9])
+        """
+        self._transformation.cache = Cache()
+        return self
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
         """Group the whole stream into windows, in one subtask."""

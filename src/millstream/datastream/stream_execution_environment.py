@@ -16,6 +16,7 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.datastream.cached_stream import Cache
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.collection import CollectionSource
 from millstream.datastream.connectors.spark_source import SparkStreamSource, is_stream_reader
@@ -202,8 +203,34 @@ class StreamExecutionEnvironment:
         graph = self._stream_graph(job_name, sinks)
         if _plans_only:
             raise ProgramPlanned(graph)
+        has_caches = any(n.transformation.cache for n in graph.nodes)
+        filling = self._use_caches(graph)
+        if has_caches:
+            taps = [cache.tap(self._program, t) for t, cache in filling]
+            graph = self._stream_graph(job_name, [*sinks, *taps])
         batch = self._is_batch(graph)
-        return launch(build_job_graph(graph, batch), self._config, batch, self.get_buffer_timeout(), self._clock)
+        job = launch(build_job_graph(graph, batch), self._config, batch, self.get_buffer_timeout(), self._clock)
+        for _, cache in filling:
+            cache.job = job.result
+        return job
+
+    def _use_caches(self, graph: StreamGraph) -> list[tuple[Transformation, Cache]]:
+        """Let cached streams come from their caches; return those that this job must fill."""
+        filling = []
+        for transformation in [n.transformation for n in graph.nodes]:
+            cache = transformation.cache
+            if cache is None:
+                continue
+            if not graph.is_bounded:
+                raise InvalidProgramError(
+                    f"cache() of '{transformation.name}' needs a bounded stream, and a source of this one never ends."
+                )
+            if cache.is_filled:
+                cache.replace(self._program, transformation)
+                transformation.cache = None
+            elif cache.is_wanted:
+                filling.append((transformation, cache))
+        return filling
 
     def _stream_graph(self, job_name: str | None, sinks: list[Transformation]) -> StreamGraph:
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")

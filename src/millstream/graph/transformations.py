@@ -47,6 +47,8 @@ class Transformation:
     buffer_timeout: int | None = None
     # The source of which this is a part in the user's eyes: settings go to both.
     source: Transformation | None = None
+    # Set by cache().
+    cache: Any = None
 
     @property
     def is_source(self) -> bool:

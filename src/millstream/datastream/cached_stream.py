@@ -1,0 +1,62 @@
+"""cache(): a bounded intermediate result that the next execute() reads instead of computing it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.common.watermark_strategy import MIN_WATERMARK, WatermarkStrategy
+from millstream.datastream.connectors.collecting import DriverSink
+from millstream.datastream.connectors.collection import CollectionSource
+from millstream.graph.transformations import Program, StreamEnd, Transformation
+from millstream.operators.functions import UserFunction
+from millstream.operators.process import ProcessOperator
+from millstream.operators.sink import SinkOperator
+from millstream.operators.source import SourceOperator
+from millstream.operators.stateless import MapOperator
+from millstream.operators.watermarks import WatermarkOperator
+
+
+class _WithTime:
+    """Keeps a record's timestamp beside it."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[tuple[Any, int]]:
+        yield value, ctx.timestamp()
+
+
+@dataclass
+class Cache:
+    """What a job has put away of a stream."""
+
+    job: Future[Any] | None = None
+    elements: list[tuple[Any, int]] = field(default_factory=list)
+
+    @property
+    def is_filled(self) -> bool:
+        return self.job is not None and self.job.done() and self.job.exception() is None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether no job has filled it and none is about to."""
+        return self.job is None or (self.job.done() and self.job.exception() is not None)
+
+    def tap(self, program: Program, transformation: Transformation) -> Transformation:
+        """Return a sink behind the stream that fills the cache."""
+        self.elements = []
+        keep = ProcessOperator(UserFunction(_WithTime(), "process_element"))
+        pairs = program.add("Cache", keep, [StreamEnd(transformation)], parallelism=transformation.parallelism)
+        sink = program.add("Cache", SinkOperator(DriverSink(self.elements.extend)), [StreamEnd(pairs)])
+        sink.parallelism = transformation.parallelism
+        return sink
+
+    def replace(self, program: Program, transformation: Transformation) -> None:
+        """Let the stream come from what was put away: everything behind it stays as it is."""
+        source = program.add("Source: Cache", SourceOperator(CollectionSource(self.elements)), parallelism=1)
+        before = StreamEnd(source)
+        if any(timestamp != MIN_WATERMARK for _, timestamp in self.elements):
+            strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda pair, _: pair[1])
+            before = StreamEnd(program.add("Cached Timestamps", WatermarkOperator(strategy), [before], parallelism=1))
+        transformation.operator = MapOperator(UserFunction(lambda pair: pair[0], None))
+        transformation.inputs = [before]
