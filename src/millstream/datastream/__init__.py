@@ -7,14 +7,8 @@ from millstream.datastream.async_data_stream import (
     AsyncRetryStrategy,
 )
 from millstream.datastream.collect import CloseableIterator
-from millstream.datastream.data_stream import (
-    BroadcastConnectedStream,
-    BroadcastStream,
-    ConnectedStreams,
-    DataStream,
-    DataStreamSink,
-    KeyedStream,
-)
+from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
+from millstream.datastream.data_stream import DataStream, DataStreamSink, KeyedStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.functions import (
     AggregateFunction,

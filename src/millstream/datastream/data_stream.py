@@ -18,6 +18,7 @@ from millstream.common.typeinfo import (
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
+from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from millstream.datastream.connectors.base import Sink
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.console import PrintSink
@@ -27,7 +28,6 @@ from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import ChainingStrategy, StreamEnd, Transformation
 from millstream.operators.base import Operator
-from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.functions import UserFunction
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import (
@@ -41,7 +41,7 @@ from millstream.operators.partitioners import (
     RescalePartitioner,
     ShufflePartitioner,
 )
-from millstream.operators.process import CoFlatMapOperator, CoMapOperator, ProcessOperator
+from millstream.operators.process import ProcessOperator
 from millstream.operators.reduce import ReduceOperator, check_position, choose_by_field, combine_field
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
@@ -57,14 +57,7 @@ if TYPE_CHECKING:
     from millstream.datastream.collect import CloseableIterator
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = [
-    "BroadcastConnectedStream",
-    "BroadcastStream",
-    "ConnectedStreams",
-    "DataStream",
-    "DataStreamSink",
-    "KeyedStream",
-]
+__all__ = ["DataStream", "DataStreamSink", "KeyedStream"]
 
 S = TypeVar("S", bound="_Settings")
 
@@ -430,8 +423,14 @@ class DataStream(_Settings):
         self._environment._add_sink(transformation)
         return DataStreamSink(self._environment, transformation)
 
-    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream:
-        transformation = self._environment._program.add(name, operator, self._ends, output_type)
+    def _then(
+        self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream | None = None
+    ) -> DataStream:
+        """Add an operator behind this stream, and behind a second one if it has two inputs."""
+        ends = list(self._ends)
+        if second is not None:
+            ends += [StreamEnd(e.source, e.partitioner, e.tag, 1) for e in second._ends]
+        transformation = self._environment._program.add(name, operator, ends, output_type)
         return DataStream(self._environment, [StreamEnd(transformation)])
 
 
@@ -546,83 +545,9 @@ class KeyedStream(DataStream):
             f"A keyed stream cannot be repartitioned ({partitioner.name.lower()}): its keys decide where records go."
         )
 
-    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream:
+    def _then(
+        self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream | None = None
+    ) -> DataStream:
         if isinstance(operator, MapOperator) and not operator.keyed:
-            return self._unkeyed._then(name, operator, output_type)
-        return super()._then(name, operator, output_type)
-
-
-class BroadcastStream:
-    """A stream that reaches every subtask, and the states it fills there."""
-
-    def __init__(self, stream: DataStream, descriptors: list[MapStateDescriptor]) -> None:
-        self._stream = stream
-        self._descriptors = descriptors
-
-
-class BroadcastConnectedStream:
-    """A stream beside a broadcast one."""
-
-    def __init__(self, stream: DataStream, broadcast: BroadcastStream) -> None:
-        stream._check_same_program(broadcast._stream, "connect")
-        self._first = stream
-        self._broadcast = broadcast
-
-    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Process both with a BroadcastProcessFunction; if the first is keyed, a KeyedBroadcastProcessFunction."""
-        function = as_rich_function(func, ("process_element", "process_broadcast_element"), "process")
-        names = [d.name for d in self._broadcast._descriptors]
-        operator = BroadcastProcessOperator(function, self._first._keyed, names)
-        ends = list(self._first._ends)
-        ends += [StreamEnd(e.source, e.partitioner, e.tag, 1) for e in self._broadcast._stream._ends]
-        env = self._first._environment
-        transformation = env._program.add("Co-Process-Broadcast", operator, ends, output_type)
-        return DataStream(env, [StreamEnd(transformation)])
-
-
-class ConnectedStreams:
-    """Two streams side by side."""
-
-    def __init__(self, first: DataStream, second: DataStream) -> None:
-        if isinstance(first, KeyedStream) != isinstance(second, KeyedStream):
-            raise InvalidProgramError("connect(): either both streams are keyed or neither is.")
-        self._environment = first._environment
-        self.stream1 = first
-        self.stream2 = second
-
-    @property
-    def _keyed(self) -> bool:
-        return isinstance(self.stream1, KeyedStream)
-
-    def key_by(
-        self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
-    ) -> ConnectedStreams:
-        """Partition both streams, each by its own selector; equal keys share state."""
-        return ConnectedStreams(
-            self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
-        )
-
-    def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Call `map1` for the first stream's records and `map2` for the second's."""
-        function = as_rich_function(func, CoMapOperator.METHODS, "map")
-        return self._then("Co-Map", CoMapOperator(function, self._keyed), output_type)
-
-    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Call `flat_map1` for the first stream's records and `flat_map2` for the second's."""
-        function = as_rich_function(func, CoFlatMapOperator.METHODS, "flat_map")
-        return self._then("Co-Flat Map", CoFlatMapOperator(function, self._keyed), output_type)
-
-    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Call `process_element1` for the first stream's records and `process_element2` for the second's."""
-        methods = ("process_element1", "process_element2")
-        operator = ProcessOperator(as_rich_function(func, methods, "process"), self._keyed, methods)
-        return self._then("Co-Process", operator, output_type)
-
-    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream:
-        ends = [
-            StreamEnd(e.source, e.partitioner, e.tag, index)
-            for index, stream in enumerate((self.stream1, self.stream2))
-            for e in stream._ends
-        ]
-        transformation = self._environment._program.add(name, operator, ends, output_type)
-        return DataStream(self._environment, [StreamEnd(transformation)])
+            return self._unkeyed._then(name, operator, output_type, second)
+        return super()._then(name, operator, output_type, second)

@@ -10,7 +10,6 @@ from millstream.common.time import Duration, Time, to_millis
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions import ProcessWindowFunction, as_user_function, key_of
 from millstream.datastream.windowed_stream import WindowedStream
-from millstream.graph.transformations import StreamEnd
 from millstream.operators.functions import UserFunction
 from millstream.operators.interval_join import IntervalJoinOperator
 from millstream.operators.output_tag import OutputTag
@@ -184,15 +183,9 @@ class IntervalJoin:
 
     def process(self, process_join_function: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Call `process_element(left, right, ctx)` for every pair; it yields results."""
-        from millstream.datastream.data_stream import DataStream
-
         if self._bounds is None:
             raise InvalidProgramError("interval_join() needs between(lower, upper) before process(...).")
         lower, upper = self._bounds[0] + self._exclusive[0], self._bounds[1] - self._exclusive[1]
         function = as_user_function(process_join_function, "process_element", "process")
         operator = IntervalJoinOperator(function, lower, upper, (self._late[0], self._late[1]))
-        env = self._left._environment
-        ends = list(self._left._ends)
-        ends += [StreamEnd(e.source, e.partitioner, e.tag, 1) for e in self._right._ends]
-        transformation = env._program.add("Interval Join", operator, ends, output_type)
-        return DataStream(env, [StreamEnd(transformation)])
+        return self._left._then("Interval Join", operator, output_type, self._right)
