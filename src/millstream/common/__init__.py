@@ -3,6 +3,7 @@
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.configuration import Configuration
 from millstream.common.execution_config import ExecutionConfig
+from millstream.common.ingestion_time import IngestionTimeAssigner
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus

@@ -81,6 +81,9 @@ class Operator:
         """Whether it has state that belongs to the subtask rather than to a key."""
         return any(f.is_checkpointed for f in self.functions())
 
+    # Whether what it emits in the loop is also its state, which an operator behind it must not change.
+    emits_state = False
+
     # Whether the records it emits have timestamps even if those it takes have none.
     assigns_timestamps = False
 

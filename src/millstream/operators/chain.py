@@ -12,6 +12,8 @@ from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.edges import Edge, EdgeWriter, settle
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import KeyPartitioner
+from millstream.operators.sink import InvokeOperator
+from millstream.operators.values import keeps_nothing
 
 
 @dataclass
@@ -147,10 +149,20 @@ class ChainCompiler:
             last = i == len(outputs) - 1
             mine = value if last else value.renamed(value.name, False)
             if output.node is not None:
-                mine = mine if last else settle(w, mine)
-                self._node(w, self._nodes[output.node], 0, mine, None)
+                behind = self._nodes[output.node]
+                if node.operator.emits_state and not _only_looks(behind.operator):
+                    mine = settle(w, mine.renamed(mine.name, False))
+                elif not last:
+                    mine = settle(w, mine)
+                self._node(w, behind, 0, mine, None)
             else:
                 self._writers[output.edge].code(w, mine, node.operator)
+
+
+def _only_looks(operator: Operator) -> bool:
+    """Tell whether an operator cannot change the records it is given, nor hand them on to one that could."""
+    functions = operator.functions()
+    return isinstance(operator, InvokeOperator) and all(keeps_nothing(f.function) for f in functions)
 
 
 def _convert(w: CodeWriter, node: ChainNode, type_info: TypeInformation | None, value: Var) -> Var:

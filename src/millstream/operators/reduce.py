@@ -25,6 +25,7 @@ class ReduceOperator(Operator):
     STATE = "_reduce"
 
     uses_key = True
+    emits_state = True
     _table: StateTable
 
     def __init__(self, function: UserFunction) -> None:
