@@ -519,3 +519,11 @@ def test_bad_input_names_operator_and_record(env1: Env, collect: Collect) -> Non
     text = str(caught.value)
     assert "The timestamp assigner returned 1.5 (float): it must return the event time in milliseconds" in text
     assert "record: ('a', 1.5)" in text
+
+
+def test_a_key_that_cannot_be_pickled(env1: Env, collect: Collect) -> None:
+    with pytest.raises(JobExecutionError) as caught:
+        collect(env1.from_collection([1]).key_by(lambda v: (i for i in [v])).reduce(lambda a, b: a))
+    text = str(caught.value)
+    assert "A key of type generator cannot be hashed the same way in every process" in text
+    assert "record: 1" in text

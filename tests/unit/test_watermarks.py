@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from millstream.common import IngestionTimeAssigner, WatermarkStrategy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common import IngestionTimeAssigner, Watermark, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.window import TumblingEventTimeWindows
@@ -58,6 +62,69 @@ def test_the_slowest_split_decides(env1: Env) -> None:
         seen.append(sink.results())
     # Only when split b has come to 12 may the window up to 10 fire, however far a is ahead.
     assert seen == [[], [], [], [3], [3], [3, 12], [3, 12, 101, 60, 70]]
+
+
+class Marking(WatermarkGenerator):
+    """A watermark at every record; a record None says that nothing is to be expected from its split."""
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        if event is None:
+            output.mark_idle()
+        else:
+            output.emit_watermark(Watermark(event_timestamp))
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+shares = st.lists(
+    st.tuples(st.sampled_from("xyz"), st.lists(st.one_of(st.none(), st.integers(0, 80)), min_size=1, max_size=5)),
+    min_size=1,
+    max_size=12,
+)
+
+
+def brute_force(script: list[tuple[str, list[int | None]]], size: int) -> list[Any]:
+    """Time is the least over the splits seen so far that are not idle, and never goes back."""
+    windows: dict[int, list[int]] = {}
+    splits: dict[str, int | None] = {}
+    reached: dict[str, int] = {}
+    now = -1
+    for split, records in script:
+        splits.setdefault(split, -1)
+        for record in records:
+            if record is None:
+                splits[split] = None
+            else:
+                if record // size * size + size - 1 > now:
+                    windows.setdefault(record // size * size, []).append(record)
+                reached[split] = splits[split] = max(record, reached.get(split, -1))
+            active = [w for w in splits.values() if w is not None]
+            now = max(now, min(active)) if active else now
+    return sorted((start, sorted(records)) for start, records in windows.items())
+
+
+@settings(max_examples=200, deadline=None)
+@given(shares, st.integers(1, 20), st.sampled_from([1, 2, 5]), st.integers(0, 99))
+def test_idle_splits_hold_nobody_up(script: list[Any], size: int, parallelism: int, seed: int) -> None:
+    dice = random.Random(seed)
+    env = Env.get_execution_environment().set_parallelism(parallelism)
+    sink = CollectSink()
+    strategy = WatermarkStrategy.for_generator(Marking).with_timestamp_assigner(lambda t, _: -1 if t is None else t)
+    source = env.from_source(TwoSplits(script), strategy).set_parallelism(1)
+    records = source.filter(lambda t: t is not None).set_parallelism(1)
+
+    class Show:
+        def process(self, key: int, context: Any, elements: Any) -> Iterator[Any]:
+            yield context.window().start, sorted(elements)
+
+    records.key_by(lambda t: 0).window(TumblingEventTimeWindows.of(size)).process(Show()).sink_to(sink)
+    job = LocalJob(env)
+    while not job.is_finished:
+        job.run_epoch()
+        if dice.random() < 0.4:
+            job.restart_slots()
+    assert sorted(sink.results()) == brute_force(script, size)
 
 
 def test_ingestion_time(env1: Env) -> None:

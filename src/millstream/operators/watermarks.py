@@ -55,15 +55,16 @@ class _Split(WatermarkOutput):
         self.generator = generator
         self.watermark = MIN_WATERMARK
         self.idle = False
+        # Idle because nothing came for so long; one that its generator marked stays so until it says more.
+        self.timed_out = False
         self.last_record = now
         self._operator = operator
 
     def emit_watermark(self, watermark: Watermark) -> None:
         timestamp = watermark.timestamp if isinstance(watermark, Watermark) else watermark
-        self.idle = False
-        if timestamp > self.watermark:
-            self.watermark = timestamp
-            self._operator.combine()
+        self.idle = self.timed_out = False
+        self.watermark = max(self.watermark, timestamp)
+        self._operator.combine()
 
     def mark_idle(self) -> None:
         if not self.idle:
@@ -158,7 +159,9 @@ class WatermarkOperator(Operator):
 
     def _wake(self, split: _Split) -> None:
         split.last_record = self.setup.clock()
-        split.idle = False
+        if not split.timed_out:
+            return
+        split.idle = split.timed_out = False
         if self._is_idle:
             # Any watermark says that something is to be expected again, even one that brings nothing new.
             self._is_idle = False
@@ -171,6 +174,7 @@ class WatermarkOperator(Operator):
         now = self.setup.clock()
         for split in self._splits.values():
             if not split.idle and now - split.last_record >= self._idle_ms:
+                split.timed_out = True
                 split.mark_idle()
 
     def next_wake(self) -> int | None:
@@ -188,10 +192,10 @@ class WatermarkOperator(Operator):
                 self.advance(None)
             return
         least = min(active)
-        if least > self._sent:
-            self._sent = least
+        if least > self._sent or self._is_idle:
+            self._sent = max(least, self._sent)
             self._is_idle = False
-            self.advance(least)
+            self.advance(self._sent)
 
     def aligned(self) -> tuple[str, int]:
         """Return the alignment group and how far the splits here have come."""
@@ -211,15 +215,19 @@ class WatermarkOperator(Operator):
         return {
             "sent": self._sent,
             "ended": self._ended,
-            "splits": {name: (s.watermark, s.idle, s.last_record, s.generator) for name, s in self._splits.items()},
+            "idle": self._is_idle,
+            "splits": {
+                name: (s.watermark, s.idle, s.timed_out, s.last_record, s.generator) for name, s in self._splits.items()
+            },
         }
 
     def restore(self, carried: Any) -> None:
         self._sent, self._ended = carried["sent"], carried["ended"]
         self._splits.clear()
-        for name, (watermark, idle, last_record, generator) in carried["splits"].items():
+        self._is_idle = carried["idle"]
+        for name, (watermark, idle, timed_out, last_record, generator) in carried["splits"].items():
             split = self._splits[name] = _Split(self, generator, last_record)
-            split.watermark, split.idle = watermark, idle
+            split.watermark, split.idle, split.timed_out = watermark, idle, timed_out
         self._split = next(iter(self._splits.values()))
 
 
