@@ -237,6 +237,26 @@ def test_elements_expire_one_by_one() -> None:
     assert list(entries.keys()) == [5]
 
 
+def test_expired_rows_that_nobody_reads_are_swept_out() -> None:
+    clock, storage = ManualClock(), MemoryStorage()
+    descriptor = ValueStateDescriptor("v")
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(10).cleanup_incrementally(5).build())
+    state = KeyedState("op", 0, storage, clock)
+    value, version = state.handle(descriptor), None
+    for epoch in range(8):
+        state.prepare(version)
+        state.begin()
+        for key in range(20) if epoch == 0 else [f"other {epoch}"]:
+            state.cell.key = key
+            value.update(1)
+        version = state.write_delta(epoch, "a")
+        clock.millis += 4
+    state.prepare(version)
+    left = {row for row, _ in state.rows("v")}
+    assert not left & set(range(20))
+    assert {"other 6", "other 7"} <= left
+
+
 def test_a_time_to_live_must_be_above_zero() -> None:
     with pytest.raises(InvalidProgramError, match="must be above 0"):
         StateTtlConfig.new_builder(Time.seconds(0))

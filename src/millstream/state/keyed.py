@@ -16,7 +16,7 @@ from millstream.state.descriptors import (
     ValueStateDescriptor,
 )
 from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
-from millstream.state.table import Base, KeyCell, StateTable
+from millstream.state.table import MISSING, Base, KeyCell, StateTable
 from millstream.state.timers import TimerQueue
 from millstream.state.ttl import (
     Clock,
@@ -86,6 +86,7 @@ class KeyedState:
         self._tables: dict[str, StateTable] = {}
         self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, Any]] = {}
         self._lives: dict[str, Lifetime] = {}
+        self._sweeping: dict[str, Iterator[Any]] = {}
         self._when_loaded: list[Callable[[], None]] = []
         self._store: LmdbStore | None = None
         if backend == "lmdb":
@@ -184,6 +185,8 @@ class KeyedState:
         rebase = self._chain.wants_rebase()
         if rebase:
             self._drop_expired()
+        else:
+            self._sweep()
         parents = [] if rebase else self._chain.files
         name = f"{self._operator}-{self._subtask}-{epoch}-{attempt}.{'base' if rebase else 'delta'}"
         header = FileHeader(self._operator, self._subtask, epoch, rebase, parents)
@@ -201,12 +204,20 @@ class KeyedState:
     def _drop_expired(self) -> None:
         for name, life in self._lives.items():
             table = self._tables[name]
-            for row, content in list(table.rows()):
-                rest = life.rest_of(table.kind, content)
-                if rest is None:
-                    table.remove(row)
-                elif len(rest) < len(content):
-                    table.put(row, rest)
+            for row, _ in list(table.rows()):
+                _expire(table, row, life)
+
+    def _sweep(self) -> None:
+        """Look at some rows that nobody has asked for: as many for each changed one as cleanup_incrementally() says."""
+        for name, life in self._lives.items():
+            table = self._tables[name]
+            for _ in range(life.config.cleanup.incremental_size * len(table.overlay)):
+                row = next(self._sweeping.get(name, iter(())), MISSING)
+                if row is MISSING:
+                    # All have been seen: begin anew with the next epoch.
+                    self._sweeping[name] = iter([r for r, _ in table.base.items()])
+                    break
+                _expire(table, row, life)
 
     def _current(self) -> str | None:
         return self._chain.files[-1].name if self._chain.files else None
@@ -223,3 +234,15 @@ class KeyedState:
                     self.table(section.table, section.kind).apply(section.rows)
         for action in self._when_loaded:
             action()
+
+
+def _expire(table: StateTable, row: Any, life: Lifetime) -> None:
+    """Remove from a row what has expired."""
+    content = table.get(row)
+    if content is None:
+        return
+    rest = life.rest_of(table.kind, content)
+    if rest is None:
+        table.remove(row)
+    elif len(rest) < len(content):
+        table.put(row, rest)
