@@ -13,7 +13,7 @@ from millstream.common.values import detach
 from millstream.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, renamed
 from millstream.state.handles import ListState, MapState
 from millstream.state.keyed import KeyedState
-from millstream.state.table import KeyCell
+from millstream.state.table import BY_NAME, KeyCell
 
 # The one row of every table of operator state.
 _ROW = "operator"
@@ -80,7 +80,7 @@ class OperatorStateStore:
 
     def __init__(self, state: KeyedState) -> None:
         self._state = state
-        self._cell = KeyCell()
+        self._cell = KeyCell(BY_NAME)
         self._cell.key = _ROW
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 from millstream.operators.base import Downstream, Operator, OperatorSetup
@@ -22,24 +23,71 @@ class SinkWriter(ABC):
     # Whether it keeps the values it is given beyond the call, so that they must not change any more.
     keeps_values = True
 
+    def begin(self, transaction: str) -> None:
+        """An epoch begins; `transaction` is a name that nobody else has had or will have, not even in a retry."""
+
     @abstractmethod
     def write(self, value: Any) -> None:
         """Take one record."""
 
     @abstractmethod
-    def prepare_commit(self) -> Committable | None:
-        """Stage what was written in this epoch and say how to commit it; None when there is nothing."""
+    def prepare_commit(self, flush: bool) -> Committable | None:
+        """Stage what was written and say how to commit it; None when there is nothing to commit (yet).
+
+        Args:
+            flush: whether everything must be staged: a checkpoint is taken with this epoch, or the input has ended.
+                Otherwise output may wait for more, but then `carry` must say what it takes to find it again.
+        """
+
+    def carry(self) -> Any:
+        """Return what a writer in another process must know to go on after this epoch; None for nothing."""
+        return None
+
+    def restore(self, carried: Any) -> None:
+        """Take up what the writer before this one had carried."""
 
     def close(self) -> None:
         """The subtask has ended."""
 
 
+@dataclass(frozen=True)
+class CommitContext:
+    """Whose output a committer commits.
+
+    Attributes:
+        job_id: the job.
+        operator_id: the sink in the job; the same in a job that goes on from another's checkpoint.
+    """
+
+    job_id: str
+    operator_id: str
+
+    def prefix(self, job_id: str | None = None) -> str:
+        """Return how the names of all transactions of this sink begin, in this job or another."""
+        return f"{job_id or self.job_id}-{self.operator_id}-"
+
+
 class Committer(ABC):
     """Makes staged output count. Lives on the driver; committing the same thing twice must do no harm."""
 
+    # Whether output must wait for the checkpoint it belongs to. Without, it counts when its epoch has ended, and comes
+    # again when the epoch is run again.
+    transactional = True
+
     @abstractmethod
     def commit(self, committables: list[tuple[int, Committable]]) -> None:
-        """Commit what the subtasks staged, given as (subtask, committable) in the order of the subtasks."""
+        """Commit what the subtasks staged, given as (subtask, committable) in the order of epochs and subtasks."""
+
+    def recover(self, committables: list[tuple[int, Committable]], former_job_id: str) -> None:
+        """The job goes on from a checkpoint: commit what belongs to it, and abort whatever else was staged.
+
+        Args:
+            committables: what the checkpoint says was staged; it may have been committed already.
+            former_job_id: the job that staged it: this one after a restart, another when a checkpoint of another is
+                taken up.
+        """
+        if committables:
+            self.commit(committables)
 
     def close(self) -> None:
         """The job has ended."""
@@ -54,7 +102,7 @@ class Sink(ABC):
     def create_writer(self, context: RuntimeContext) -> SinkWriter: ...
 
     @abstractmethod
-    def create_committer(self) -> Committer | None: ...
+    def create_committer(self, context: CommitContext) -> Committer | None: ...
 
 
 class SinkOperator(Operator):
@@ -73,6 +121,12 @@ class SinkOperator(Operator):
         if self.writer.keeps_values:
             value = settle(w, value)
         w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
+
+    def carry(self) -> Any:
+        return self.writer.carry()
+
+    def restore(self, carried: Any) -> None:
+        self.writer.restore(carried)
 
     def close(self) -> None:
         self.writer.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.state.key_groups import stable_hash
 
 # A share is what one subtask reads in one epoch from one split: a piece of data only its source understands.
 Share = Any
@@ -41,12 +42,16 @@ class SplitEnumerator(ABC):
     def is_finished(self) -> bool:
         """Tell whether everything has been dealt out for good."""
 
+    @abstractmethod
+    def snapshot(self) -> Any:
+        """Return how far the input was dealt out: what a new enumerator needs to go on from here. It is pickled."""
+
     def next_poll(self, now: float) -> float:
         """Return when it is worth asking again after there was nothing."""
         return now + 0.1
 
-    def committed(self) -> None:
-        """Everything dealt out so far has been processed for good."""
+    def committed(self, snapshot: Any) -> None:
+        """Everything that was dealt out up to a snapshot has been processed for good."""
 
     def close(self) -> None:
         """The job has ended."""
@@ -78,10 +83,15 @@ class Source(ABC):
         """Whether the source ends by itself."""
 
     @abstractmethod
-    def create_enumerator(self, parallelism: int) -> SplitEnumerator: ...
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        """Return an enumerator that starts at the beginning, or where a snapshot of an earlier one was taken."""
 
     @abstractmethod
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader: ...
+
+    def subtask_of(self, split: Any, parallelism: int) -> int:
+        """Return which subtask reads a split, so that the split's watermark can be there too."""
+        return split % parallelism if isinstance(split, int) else stable_hash(split) % parallelism
 
 
 class SourceOperator(Operator):

@@ -23,6 +23,7 @@ from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Share, SourceOperator
 from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.keyed import KeyedState, StateStorage
+from millstream.state.table import BY_NAMESPACE
 
 BATCH_INPUT = "_batch_input"
 # The input of a vertex that is a source, beside the edges of those that are not.
@@ -427,7 +428,7 @@ class Subtask:
 
     def _buffer(self, edge: Edge, records: list[Any]) -> None:
         """Keep records in state until all have come. Rows are by key and epoch, so that each is written once."""
-        table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list")
+        table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list", BY_NAMESPACE)
         overlay, epoch, stride = table.overlay, self._epoch, edge.stride
         keys, values = records[::stride], records[1::stride]
         times = records[2::stride] if edge.timestamped else [None] * len(keys)
@@ -438,7 +439,7 @@ class Subtask:
             row.append((time, edge.id, value))
 
     def _replay_batch(self) -> None:
-        table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list")
+        table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list", BY_NAMESPACE)
         by_key: dict[Any, list[tuple[int | None, int, Any]]] = {}
         for (key, _), rows in table.rows():
             by_key.setdefault(key, []).extend(rows)

@@ -22,6 +22,11 @@ from typing import Any, Protocol
 MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 
 
+# How the rows of a table are addressed: by key, by (key, window or other namespace), by (time, key, namespace), by
+# window with the keys inside, or, for state that is a subtask's and no key's, by a name.
+BY_KEY, BY_NAMESPACE, BY_TIME, BY_PANE, BY_NAME = "key", "namespace", "time", "pane", "name"
+
+
 class _Removed:
     """What a map entry that is gone looks like in a Patch."""
 
@@ -89,20 +94,22 @@ def patched(content: dict[Any, Any] | None, patch: Patch) -> dict[Any, Any]:
 class KeyCell:
     """Holds the address of the rows that are being processed; the operator sets it, the states read it."""
 
-    __slots__ = ("key",)
+    __slots__ = ("address", "key")
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = BY_KEY) -> None:
         self.key: Any = MISSING
+        self.address = address
 
 
 class StateTable:
     """A base and an overlay, both from row to content."""
 
-    __slots__ = ("base", "kind", "name", "overlay")
+    __slots__ = ("address", "base", "kind", "name", "overlay")
 
-    def __init__(self, name: str, kind: str, base: Base) -> None:
+    def __init__(self, name: str, kind: str, address: str, base: Base) -> None:
         self.name = name
         self.kind = kind
+        self.address = address
         self.base = base
         self.overlay: dict[Any, Any] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from millstream.datastream.connectors.base import Committer, Sink, SinkWriter
+from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.operators.context import RuntimeContext
 
 
@@ -16,7 +16,7 @@ class _Writer(SinkWriter):
     def write(self, value: Any) -> None:
         self._values.append(value)
 
-    def prepare_commit(self) -> list[Any] | None:
+    def prepare_commit(self, flush: bool) -> list[Any] | None:
         if not self._values:
             return None
         values = self._values[:]
@@ -48,6 +48,6 @@ class DriverSink(Sink):
     def create_writer(self, context: RuntimeContext) -> SinkWriter:
         return _Writer()
 
-    def create_committer(self) -> Committer:
+    def create_committer(self, context: CommitContext) -> Committer:
         assert self._take is not None
         return _Committer(self._take)

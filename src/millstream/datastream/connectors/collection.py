@@ -10,17 +10,17 @@ import cloudpickle
 
 from millstream.common.values import ATOMS, detach
 from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
-from millstream.datastream.connectors.number_seq import IntervalEnumerator
+from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
 
 _CHUNK = 1024
 
 
-class _Reader(SourceReader):
+class _Reader(IntervalReader):
     def __init__(self, chunks: list[bytes]) -> None:
         self._chunks = chunks
 
     def read(self, share: Any) -> Iterator[Collection[Any]]:
-        start, end = share
+        _, start, end = share
         while start < end:
             chunk, offset = divmod(start, _CHUNK)
             # Unpickled for every read, so that nothing a program does to an element can show in another epoch.
@@ -44,8 +44,8 @@ class CollectionSource(Source):
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
-        return IntervalEnumerator(0, self._size, parallelism)
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return IntervalEnumerator(0, self._size, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _Reader(self._chunks)

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation
-from millstream.datastream.connectors.base import Committer, Sink, SinkWriter
+from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.operators.context import RuntimeContext
 
 
@@ -22,13 +22,16 @@ class _Writer(SinkWriter):
     def write(self, value: Any) -> None:
         self._lines.append(f"{self._prefix}{self._format(value)}\n")
 
-    def prepare_commit(self) -> str | None:
+    def prepare_commit(self, flush: bool) -> str | None:
         text = "".join(self._lines)
         self._lines.clear()
         return text or None
 
 
 class _Committer(Committer):
+    # Printed when its epoch has ended: nobody wants to wait for a checkpoint to see a line.
+    transactional = False
+
     def commit(self, committables: list[tuple[int, Any]]) -> None:
         for _, text in committables:
             sys.stdout.write(text)
@@ -53,5 +56,5 @@ class PrintSink(Sink):
             parts.append(str(context.get_index_of_this_subtask() + 1))
         return _Writer(":".join(parts) + "> " if parts else "", self._type_info)
 
-    def create_committer(self) -> Committer:
+    def create_committer(self, context: CommitContext) -> Committer:
         return _Committer()

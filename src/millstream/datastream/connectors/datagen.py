@@ -15,16 +15,20 @@ __all__ = ["DataGeneratorSource"]
 class _RatedEnumerator(SplitEnumerator):
     """Deals out indexes from 0 upwards, no more than the rate allows by now."""
 
-    def __init__(self, count: int | None, rate: float | None, parallelism: int) -> None:
+    def __init__(self, count: int | None, rate: float | None, parallelism: int, at: int) -> None:
         self._count = count
         self._rate = rate
         self._parallelism = parallelism
-        self._at = 0
+        self._at = at
         self._started: float | None = None
+
+    def snapshot(self) -> int:
+        return self._at
 
     def poll(self, budget: int, now: float) -> Dealt:
         if self._started is None:
-            self._started = now
+            # What was dealt out before a restart counts as if it had come at the rate.
+            self._started = now - (self._at / self._rate if self._rate is not None else 0)
         most = self._at + budget * self._parallelism
         due = most if self._rate is None else int((now - self._started) * self._rate)
         if self._count is not None:
@@ -91,8 +95,8 @@ class DataGeneratorSource(Source):
     def is_bounded(self) -> bool:
         return self._count is not None
 
-    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
-        return _RatedEnumerator(self._count, self._rate, parallelism)
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _RatedEnumerator(self._count, self._rate, parallelism, restored or 0)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _Reader(self._function)

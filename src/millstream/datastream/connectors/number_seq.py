@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
 
 __all__ = ["NumberSequenceSource"]
 
@@ -26,31 +26,50 @@ def split_interval(start: int, end: int, parts: int) -> list[tuple[int, int]]:
 
 
 class IntervalEnumerator(SplitEnumerator):
-    """Deals out intervals of integers: one contiguous part for every subtask."""
+    """Deals out intervals of integers: contiguous splits, as many as the source first had subtasks.
 
-    def __init__(self, start: int, end: int, parallelism: int) -> None:
-        self._left = dict(enumerate(split_interval(start, end, parallelism)))
+    A share is (split, start, end).
+    """
+
+    def __init__(
+        self, start: int, end: int, parallelism: int, restored: dict[int, tuple[int, int]] | None = None
+    ) -> None:
+        self._parallelism = parallelism
+        self._left = dict(enumerate(split_interval(start, end, parallelism))) if restored is None else dict(restored)
         self._drop_empty()
 
     def _drop_empty(self) -> None:
         self._left = {s: (a, b) for s, (a, b) in self._left.items() if a < b}
 
     def poll(self, budget: int, now: float) -> Dealt:
-        shares = {}
-        for subtask, (a, b) in self._left.items():
-            to = min(a + budget, b)
-            shares[subtask] = [(a, to)]
-            self._left[subtask] = (to, b)
+        shares: dict[int, list[Share]] = {}
+        # With fewer subtasks than before one has several splits, which share its budget.
+        each = max(budget // -(-len(self._left) // self._parallelism), 1) if self._left else 0
+        for split, (a, b) in self._left.items():
+            to = min(a + each, b)
+            shares.setdefault(split % self._parallelism, []).append((split, a, to))
+            self._left[split] = (to, b)
         self._drop_empty()
         return Dealt(shares, limited=bool(self._left))
+
+    def snapshot(self) -> dict[int, tuple[int, int]]:
+        return dict(self._left)
 
     def is_finished(self) -> bool:
         return not self._left
 
 
-class _Reader(SourceReader):
+class IntervalReader(SourceReader):
+    """Reads shares of an interval, each split with watermarks of its own."""
+
+    def split_of(self, share: Any) -> int:
+        split: int = share[0]
+        return split
+
+
+class _Reader(IntervalReader):
     def read(self, share: Any) -> Iterator[Collection[Any]]:
-        start, end = share
+        _, start, end = share
         for at in range(start, end, BATCH):
             yield range(at, min(at + BATCH, end))
 
@@ -74,8 +93,8 @@ class NumberSequenceSource(Source):
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
-        return IntervalEnumerator(self._start, self._end + 1, parallelism)
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return IntervalEnumerator(self._start, self._end + 1, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _Reader()

@@ -23,10 +23,10 @@ def is_stream_reader(candidate: Any) -> bool:
 class _Enumerator(SplitEnumerator):
     """Asks the reader how far its data goes, and deals the partitions out in turn."""
 
-    def __init__(self, reader: Any, parallelism: int) -> None:
+    def __init__(self, reader: Any, parallelism: int, restored: Any) -> None:
         self._reader = reader
         self._parallelism = parallelism
-        self._at = reader.initialOffset()
+        self._at = reader.initialOffset() if restored is None else restored
         # Older readers take no arguments and cannot be limited.
         self._takes_limit = len(inspect.signature(reader.latestOffset).parameters) >= 2
 
@@ -48,9 +48,12 @@ class _Enumerator(SplitEnumerator):
     def is_finished(self) -> bool:
         return False
 
-    def committed(self) -> None:
+    def snapshot(self) -> Any:
+        return self._at
+
+    def committed(self, snapshot: Any) -> None:
         if hasattr(self._reader, "commit"):
-            self._reader.commit(self._at)
+            self._reader.commit(snapshot)
 
     def close(self) -> None:
         if hasattr(self._reader, "stop"):
@@ -60,9 +63,9 @@ class _Enumerator(SplitEnumerator):
 class _SimpleEnumerator(SplitEnumerator):
     """A simple reader finds its end by reading; the range is then read again where it is processed."""
 
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: Any, restored: Any) -> None:
         self._reader = reader
-        self._at = reader.initialOffset()
+        self._at = reader.initialOffset() if restored is None else restored
 
     def poll(self, budget: int, now: float) -> Dealt:
         start = self._at
@@ -77,9 +80,12 @@ class _SimpleEnumerator(SplitEnumerator):
     def is_finished(self) -> bool:
         return False
 
-    def committed(self) -> None:
+    def snapshot(self) -> Any:
+        return self._at
+
+    def committed(self, snapshot: Any) -> None:
         if hasattr(self._reader, "commit"):
-            self._reader.commit(self._at)
+            self._reader.commit(snapshot)
 
 
 class _PartitionReader(SourceReader):
@@ -130,8 +136,10 @@ class SparkStreamSource(Source):
     def is_bounded(self) -> bool:
         return False
 
-    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
-        return _SimpleEnumerator(self._reader) if self._simple else _Enumerator(self._reader, parallelism)
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        if self._simple:
+            return _SimpleEnumerator(self._reader, restored)
+        return _Enumerator(self._reader, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _RangeReader(self._reader) if self._simple else _PartitionReader(self._reader)

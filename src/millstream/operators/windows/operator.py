@@ -26,7 +26,7 @@ from millstream.state.descriptors import (
 )
 from millstream.state.key_groups import thaw
 from millstream.state.keyed import KeyedState
-from millstream.state.table import KeyCell, StateTable
+from millstream.state.table import BY_NAMESPACE, KeyCell, StateTable
 from millstream.state.timers import Timer
 
 LATE_DROPPED = "numLateRecordsDropped"
@@ -76,7 +76,7 @@ class WindowOperator(Operator):
         assert setup.state is not None
         self._state = setup.state
         self.timers = Timers(setup.state)
-        self.contents.table = setup.state.table("_window_contents", self.contents.kind)
+        self.contents.table = setup.state.table("_window_contents", self.contents.kind, BY_NAMESPACE)
         self._merges = isinstance(self.assigner, MergingWindowAssigner)
         if self._merges:
             self._merging = setup.state.table("_merging_windows", "windows")
@@ -295,7 +295,7 @@ class _TriggerContext(OnMergeContext):
 
     def __init__(self, operator: WindowOperator) -> None:
         self._operator = operator
-        self._cell = KeyCell()
+        self._cell = KeyCell(BY_NAMESPACE)
         self._handles: dict[str, Any] = {}
 
     def enter(self, key: Any, window: Any) -> None:
@@ -391,7 +391,7 @@ class ProcessWindowContext:
     def __init__(self, operator: WindowOperator) -> None:
         self._operator = operator
         self._window: Any = None
-        self._cell = KeyCell()
+        self._cell = KeyCell(BY_NAMESPACE)
 
     def _enter(self, key: Any, window: Any) -> None:
         self._window = window

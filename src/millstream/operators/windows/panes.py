@@ -20,7 +20,7 @@ from millstream.operators.windows.operator import WindowOperator
 from millstream.operators.windows.triggers import EventTimeTrigger
 from millstream.operators.windows.windows import TimeWindow
 from millstream.state.key_groups import freeze
-from millstream.state.table import MISSING
+from millstream.state.table import BY_PANE, MISSING
 
 Pane = tuple[dict[Any, Any], Callable[..., Any]]
 _NOTHING: dict[Any, Any] = {}
@@ -43,7 +43,7 @@ class PaneOperator(WindowOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         assert setup.state is not None
-        self._panes = setup.state.table("_panes", "panes")
+        self._panes = setup.state.table("_panes", "panes", BY_PANE)
         assigner = self.assigner
         assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
         self._size = assigner.size
