@@ -67,7 +67,7 @@ class EmptyEpochs(Source):
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
         return _EmptyEnumerator(self.epochs, parallelism)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
@@ -86,6 +86,9 @@ class _EmptyEnumerator(SplitEnumerator):
 
     def is_finished(self) -> bool:
         return self.left <= 0
+
+    def snapshot(self) -> int:
+        return self.left
 
 
 class _EmptyReader(SourceReader):

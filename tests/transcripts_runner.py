@@ -129,7 +129,7 @@ class ScriptSource(Source):
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
         return _Script(self)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
@@ -154,6 +154,9 @@ class _Script(SplitEnumerator):
 
     def is_finished(self) -> bool:
         return not self.left
+
+    def snapshot(self) -> list[Item]:
+        return list(self.left)
 
 
 class _ScriptReader(SourceReader):

@@ -29,7 +29,7 @@ class TwoSplits(Source, SplitEnumerator, SourceReader):
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: object = None) -> SplitEnumerator:
         return TwoSplits(self.script)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
@@ -40,6 +40,9 @@ class TwoSplits(Source, SplitEnumerator, SourceReader):
 
     def is_finished(self) -> bool:
         return not self.script
+
+    def snapshot(self) -> list[tuple[str, list[int]]]:
+        return list(self.script)
 
     def read(self, share: tuple[str, list[int]]) -> Iterator[list[int]]:
         yield share[1]

@@ -1,52 +1,279 @@
-"""Storage for state files."""
+"""Storage for state files and manifests: a directory, or any place that fsspec reaches (s3://, hdfs://, ...).
+
+A name is relative to the storage's own place, or absolute: a path, or a URL.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import mmap
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterable
+from typing import Any, Protocol
 
-from millstream.common.errors import MillstreamError
+from millstream.common.configuration import Configuration
+from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
+from millstream.common.faults import fault_point
 
 
-class DirectoryStorage:
-    """State files in a directory that all workers of a job can see."""
+class Storage(Protocol):
+    """Files by name. A file never changes once it is written."""
 
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
+    url: str
 
-    def read(self, name: str) -> memoryview:
-        """Return a file's bytes, mapped rather than read: a large file takes no memory of its own."""
-        try:
-            with open(os.path.join(self._directory, name), "rb") as f:
-                return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
-        except FileNotFoundError:
-            raise MillstreamError(f"State file {name} is missing in {self._directory}.") from None
-        except ValueError:
-            raise MillstreamError(f"State file {name} in {self._directory} is damaged: it is empty.") from None
+    def read(self, name: str) -> memoryview: ...
 
     def write(self, name: str, parts: Iterable[bytes]) -> int:
         """Write a file from its parts; return its size."""
-        path = os.path.join(self._directory, name)
-        try:
-            with open(path, "wb") as f:
-                for part in parts:
-                    f.write(part)
-                return f.tell()
-        except FileNotFoundError:
-            raise MillstreamError(
-                f"State cannot be written: the directory {self._directory} does not exist on this worker. "
-                "Set 'io.tmp.dirs' to a directory that the driver and all workers share."
-            ) from None
+        ...
+
+    def publish(self, name: str, data: bytes) -> None:
+        """Write a file that is there completely or not at all."""
+        ...
 
     def delete(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._directory, name))
+        """Delete a file, or a directory with all in it; it may be gone already."""
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """Return the names of what is in a directory; nothing when there is no such directory."""
+        ...
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Make sure that files survive the machine they were written on."""
+        ...
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop what is kept of these files on this host only."""
+        ...
 
     def scratch(self, name: str) -> str:
         """Return a fresh directory for files that no other process needs."""
-        path = os.path.join(self._directory, "scratch", f"{name}-{uuid.uuid4().hex[:8]}")
+        ...
+
+
+def is_remote(url: str) -> bool:
+    """Tell whether a place is not simply a directory."""
+    return "://" in url and not url.startswith("file://")
+
+
+def local_path(url: str) -> str:
+    """Return the path of a place that is a directory.
+
+    Example:
+        >>> local_path("file:///tmp/checkpoints")
+        '/tmp/checkpoints'
+    """
+    return os.path.abspath(url.removeprefix("file://") if url.startswith("file://") else os.path.expanduser(url))
+
+
+def open_storage(url: str, options: dict[str, Any] | None = None, cache: str | None = None) -> Storage:
+    """Open the storage at a place.
+
+    Args:
+        url: a path or a URL.
+        options: what the file system needs to know, see `storage_options`.
+        cache: a directory on this host for copies of remote files.
+    """
+    if is_remote(url):
+        return RemoteStorage(url, options or {}, cache)
+    return DirectoryStorage(local_path(url), cache, options)
+
+
+_S3_KEYS = {"s3.access-key": "key", "s3.secret-key": "secret", "s3.endpoint": "endpoint_url"}
+
+
+def storage_options(config: Configuration) -> dict[str, Any]:
+    """Return what Flink's `s3.*` settings mean to fsspec."""
+    found = {ours: config.get_string(key, "") for key, ours in _S3_KEYS.items() if config.contains_key(key)}
+    return {"s3": found, "s3a": found} if found else {}
+
+
+class DirectoryStorage:
+    """Files in a directory that all workers of a job can see."""
+
+    def __init__(self, directory: str, scratch: str | None = None, options: dict[str, Any] | None = None) -> None:
+        self.url = directory
+        self._scratch = scratch or os.path.join(directory, "scratch")
+        self._options = options or {}
+
+    def _elsewhere(self, url: str) -> RemoteStorage:
+        """Return the storage for a file that is not in a directory: a savepoint may be anywhere."""
+        return RemoteStorage(url.rpartition("/")[0], self._options, os.path.join(self._scratch, "copies"))
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.url, name.removeprefix("file://"))
+
+    def read(self, name: str) -> memoryview:
+        """Return a file's bytes, mapped rather than read: a large file takes no memory of its own."""
+        if is_remote(name):
+            return self._elsewhere(name).read(name)
+        path = self._path(name)
+        try:
+            with open(path, "rb") as f:
+                return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+        except FileNotFoundError:
+            raise DamagedStateError(f"The file {path} is missing.") from None
+        except ValueError:
+            raise DamagedStateError(f"The file {path} is damaged: it is empty.") from None
+
+    def write(self, name: str, parts: Iterable[bytes]) -> int:
+        if is_remote(name):
+            return self._elsewhere(name).write(name, parts)
+        path = self._path(name)
+        if not os.path.isdir(os.path.dirname(path)):
+            self._make(os.path.dirname(path))
+        with open(path, "wb") as f:
+            for part in parts:
+                f.write(part)
+            return f.tell()
+
+    def _make(self, directory: str) -> None:
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except OSError as e:
+            raise MillstreamError(
+                f"State cannot be written: the directory {directory} cannot be made on this worker ({e.strerror}). Set "
+                "'execution.checkpointing.dir' to a directory that the driver and all workers share."
+            ) from None
+
+    def publish(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        self._make(os.path.dirname(path))
+        unfinished = f"{path}.{uuid.uuid4().hex[:8]}.inprogress"
+        with open(unfinished, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        fault_point("driver.in-manifest")
+        os.replace(unfinished, path)
+        self._sync(os.path.dirname(path))
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+
+    def list(self, directory: str) -> list[str]:
+        try:
+            return os.listdir(self._path(directory))
+        except FileNotFoundError:
+            return []
+
+    def settle(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._sync(self._path(name))
+        self._sync(self.url)
+
+    def _sync(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Do nothing: there are no copies."""
+
+    def scratch(self, name: str) -> str:
+        path = os.path.join(self._scratch, f"{name}-{uuid.uuid4().hex[:8]}")
+        os.makedirs(path)
+        return path
+
+
+class RemoteStorage:
+    """Files that fsspec reaches. What this host has written or read is kept here, and used first."""
+
+    def __init__(self, url: str, options: dict[str, Any], cache: str | None) -> None:
+        import fsspec
+
+        self.url = url.rstrip("/")
+        protocol = url.partition("://")[0]
+        try:
+            self._fs: Any = fsspec.filesystem(protocol, **options.get(protocol, {}))
+        except (ImportError, ValueError) as e:
+            raise InvalidProgramError(f"Storage at {url} needs a package that is not installed: {e}") from None
+        # An object store shows an object when it is complete; elsewhere only a rename does.
+        self._renames = protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")
+        self._cache = cache or tempfile.mkdtemp(prefix="millstream-cache-")
+        os.makedirs(self._cache, exist_ok=True)
+
+    def _url(self, name: str) -> str:
+        return name if "://" in name else f"{self.url}/{name}"
+
+    def _copy(self, name: str) -> str:
+        return os.path.join(self._cache, self._url(name).removeprefix(self.url).strip("/").replace("/", "%"))
+
+    def read(self, name: str) -> memoryview:
+        if name.startswith("/"):
+            return DirectoryStorage("/").read(name)
+        copy = self._copy(name)
+        if not os.path.exists(copy):
+            unfinished = f"{copy}.{uuid.uuid4().hex[:8]}"
+            try:
+                self._fs.get_file(self._url(name), unfinished)
+            except FileNotFoundError:
+                raise DamagedStateError(f"The file {self._url(name)} is missing.") from None
+            os.replace(unfinished, copy)
+        with open(copy, "rb") as f:
+            try:
+                return memoryview(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ))
+            except ValueError:
+                raise DamagedStateError(f"The file {self._url(name)} is damaged: it is empty.") from None
+
+    def write(self, name: str, parts: Iterable[bytes]) -> int:
+        if name.startswith("/"):
+            return DirectoryStorage("/").write(name, parts)
+        copy = self._copy(name)
+        with open(copy, "wb") as f:
+            for part in parts:
+                f.write(part)
+            size = f.tell()
+        self._upload(copy, self._url(name))
+        return size
+
+    def _upload(self, path: str, url: str) -> None:
+        if self._renames:
+            self._fs.makedirs(url.rpartition("/")[0], exist_ok=True)
+            unfinished = f"{url}.{uuid.uuid4().hex[:8]}.inprogress"
+            self._fs.put_file(path, unfinished)
+            self._fs.mv(unfinished, url)
+        else:
+            self._fs.put_file(path, url)
+
+    def publish(self, name: str, data: bytes) -> None:
+        self.write(name, [data])
+        # Whoever reads a manifest wants to know what is really there.
+        os.unlink(self._copy(name))
+
+    def delete(self, name: str) -> None:
+        self.forget([name])
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm(self._url(name), recursive=True)
+
+    def list(self, directory: str) -> list[str]:
+        self._fs.invalidate_cache()
+        try:
+            found = self._fs.ls(self._url(directory).rstrip("/"), detail=False)
+        except FileNotFoundError:
+            return []
+        return [path.rstrip("/").rpartition("/")[2] for path in found]
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Do nothing: what an object store has taken, it keeps."""
+
+    def forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._copy(name))
+
+    def scratch(self, name: str) -> str:
+        path = os.path.join(self._cache, f"scratch-{name}-{uuid.uuid4().hex[:8]}")
         os.makedirs(path)
         return path

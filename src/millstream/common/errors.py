@@ -15,6 +15,10 @@ class TypeMismatchError(MillstreamError, TypeError):
     """A value does not fit the type that was declared for it."""
 
 
+class DamagedStateError(MillstreamError):
+    """A file of a checkpoint or savepoint cannot be used: it is missing, damaged, or of a newer version."""
+
+
 class JavaNotFoundError(MillstreamError):
     """No Java 17 or newer could be found to run Spark on."""
 

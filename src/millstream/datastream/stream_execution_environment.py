@@ -27,6 +27,7 @@ from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
 from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.requests import CheckpointRequest, RescaleRequest, SavepointRequest
 from millstream.operators.source import SourceOperator
 
 __all__ = ["StreamExecutionEnvironment"]
@@ -198,18 +199,24 @@ class StreamExecutionEnvironment:
         return sinks
 
     def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
-        from millstream.spark.launch import launch
+        from millstream.spark.launch import Launch, launch
 
         graph = self._stream_graph(job_name, sinks)
         if _plans_only:
             raise ProgramPlanned(graph)
         has_caches = any(n.transformation.cache for n in graph.nodes)
         filling = self._use_caches(graph)
+        roots = list(sinks)
         if has_caches:
-            taps = [cache.tap(self._program, t) for t, cache in filling]
-            graph = self._stream_graph(job_name, [*sinks, *taps])
+            roots += [cache.tap(self._program, t) for t, cache in filling]
+            graph = self._stream_graph(job_name, roots)
         batch = self._is_batch(graph)
-        job = launch(build_job_graph(graph, batch), self._config, batch, self.get_buffer_timeout(), self._clock)
+        name = graph.job_name
+
+        def job_graph(parallelism: int | None) -> JobGraph:
+            return build_job_graph(self._stream_graph(name, roots, parallelism), batch)
+
+        job = launch(Launch(job_graph, self._config, batch, self.get_buffer_timeout(), self._clock))
         for _, cache in filling:
             cache.job = job.result
         return job
@@ -232,13 +239,15 @@ class StreamExecutionEnvironment:
                 filling.append((transformation, cache))
         return filling
 
-    def _stream_graph(self, job_name: str | None, sinks: list[Transformation]) -> StreamGraph:
+    def _stream_graph(
+        self, job_name: str | None, sinks: list[Transformation], parallelism: int | None = None
+    ) -> StreamGraph:
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
         most = self._config.get_integer(_MAX_PARALLELISM, -1)
         for t in self._program.transformations:
             if most > 0 and t.max_parallelism is None:
                 t.max_parallelism = most
-        return build_stream_graph(sinks, self.get_parallelism(), name, self.is_chaining_enabled())
+        return build_stream_graph(sinks, parallelism or self.get_parallelism(), name, self.is_chaining_enabled())
 
     def _is_batch(self, graph: StreamGraph) -> bool:
         mode = self._config.get_string(_RUNTIME_MODE, "STREAMING").upper()
@@ -325,6 +334,43 @@ class _Client(JobClient):
         done: Future[None] = Future()
         self._job.result.add_done_callback(lambda _: done.set_result(None))
         return CompletableFuture(done)
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return self._savepoint(SavepointRequest(self._savepoint_directory(savepoint_directory)))
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool = False, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        directory = self._savepoint_directory(savepoint_directory)
+        return self._savepoint(SavepointRequest(directory, stop=True, drain=advance_to_end_of_event_time))
+
+    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        request = SavepointRequest(self._savepoint_directory(savepoint_directory))
+        request.done.add_done_callback(lambda done: self._job.cancel() if done.exception() is None else None)
+        return self._savepoint(request)
+
+    def _savepoint(self, request: SavepointRequest) -> CompletableFuture[str]:
+        self._job.ask(request)
+        return CompletableFuture(request.done)
+
+    def _savepoint_directory(self, given: str | None) -> str:
+        directory = given or self._job.savepoint_directory
+        if directory is None:
+            raise InvalidProgramError(
+                "There is no directory for the savepoint: give one, or set execution.checkpointing.savepoint-dir."
+            )
+        return directory
+
+    def trigger_checkpoint(self) -> CompletableFuture[str]:
+        request = CheckpointRequest()
+        self._job.ask(request)
+        return CompletableFuture(request.done)
+
+    def rescale(self, parallelism: int) -> CompletableFuture[None]:
+        check_parallelism(parallelism, "the job")
+        request = RescaleRequest(parallelism)
+        self._job.ask(request)
+        return CompletableFuture(request.done)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         return CompletableFuture.completed(self._job.progress.metrics())

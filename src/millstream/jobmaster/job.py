@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
+import queue
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from millstream.checkpoint.storage import DirectoryStorage
-from millstream.common.errors import JobCancelledError, JobExecutionError, MillstreamError
+from millstream.checkpoint.coordinator import Checkpoint, Coordinator
+from millstream.checkpoint.manifest import NAME, Manifest, encode_manifest
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.checkpoint.origin import Origin
+from millstream.checkpoint.owner import is_alive
+from millstream.checkpoint.restore import Start, restore
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.checkpoint.store import CheckpointStore
+from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.errors import (
+    DamagedStateError,
+    InvalidProgramError,
+    JobCancelledError,
+    JobExecutionError,
+    MillstreamError,
+)
+from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.alignment import Alignment
+from millstream.jobmaster.checkpoints import Checkpoints
+from millstream.jobmaster.execution import Execution, Shares
 from millstream.jobmaster.flow import EpochSizer
+from millstream.jobmaster.output import Output
 from millstream.jobmaster.progress import Progress
-from millstream.operators.sink import Committer, SinkOperator
+from millstream.jobmaster.regions import combine, operators_in, region_of
+from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest, refuse
+from millstream.jobmaster.restart import NoRestart, RestartStrategy
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport
-from millstream.operators.source import SourceOperator, SplitEnumerator
 
 log = logging.getLogger("millstream")
 
 
 class EpochRunner(Protocol):
-    """Runs the epochs of a job on an engine."""
+    """Runs the epochs of one execution on an engine."""
 
     def open(self) -> None: ...
 
@@ -38,12 +60,23 @@ class EpochRunner(Protocol):
     def release(self) -> None: ...
 
 
+class Engine(Protocol):
+    """Where the executions of a job run."""
+
+    def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
+        """Return a runner with slots of its own."""
+        ...
+
+
 @dataclass
 class JobOptions:
     """How a job is run."""
 
     buffer_timeout: float = 0.1
     sizer: EpochSizer = field(default_factory=EpochSizer)
+    checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
+    restart: RestartStrategy = field(default_factory=NoRestart)
+    restore: Origin | None = None
 
 
 class JobMaster:
@@ -52,34 +85,36 @@ class JobMaster:
     def __init__(
         self,
         plan: JobPlan,
-        runner: EpochRunner,
-        storage: DirectoryStorage,
+        engine: Engine,
+        store: CheckpointStore,
         options: JobOptions,
         on_end: Callable[[], None],
+        replan: Callable[[int], JobPlan],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.plan = plan
         self.result: Future[JobExecutionResult] = Future()
         self.progress = Progress()
+        self.restarts = 0
         self._status = JobStatus.INITIALIZING
         self._status_lock = threading.Lock()
         # How the job will have ended, once that is decided.
         self._outcome: JobStatus | None = None
-        self._runner = runner
-        self._storage = storage
+        self._engine = engine
+        self._store = store
         self._options = options
         self._on_end = on_end
+        self._replan = replan
         self._clock = clock
         self._cancel = threading.Event()
-        self._sources: dict[int, SplitEnumerator] = {}
-        self._committers: dict[str, Committer] = {}
-        self._names = {n.id: n.name for v in plan.vertices for n in v.nodes}
-        self._state_files: dict[tuple[int, int], dict[str, str | None]] = {}
-        self._carried: dict[tuple[int, int], bytes] = {}
-        # When subtasks have something to do without input.
-        self._wakes: dict[tuple[int, int], int] = {}
-        self._alignment = Alignment(plan)
-        self._chains: dict[tuple[int, int, str], list[str]] = {}
+        # Set when the job's thread shall look up: a request, a cancellation, a manifest that was written.
+        self._woken = threading.Event()
+        self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._stopped = False
+        # Numbers the executions, so that no two ever write under the same name.
+        self._attempt = -1
+        self._runner: EpochRunner | None = None
+        self._last_cut: Snapshot
         self._thread = threading.Thread(target=self._main, name=f"job-{plan.settings.job_id[:8]}", daemon=True)
 
     # --- from other threads
@@ -101,7 +136,21 @@ class JobMaster:
             if self._outcome is not None or self._cancel.is_set():
                 return
             self._cancel.set()
-        self._runner.cancel()
+            runner = self._runner
+        self._woken.set()
+        if runner is not None:
+            runner.cancel()
+
+    @property
+    def savepoint_directory(self) -> str | None:
+        return self._options.checkpoints.savepoint_directory
+
+    def ask(self, request: Request) -> None:
+        """Have something done between two epochs; the request's future tells when it is."""
+        self._requests.put(request)
+        self._woken.set()
+        if self.result.done():
+            self._refuse_requests()
 
     # --- the job's own thread
 
@@ -112,7 +161,7 @@ class JobMaster:
             self._become(JobStatus.CREATED)
             self._open()
             self._become(JobStatus.RUNNING)
-            self._run()
+            self._run_and_restart()
         except BaseException as e:
             error = e
         with self._status_lock:
@@ -121,126 +170,310 @@ class JobMaster:
             self._outcome = outcome
         self._shut_down(outcome)
         self._finish(outcome, error, started)
+        self._refuse_requests()
 
     def _open(self) -> None:
+        self._store.take(is_alive)
+        self._output = Output(self.plan)
+        now = self._clock()
+        restored, start = None, Start()
+        if (origin := self._options.restore) is not None:
+            snapshot = origin.manifest.snapshot
+            restored = Checkpoint(origin.manifest.id, now, snapshot=snapshot)
+            start = restore(snapshot, self.plan, origin.state_url, origin.allow_non_restored)
+            self._output.recover(snapshot.committables, snapshot.job_id)
+        coordinator = Coordinator(self._options.checkpoints, now, restored)
+        self._checkpoints = Checkpoints(
+            coordinator, self._options.checkpoints, self._store, self._output, self._clock, self._woken.set
+        )
+        if self._options.restore is not None and self._options.restore.claimed:
+            self._checkpoints.claimed = self._options.restore
+        self._execute(self.plan, start)
+
+    def _execute(self, plan: JobPlan, start: Start) -> None:
+        """Begin a new execution, with slots of its own."""
+        self._attempt += 1
+        self.plan = plan
+        self._execution = self._checkpoints.execution = Execution(plan, start)
+        # Whether anything has happened since the last checkpoint.
+        self._changed = start.epoch > 0
+        self._has_regions = region_of(plan, plan.vertices[0].head.id) is not None
+        self._remember_cut()
+        with self._status_lock:
+            self._runner = self._engine.runner(plan, self._attempt)
         self._runner.open()
-        for vertex in self.plan.vertices:
-            for node in vertex.nodes:
-                if isinstance(node.operator, SourceOperator):
-                    self._sources[vertex.id] = node.operator.source.create_enumerator(vertex.parallelism)
-                if isinstance(node.operator, SinkOperator):
-                    committer = node.operator.sink.create_committer()
-                    if committer is not None:
-                        self._committers[node.id] = committer
+
+    # --- failure
+
+    def _run_and_restart(self) -> None:
+        error: Exception | None = None
+        while True:
+            try:
+                if error is not None:
+                    self._restart_after(error)
+                error = None
+                self._run()
+                return
+            except Exception as e:
+                if self._cancel.is_set() or e is error:
+                    raise
+                error = e
+
+    def _restart_after(self, error: Exception) -> None:
+        """Go back to the last checkpoint, if the restart strategy allows."""
+        delay = self._options.restart.failed(self._clock())
+        if delay is None or isinstance(error, InvalidProgramError):
+            # The caller knows by this that there is no restart.
+            raise error
+        self._become(JobStatus.RESTARTING)
+        self.restarts += 1
+        sys.stdout.write(getattr(error, "printed", ""))
+        log.warning(
+            "job '%s' has failed and restarts in %g s (restart %d):\n%s",
+            self.plan.settings.job_name,
+            delay,
+            self.restarts,
+            error,
+        )
+        assert self._runner is not None
+        with contextlib.suppress(Exception):
+            # Whatever is left of the failed execution writes under names that nobody reads.
+            self._runner.release()
+        if self._cancel.wait(delay):
+            raise error
+        self._checkpoints.settle_all()
+        self._go_back(error)
+        self._become(JobStatus.RUNNING)
+
+    def _go_back(self, error: Exception) -> None:
+        region = region_of(self.plan, getattr(error, "operator_id", None))
+        operators = None if region is None else operators_in(self.plan, region)
+        coordinator = self._checkpoints.coordinator
+        target = coordinator.failed(self._clock(), operators).checkpoint
+        if target is not None and _is_damaged(error):
+            damaged, target = target, coordinator.give_up(target)
+            log.warning(
+                "checkpoint %d cannot be read; the job goes back to %s. Output that counted since then comes again.",
+                damaged.id,
+                f"checkpoint {target.id}" if target else "its beginning",
+            )
+        if self._options.checkpoints.mode is CheckpointingMode.AT_MOST_ONCE and target is not None:
+            region = operators = None
+        back = self._start_from(target)
+        if region is not None:
+            # The others only run the epoch again that failed for all.
+            others = restore(self._last_cut, self.plan, None)
+            back = combine(self.plan, region, back, others)
+        job_id = target.cut.job_id if target is not None else self.plan.settings.job_id
+        self._output.recover({} if target is None else target.cut.committables, job_id, operators)
+        self._execute(self.plan, back)
+        self._store.sweep_all(self._checkpoints.needed_files())
+
+    def _start_from(self, checkpoint: Checkpoint | None) -> Start:
+        if checkpoint is None:
+            return Start(self._execution.epoch)
+        origin = self._options.restore
+        if origin is not None and checkpoint.cut is origin.manifest.snapshot:
+            return restore(checkpoint.cut, self.plan, origin.state_url, origin.allow_non_restored)
+        return restore(checkpoint.cut, self.plan, None)
+
+    # --- epochs
 
     def _run(self) -> None:
-        ended: frozenset[int] = frozenset()
-        epoch = 0
-        while not self._cancel.is_set() and len(ended) < len(self._sources):
+        while not self._cancel.is_set() and not self._execution.is_finished and not self._stopped:
+            self._serve_requests()
+            if self._stopped:
+                break
+            self._checkpoints.settle()
             started = self._clock()
-            shares, limited = self._poll(ended, started)
-            ending = frozenset(v for v, s in self._sources.items() if v not in ended and s.is_finished())
-            if not shares and not ending and self._next_wake() > started:
-                self._wait_for_input(ended)
+            shares, limited = self._execution.poll(self._options.sizer.budget, started)
+            running = self._execution.running_sources()
+            ending = frozenset(v for v, s in running.items() if s.is_finished())
+            due = self._checkpoints.coordinator.next_due() <= started and (self._changed or bool(shares))
+            if not shares and not ending and not due and self._next_wake() > started:
+                self._wait_for_input()
                 continue
-            epoch += 1
-            reports = self._runner.run(self._tasks(epoch, shares, ending))
-            self._take_reports(reports)
-            for source in self._sources.values():
-                source.committed()
-            ended |= ending
+            last = len(ending) == len(running) and self._options.checkpoints.enabled
+            reports = self._run_epoch(shares, ending, checkpoint=due or last)
             seconds = self._clock() - started
             self._learn(seconds, limited, reports)
-            if not limited and len(ended) < len(self._sources):
+            if not limited and not self._execution.is_finished:
                 # Nothing waits: let input gather for the rest of the buffer timeout.
-                self._cancel.wait(max(0.0, self._options.buffer_timeout - seconds))
+                self._wait(max(0.0, self._options.buffer_timeout - seconds))
+        if not self._cancel.is_set():
+            self._checkpoints.settle_all()
 
-    def _poll(self, ended: frozenset[int], now: float) -> tuple[dict[int, dict[int, list[Any]]], bool]:
-        shares, limited = {}, False
-        for vertex, source in self._sources.items():
-            if vertex in ended or self._alignment.holds_back(vertex):
-                continue
-            dealt = source.poll(self._options.sizer.budget, now)
-            limited |= dealt.limited
-            if dealt.shares:
-                shares[vertex] = dealt.shares
-        return shares, limited
+    def _run_epoch(
+        self,
+        shares: Shares,
+        ending: frozenset[int],
+        checkpoint: bool,
+        flush: bool = False,
+        savepoint: str | None = None,
+    ) -> list[SlotReport]:
+        """Run one epoch; when it comes back, all it did counts."""
+        fault_point("driver.before-epoch")
+        assert self._runner is not None
+        options, coordinator = self._options.checkpoints, self._checkpoints.coordinator
+        taken = None
+        if options.enabled and options.mode is CheckpointingMode.AT_MOST_ONCE:
+            self._note_position()
+        elif checkpoint:
+            taken = coordinator.trigger(self._clock())
+        latest = coordinator.latest()
+        tasks = self._execution.tasks(
+            shares,
+            ending,
+            checkpoint=taken.id if taken is not None else self._execution.epoch if savepoint else None,
+            flush=flush or taken is not None,
+            complete=taken is not None and options.incremental is False,
+            savepoint=savepoint,
+            completed=latest.id if latest is not None else 0,
+        )
+        reports = self._runner.run(tasks)
+        fault_point("driver.before-ack")
+        self._take_reports(reports)
+        fault_point("driver.after-ack")
+        if taken is not None:
+            self._changed = False
+            self._checkpoints.taken(taken)
+        elif not options.enabled:
+            for source in self._execution.sources.values():
+                source.committed(source.snapshot())
+        self._remember_cut()
+        return reports
 
-    def _wait_for_input(self, ended: frozenset[int]) -> None:
-        now = self._clock()
-        waking = min(s.next_poll(now) for v, s in self._sources.items() if v not in ended)
-        self._cancel.wait(max(0.0, min(waking, self._next_wake()) - now))
+    def _remember_cut(self) -> None:
+        """Where parts of the job can fail alone, know what the others go on from."""
+        if self._has_regions:
+            self._last_cut = self._execution.snapshot()
 
-    def _next_wake(self) -> float:
-        return min(self._wakes.values()) / 1000 if self._wakes else math.inf
-
-    def _tasks(self, epoch: int, shares: dict[int, dict[int, list[Any]]], ending: frozenset[int]) -> list[LevelTask]:
-        tasks = [LevelTask(epoch, level) for level in range(self.plan.levels)]
-        for vertex in self.plan.vertices:
-            task = tasks[vertex.level]
-            if vertex.id in shares:
-                task.shares[vertex.id] = shares[vertex.id]
-            if vertex.id in ending:
-                task.ending |= {vertex.id}
-            for subtask in range(vertex.parallelism):
-                files = self._state_files.get((vertex.id, subtask))
-                if files:
-                    task.state_files[vertex.id, subtask] = files
-                carried = self._carried.get((vertex.id, subtask))
-                if carried:
-                    task.carried[vertex.id, subtask] = carried
-        return tasks
+    def _note_position(self) -> None:
+        """At most once: what is about to be processed counts as processed from here on."""
+        checkpoint = self._checkpoints.coordinator.trigger(self._clock())
+        self._checkpoints.taken(checkpoint)
+        self._checkpoints.settle_all()
 
     def _take_reports(self, reports: list[SlotReport]) -> None:
         """Everything the epoch did counts from here on."""
         reports.sort(key=lambda r: (r.level, r.slot))
-        staged: dict[str, list[tuple[int, Any]]] = {}
         for slot_report in reports:
             if slot_report.printed:
                 sys.stdout.write(slot_report.printed)
-            for report in slot_report.subtasks:
-                self._keep_files(report.vertex, report.subtask, report.state_files)
-                address = report.vertex, report.subtask
-                self._carried[address] = report.carried
-                self._wakes.pop(address, None)
-                if report.next_wake is not None:
-                    self._wakes[address] = report.next_wake
-                self._alignment.learn(report)
-                for operator_id, committable in report.committables.items():
-                    staged.setdefault(operator_id, []).append((report.subtask, committable))
+        written, replaced = self._execution.acknowledge(reports)
+        self._changed = True
+        self._store.wrote(written)
         self.progress.add(reports)
-        for operator_id, committables in staged.items():
-            self._commit(operator_id, committables)
-
-    def _commit(self, operator_id: str, committables: list[tuple[int, Any]]) -> None:
-        try:
-            self._committers[operator_id].commit(committables)
-        except MillstreamError:
-            raise
-        except Exception as e:
-            raise JobExecutionError(f"Sink '{self._names[operator_id]}' could not commit: {e!r}") from e
-
-    def _keep_files(self, vertex: int, subtask: int, files: dict[str, str | None]) -> None:
-        """Remember the files that are now the state, and delete those that a new base has replaced."""
-        if not files:
-            return
-        self._state_files[vertex, subtask] = files
-        for operator_id, name in files.items():
-            chain = self._chains.setdefault((vertex, subtask, operator_id), [])
-            if name is None or (chain and chain[-1] == name):
-                continue
-            if name.endswith(".base"):
-                for old in chain:
-                    self._storage.delete(old)
-                chain.clear()
-            chain.append(name)
+        at_once: dict[str, list[tuple[int, Any]]] = {}
+        options = self._options.checkpoints
+        waits = options.enabled and options.mode is CheckpointingMode.EXACTLY_ONCE
+        for report in (r for slot in reports for r in slot.subtasks):
+            for operator, committable in report.committables.items():
+                if waits and self._output.waits(operator):
+                    self._checkpoints.coordinator.stage(operator, report.subtask, committable)
+                else:
+                    at_once.setdefault(operator, []).append((report.subtask, committable))
+        if at_once:
+            self._output.commit(at_once)
+        if replaced:
+            self._checkpoints.sweep()
 
     def _learn(self, seconds: float, limited: bool, reports: list[SlotReport]) -> None:
         subtasks = [r for slot in reports for r in slot.subtasks]
-        read = max((r.records_in for r in subtasks if r.vertex in self._sources), default=0)
+        read = max((r.records_in for r in subtasks if r.vertex in self._execution.sources), default=0)
         sent = max((r.bytes_out for r in subtasks), default=0)
         self._options.sizer.finished(seconds, limited, read, sent)
         self.progress.epoch_took(seconds)
+
+    # --- waiting
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, but no longer than until somebody wants something."""
+        if seconds > 0:
+            self._woken.wait(seconds)
+        self._woken.clear()
+
+    def _wait_for_input(self) -> None:
+        now = self._clock()
+        waking = min((s.next_poll(now) for s in self._execution.running_sources().values()), default=math.inf)
+        due = self._checkpoints.coordinator.next_due() if self._changed else math.inf
+        self._wait(max(0.0, min(waking, due, self._next_wake()) - now))
+
+    def _next_wake(self) -> float:
+        wake = self._execution.next_wake()
+        return math.inf if wake is None else wake / 1000
+
+    # --- requests
+
+    def _serve_requests(self) -> None:
+        while not self._cancel.is_set() and not self._stopped:
+            try:
+                request = self._requests.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._serve(request)
+            except BaseException as e:
+                refuse(request, e)
+                if not isinstance(e, InvalidProgramError):
+                    raise
+
+    def _serve(self, request: Request) -> None:
+        if isinstance(request, RescaleRequest):
+            self._rescale(request.parallelism)
+            request.done.set_result(None)
+        elif isinstance(request, CheckpointRequest):
+            request.done.set_result(self._checkpoint_now())
+        else:
+            request.done.set_result(self._take_savepoint(request))
+            self._stopped = request.stop
+
+    def _checkpoint_now(self) -> str:
+        if not self._options.checkpoints.enabled:
+            raise InvalidProgramError(
+                "The job takes no checkpoints: set execution.checkpointing.interval, or take a savepoint."
+            )
+        before = self._checkpoints.coordinator.latest()
+        self._run_epoch({}, frozenset(), checkpoint=True)
+        self._checkpoints.settle_all()
+        latest = self._checkpoints.coordinator.latest()
+        if latest is None or latest is before:
+            raise JobExecutionError("The checkpoint failed; the log says why.")
+        return self._checkpoints.locations[latest.id]
+
+    def _take_savepoint(self, request: SavepointRequest) -> str:
+        settings = self.plan.settings
+        location = f"{request.directory.rstrip('/')}/savepoint-{settings.job_id[:6]}-{uuid.uuid4().hex[:12]}"
+        ending = frozenset(self._execution.running_sources()) if request.drain else frozenset()
+        # What was staged counts before the savepoint is complete, so that the savepoint need not name it.
+        self._run_epoch({}, ending, self._options.checkpoints.enabled, flush=True, savepoint=location)
+        self._checkpoints.settle_all()
+        snapshot = self._execution.savepoint()
+        manifest = Manifest("savepoint", snapshot.epoch, int(self._clock() * 1000), snapshot, "")
+        storage = self._store.elsewhere(location)
+        storage.publish(NAME, encode_manifest(manifest))
+        return storage.url
+
+    def _rescale(self, parallelism: int) -> None:
+        plan = self._replan(parallelism)
+        self._run_epoch({}, frozenset(), self._options.checkpoints.enabled, flush=True)
+        start = restore(self._execution.snapshot(), plan, None)
+        before = self._runner
+        self._execute(plan, start)
+        assert before is not None
+        before.release()
+        # Releasing may need Spark's settings of this thread, which the new slots must have.
+        assert self._runner is not None
+        self._runner.open()
+
+    def _refuse_requests(self) -> None:
+        while True:
+            try:
+                request = self._requests.get_nowait()
+            except queue.Empty:
+                return
+            name = self.plan.settings.job_name
+            refuse(request, MillstreamError(f"Job '{name}' is not running: it is {self._status.name}."))
 
     # --- the end
 
@@ -248,9 +481,13 @@ class JobMaster:
         """Leave nothing behind: slots, sources, sinks, files."""
         if outcome is not JobStatus.FINISHED:
             self._become(JobStatus.CANCELLING if outcome is JobStatus.CANCELED else JobStatus.FAILING)
-        steps: list[Callable[[], None]] = [self._runner.release]
-        steps += [s.close for s in self._sources.values()]
-        steps += [c.close for c in self._committers.values()]
+        steps: list[Callable[[], None]] = []
+        if self._runner is not None:
+            steps.append(self._runner.release)
+        if hasattr(self, "_execution"):
+            steps += [s.close for s in self._execution.sources.values()]
+            steps += self._output.closers()
+            steps.append(lambda: self._leave_checkpoints(outcome))
         steps.append(self._on_end)
         for step in steps:
             try:
@@ -258,6 +495,19 @@ class JobMaster:
             except Exception as e:
                 # The job's own outcome is what the user must hear; this is only what was left behind.
                 log.warning("while ending job '%s': %s", self.plan.settings.job_name, e)
+
+    def _leave_checkpoints(self, outcome: JobStatus) -> None:
+        """Delete the job's checkpoints, or leave those that are wanted."""
+        if outcome is JobStatus.FINISHED:
+            self._checkpoints.drop_claimed()
+        if not _outlive(self._options.checkpoints.retention, outcome):
+            self._store.remove()
+            return
+        needed: set[str] = set()
+        for checkpoint in self._checkpoints.coordinator.retained():
+            needed |= checkpoint.cut.files()
+        self._store.sweep_all(needed)
+        self._store.release()
 
     def _finish(self, outcome: JobStatus, error: BaseException | None, started: float) -> None:
         settings = self.plan.settings
@@ -284,6 +534,19 @@ class JobMaster:
 
     def _become(self, status: JobStatus) -> None:
         with self._status_lock:
+            if self._status is status:
+                return
             if not self._status.may_become(status):
                 raise AssertionError(f"a job cannot go from {self._status.name} to {status.name}")
             self._status = status
+
+
+def _outlive(retention: ExternalizedCheckpointRetention, outcome: JobStatus) -> bool:
+    """Tell whether checkpoints stay when a job ends so."""
+    if outcome is JobStatus.CANCELED:
+        return retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    return outcome is JobStatus.FAILED and retention is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+
+
+def _is_damaged(error: Exception) -> bool:
+    return isinstance(error, DamagedStateError) or bool(getattr(error, "damaged", False))

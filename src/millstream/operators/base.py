@@ -163,12 +163,30 @@ class Operator:
         """Return when, by the wall clock, there is something to do without input."""
         return self.timers.processing.next_time() if self.timers is not None else None
 
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """A checkpoint is complete: tell functions that want to know (CheckpointListener)."""
+        for function in self.functions():
+            notify = getattr(function.function, "notify_checkpoint_complete", None)
+            if notify is not None:
+                notify(checkpoint_id)
+
     def carry(self) -> Any:
         """Return what must outlive this process and is not keyed state; None for nothing."""
         return None
 
     def restore(self, carried: Any) -> None:
         """Take up what `carry` returned, perhaps in another process."""
+
+    def redistribute(self, carried: list[Any], subtask: int, reads: Callable[[Any], bool] | None) -> Any:
+        """Return a subtask's part of what all had carried when there were more or fewer of them.
+
+        Args:
+            carried: what they returned, by subtask.
+            subtask: the subtask the part is for.
+            reads: tells whether a split of the source that heads the chain is read by that subtask; None when the
+                chain is not headed by a source.
+        """
+        return None
 
     def finish(self) -> None:
         """The input has ended; emit what is left."""

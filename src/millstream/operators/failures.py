@@ -25,6 +25,8 @@ class Failure:
     parallelism: int
     epoch: int
     record: str | None
+    # Whether it is state that could not be read.
+    damaged: bool = False
 
     def describe(self) -> str:
         """Say it in the order that helps."""

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
 from millstream.operators.source import Share
 from millstream.operators.subtask import JobSettings, Subtask, SubtaskReport, Vertex
-from millstream.state.keyed import StateStorage
+from millstream.state.keyed import StateStorage, Version
 
 # Frames for one slot are sent together, in messages of about this size.
 MESSAGE_BYTES = 1 << 20
@@ -43,14 +44,24 @@ class LevelTask:
         ending: the sources of this level that end with this epoch.
         state_files: the acknowledged state: (vertex, subtask) -> operator id -> file.
         carried: what else the subtasks reported to be carried to this epoch.
+        checkpoint: the checkpoint that is taken with this epoch, if one is.
+        flush: whether sinks must stage all they have.
+        complete: whether state files must not depend on earlier ones.
+        savepoint: where the state shall also be exported to.
+        completed: the last checkpoint that is complete, for functions that want to know.
     """
 
     epoch: int
     level: int
     shares: dict[int, dict[int, list[Share]]] = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
-    state_files: dict[tuple[int, int], dict[str, str | None]] = field(default_factory=dict)
+    state_files: dict[tuple[int, int], dict[str, Version]] = field(default_factory=dict)
     carried: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    checkpoint: int | None = None
+    flush: bool = False
+    complete: bool = False
+    savepoint: str | None = None
+    completed: int = 0
 
 
 @dataclass
@@ -97,8 +108,11 @@ class SlotRuntime:
         subtasks: list[SubtaskReport] = []
         for subtask in self._subtasks.values():
             if subtask.vertex.level == task.level and not self._has_ended(subtask, task):
+                subtask.begin(task, attempt)
                 yield from self._run_subtask(subtask, task, frames.pop(subtask.vertex.id, []), outbox)
-                subtasks.append(subtask.report(attempt))
+                fault_point("task.before-report")
+                subtasks.append(subtask.report())
+                fault_point("task.after-report")
         reports = [SlotReport(task.level, self._slot, subtasks, self.take_printed())]
         if last:
             earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(f.body)]
@@ -128,8 +142,6 @@ class SlotRuntime:
         self, subtask: Subtask, task: LevelTask, frames: list[Frame], outbox: _Outbox
     ) -> Iterator[tuple[int, bytes]]:
         vertex = subtask.vertex
-        address = vertex.id, subtask.index
-        subtask.begin(task.epoch, task.state_files.get(address, {}))
         if vertex.is_source:
             shares = task.shares.get(vertex.id, {}).get(subtask.index, [])
             outgoing = subtask.read_shares(shares, vertex.id in task.ending)

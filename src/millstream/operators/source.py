@@ -65,8 +65,12 @@ class SourceReader(ABC):
         """Yield the records of a share in batches."""
 
     def split_of(self, share: Share) -> Any:
-        """Return which split a share is of; each has watermarks of its own."""
-        return 0
+        """Return which split a share is of; each has watermarks of its own. None: the source has no splits."""
+        return None
+
+    def ends_split(self, share: Share) -> bool:
+        """Tell whether nothing follows the share in its split."""
+        return False
 
     def close(self) -> None:
         """The subtask has ended."""

@@ -6,8 +6,10 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
+from millstream.common.errors import DamagedStateError
+from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
@@ -22,7 +24,8 @@ from millstream.operators.reduce import ReduceOperator
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Share, SourceOperator
 from millstream.operators.watermarks import WatermarkOperator
-from millstream.state.keyed import KeyedState, StateStorage
+from millstream.state.keyed import KeyedState, StateStorage, Version
+from millstream.state.restored import StoredState
 from millstream.state.table import BY_NAMESPACE
 
 BATCH_INPUT = "_batch_input"
@@ -74,6 +77,20 @@ class JobSettings:
     state_backend: str = "hashmap"
     # A clock other than the wall's, for tests.
     clock: Callable[[], int] | None = None
+    # Whether state files are compressed.
+    compressed: bool = False
+
+
+class EpochTask(Protocol):
+    """What a subtask must know about an epoch."""
+
+    epoch: int
+    state_files: dict[tuple[int, int], dict[str, Version]]
+    checkpoint: int | None
+    flush: bool
+    complete: bool
+    savepoint: str | None
+    completed: int
 
 
 class Channel:
@@ -106,17 +123,43 @@ class SubtaskReport:
     records_in: int
     records_out: int
     bytes_out: int
-    state_files: dict[str, str | None]
+    state_files: dict[str, Version]
     committables: dict[str, Any]
     watermark: int
     metrics: dict[str, Any]
     carried: bytes
     next_wake: int | None
     aligned: dict[str, int]
+    ended: bool
+    # With a checkpoint: what tables of state there are.
+    tables: dict[str, dict[str, dict[str, str]]]
+    # With a savepoint: where the state was exported to.
+    exported: dict[str, StoredState]
+
+
+@dataclass
+class TakenOver:
+    """What a subtask takes over where the graph or the parallelism was another: made by `checkpoint.restore`.
+
+    Attributes:
+        watermark: how far the time of its input has come.
+        ended: whether its input has ended.
+        ended_edges: of its inputs, those that have.
+        operators: what each operator had carried, dealt out anew.
+        watermarks: how far each operator's time has come.
+    """
+
+    watermark: int
+    ended: bool
+    ended_edges: frozenset[int]
+    operators: dict[str, Any]
+    watermarks: dict[str, int]
 
 
 class Subtask:
     """Runs one subtask's share of an epoch."""
+
+    _task: EpochTask
 
     def __init__(
         self,
@@ -134,6 +177,9 @@ class Subtask:
         self._surroundings = surroundings
         # The last that was carried out of here, to see whether it is still what counts.
         self._carried = b""
+        self._attempt = ""
+        self._notified = 0
+        self._must_announce = False
         self._idle = False
         self._epoch = 0
         self._opened = False
@@ -171,7 +217,12 @@ class Subtask:
             state = None
             if node.operator.keyed:
                 state = self._states[node.id] = KeyedState(
-                    node.id, self.index, storage, self._surroundings.clock, self._settings.state_backend
+                    node.id,
+                    self.index,
+                    storage,
+                    self._surroundings.clock,
+                    self._settings.state_backend,
+                    self._settings.compressed,
                 )
             own = None
             if node.operator.has_operator_state:
@@ -224,25 +275,39 @@ class Subtask:
         if carried != self._carried:
             self._restore(carried)
 
-    def begin(self, epoch: int, state_files: dict[str, str | None]) -> None:
+    def begin(self, task: EpochTask, attempt: str) -> None:
         """Start an epoch at the acknowledged state."""
-        self._epoch = epoch
+        self._task, self._attempt = task, attempt
+        self._epoch = task.epoch
         self._records_in = 0
+        state_files = task.state_files.get((self.vertex.id, self.index), {})
         for writer in self._writers.values():
             writer.records_out = writer.bytes_out = 0
-        for operator_id, state in self._states.items():
-            state.prepare(state_files.get(operator_id))
-            state.begin()
+        for node in self._nodes:
+            for state_id in (node.id, f"{node.id}.operator"):
+                if state_id in self._states:
+                    state = self._states[state_id]
+                    self._guarded(partial(state.prepare, state_files.get(state_id)), node)
+                    state.begin()
         if not self._opened:
             self._opened = True
             for node in self._nodes:
                 self._guarded(node.operator.open, node)
+        name = f"{self.index}-{task.epoch}-{attempt}"
+        for node in self._nodes:
+            if isinstance(node.operator, SinkOperator):
+                transaction = f"{self._settings.job_id}-{node.id}-{name}"
+                self._guarded(partial(node.operator.writer.begin, transaction), node)
+            if task.completed > self._notified:
+                self._guarded(partial(node.operator.notify_checkpoint_complete, task.completed), node)
+        self._notified = task.completed
 
     def read_shares(self, shares: list[Share], ends: bool) -> Iterator[Outgoing]:
         """Read a source's shares of this epoch."""
         operator = self.vertex.head.operator
         assert isinstance(operator, SourceOperator)
         run = self._inputs[SOURCE]
+        self._announce()
         self._on_processing_time()
         for share in shares:
             before = self._records_in
@@ -256,6 +321,9 @@ class Subtask:
             # At the end of input the last watermark says all there is to say.
             if not ends:
                 self._tick(self._records_in - before)
+                if operator.reader.ends_split(share):
+                    for marker in self._markers:
+                        marker.end_split(operator.reader.split_of(share))
         self._on_processing_time()
         if ends:
             self._advance(MAX_WATERMARK)
@@ -264,6 +332,7 @@ class Subtask:
 
     def take_frames(self, frames: list[Frame]) -> Iterator[Outgoing]:
         """Process the frames of this epoch, merging the channels in one settled order."""
+        self._announce()
         self._on_processing_time()
         for channel, records, control in _merge(self._channels, frames):
             if records:
@@ -279,20 +348,33 @@ class Subtask:
             self._on_processing_time()
         yield from self._drain()
 
-    def report(self, attempt: str) -> SubtaskReport:
+    def report(self) -> SubtaskReport:
         """Close the epoch: write state, stage output, and say what was done."""
         head = self._states.get(self.vertex.head.id)
         if head is not None:
             self._inputs = self._compile(head.changed_keys() > MANY_NEW_KEYS * self._records_in)
         for node in self._nodes:
             self._guarded(partial(node.operator.snapshot, self._epoch), node)
-        files = {i: s.write_delta(self._epoch, attempt) for i, s in self._states.items()}
+        task, attempt = self._task, self._attempt
+        fault_point("task.before-delta")
+        files: dict[str, Version] = {}
+        for state_id, state in self._states.items():
+            files[state_id] = state.write_delta(self._epoch, attempt, task.complete)
+        fault_point("task.after-delta")
+        exported: dict[str, StoredState] = {}
+        if task.savepoint is not None:
+            for i, s in self._states.items():
+                part = s.export(task.savepoint, self.vertex.max_parallelism, attempt)
+                if part is not None:
+                    exported[i] = part
         staged: dict[str, Any] = {}
         for node in self._nodes:
             if isinstance(node.operator, SinkOperator):
-                committable = self._guarded(node.operator.writer.prepare_commit, node)
+                prepare = partial(node.operator.writer.prepare_commit, task.flush or self.ended)
+                committable = self._guarded(prepare, node)
                 if committable is not None:
                     staged[node.id] = committable
+        fault_point("task.after-stage")
         if self.ended:
             self.close()
         return SubtaskReport(
@@ -308,6 +390,9 @@ class Subtask:
             self._carry(),
             None if self.ended else min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None),
             dict(m.aligned() for m in self._markers if m.strategy.alignment is not None),
+            self.ended,
+            {i: s.describe() for i, s in self._states.items()} if task.checkpoint is not None else {},
+            exported,
         )
 
     def close(self) -> None:
@@ -461,15 +546,40 @@ class Subtask:
         return self._carried
 
     def _restore(self, carried: bytes) -> None:
-        self._watermark, self._idle, self.ended, channels, operators, watermarks = pickle.loads(carried)
-        for address, (watermark, idle, ended) in channels.items():
-            channel = self._channels[address]
-            channel.watermark, channel.idle, channel.ended = watermark, idle, ended
-        for node in self._nodes:
-            node.operator.watermark = watermarks[node.id]
-            if node.id in operators:
-                node.operator.restore(operators[node.id])
+        left = pickle.loads(carried)
+        if isinstance(left, TakenOver):
+            self._take_over(left)
+        else:
+            self._watermark, self._idle, self.ended, channels, operators, watermarks = left
+            for address, (watermark, idle, ended) in channels.items():
+                channel = self._channels[address]
+                channel.watermark, channel.idle, channel.ended = watermark, idle, ended
+            self._restore_operators(operators, watermarks)
         self._carried = carried
+
+    def _restore_operators(self, operators: dict[str, Any], watermarks: dict[str, int]) -> None:
+        for node in self._nodes:
+            node.operator.watermark = watermarks.get(node.id, MIN_WATERMARK)
+            if operators.get(node.id) is not None:
+                node.operator.restore(operators[node.id])
+
+    def _take_over(self, left: TakenOver) -> None:
+        self._watermark, self._idle, self.ended = left.watermark, False, left.ended
+        for channel in self._channels.values():
+            channel.watermark, channel.idle = left.watermark, False
+            channel.ended = channel.edge.id in left.ended_edges
+        self._restore_operators(left.operators, left.watermarks)
+        # Those behind do not know yet how far each of their new channels has come.
+        self._must_announce = not left.ended
+
+    def _announce(self) -> None:
+        if not self._must_announce:
+            return
+        self._must_announce = False
+        if not self.vertex.is_source and self._watermark > MIN_WATERMARK:
+            self._pass_on(-1, self._watermark)
+        for marker in self._markers:
+            marker.announce()
 
     # --- failures
 
@@ -500,6 +610,7 @@ class Subtask:
                 self.vertex.parallelism,
                 self._epoch,
                 record,
+                isinstance(error, DamagedStateError),
             )
         )
 

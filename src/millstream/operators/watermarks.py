@@ -90,7 +90,7 @@ class WatermarkOperator(Operator):
         self._sent = MIN_WATERMARK
         self._is_idle = False
         self._ended = False
-        self._split = self._new_split(0)
+        self._split = self._new_split(None)
         self._idle_ms = self.strategy.idleness.to_millis() if self.strategy.idleness else None
 
     def _new_split(self, name: Any) -> _Split:
@@ -144,12 +144,19 @@ class WatermarkOperator(Operator):
         """The records that follow are of this split."""
         split = self._splits.get(name)
         if split is None:
-            if len(self._splits) == 1 and 0 in self._splits and self._splits[0].watermark == MIN_WATERMARK:
+            if len(self._splits) == 1 and None in self._splits and self._splits[None].watermark == MIN_WATERMARK:
                 # The split every operator starts with, for those that are not behind a source.
                 self._splits.clear()
             split = self._new_split(name)
         self._wake(split)
         self._split = split
+
+    def end_split(self, name: Any) -> None:
+        """A split has been read to its end: it holds the others back no more."""
+        if len(self._splits) > 1:
+            del self._splits[name]
+            self._split = next(iter(self._splits.values()))
+            self.combine()
 
     def end_share(self, records: int) -> None:
         """The split's records of this epoch have passed: the tick of periodic generators."""
@@ -220,6 +227,31 @@ class WatermarkOperator(Operator):
                 name: (s.watermark, s.idle, s.timed_out, s.last_record, s.generator) for name, s in self._splits.items()
             },
         }
+
+    def redistribute(self, carried: list[Any], subtask: int, reads: Callable[[Any], bool] | None) -> Any:
+        splits: dict[Any, Any] = {}
+        for one in carried:
+            for name, split in one["splits"].items():
+                # Where splits have no names, there is one of each subtask: the slowest stands for all.
+                if name not in splits or split[0] < splits[name][0]:
+                    splits[name] = split
+        if reads is not None:
+            splits = {name: split for name, split in splits.items() if name is None or reads(name)}
+        if not splits:
+            return None
+        return {
+            "sent": min(s[0] for s in splits.values()),
+            "ended": all(one["ended"] for one in carried),
+            "idle": all(s[1] for s in splits.values()),
+            "splits": splits,
+        }
+
+    def announce(self) -> None:
+        """Say again how far time has come, to those that have not heard it."""
+        if self._is_idle:
+            self.advance(None)
+        elif self._sent > MIN_WATERMARK:
+            self.advance(self._sent)
 
     def restore(self, carried: Any) -> None:
         self._sent, self._ended = carried["sent"], carried["ended"]

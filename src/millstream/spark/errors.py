@@ -24,9 +24,14 @@ _WORKER_DIED = (
 class EpochFailed(JobExecutionError):
     """An epoch failed; carries what user code printed before it did."""
 
-    def __init__(self, message: str, engine_trace: str, printed: str = "") -> None:
+    def __init__(
+        self, message: str, engine_trace: str, printed: str = "", operator_id: str | None = None, damaged: bool = False
+    ) -> None:
         super().__init__(message, engine_trace=engine_trace)
         self.printed = printed
+        # Where it happened, if that is known, and whether it is state that could not be read.
+        self.operator_id = operator_id
+        self.damaged = damaged
 
 
 def translate(error: Exception, epoch: int) -> EpochFailed:
@@ -36,7 +41,8 @@ def translate(error: Exception, epoch: int) -> EpochFailed:
     if found is not None:
         report = json.loads(base64.b64decode(found.group(1)))
         printed = report.pop("printed")
-        return EpochFailed(Failure(**report).describe(), trace, printed)
+        failure = Failure(**report)
+        return EpochFailed(failure.describe(), trace, printed, failure.operator_id, failure.damaged)
     if any(mark in trace for mark in _WORKER_DIED):
         return EpochFailed(
             f"A Python worker process died while it worked on epoch {epoch}: it was killed, ran out of memory, or user "

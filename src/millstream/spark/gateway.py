@@ -75,7 +75,16 @@ def start_gateway(
         )
         port, secret = _wait_for(info, process)
     atexit.register(_stop, process)
+    _processes.append(process)
     return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+
+
+_processes: list[subprocess.Popen[bytes]] = []
+
+
+def is_dead() -> bool:
+    """Tell whether the JVM that was started last has ended."""
+    return bool(_processes) and _processes[-1].poll() is not None
 
 
 def _command(java: Java, home: str, memory: str, logging: str, options: list[str]) -> list[str]:

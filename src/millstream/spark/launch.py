@@ -1,4 +1,4 @@
-"""Starts a job: pickles its plan once, gives it a directory, and runs its epochs on Spark."""
+"""Starts a job: pickles its plan once, gives it its directories, and runs its epochs on Spark."""
 
 from __future__ import annotations
 
@@ -10,22 +10,31 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
-from millstream.checkpoint.storage import DirectoryStorage
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.checkpoint.origin import find_origin
+from millstream.checkpoint.owner import this_process
+from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.checkpoint.store import SHARED, CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.faults import SETTING, arm
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.job import JobMaster, JobOptions
+from millstream.jobmaster.restart import restart_strategy
 from millstream.operators.slot import JobPlan
 from millstream.operators.subtask import JobSettings
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.pickling import dump_plan
 from millstream.spark.session import DEFAULT_MASTER, get_context
-from millstream.spark.worker import JobRef, save_plan
+from millstream.spark.worker import JobRef, StateLocation, save_plan
 
 # How long input may gather when the user has asked for throughput above all.
 _LONGEST_GATHERING = 1.0
+
+_JOB_ID = "$internal.pipeline.job-id"
 
 
 def default_parallelism(config: Configuration) -> int:
@@ -38,36 +47,93 @@ def default_parallelism(config: Configuration) -> int:
     return len(os.sched_getaffinity(0)) if threads == "*" else int(threads)
 
 
-def launch(
-    graph: JobGraph,
-    config: Configuration,
-    batch: bool,
-    buffer_timeout_ms: int,
-    clock: Callable[[], int] | None = None,
-) -> JobMaster:
+@dataclass
+class Launch:
+    """What a job is started with.
+
+    Attributes:
+        graph: builds the job graph for a default parallelism; None is the program's own.
+    """
+
+    graph: Callable[[int | None], JobGraph]
+    config: Configuration
+    batch: bool
+    buffer_timeout_ms: int
+    clock: Callable[[], int] | None = None
+
+
+def launch(job: Launch) -> JobMaster:
     """Start a job and return its master."""
-    job_id = uuid.uuid4().hex
+    config = job.config
+    job_id = _job_id(config)
+    checkpoints = CheckpointOptions.read(config)
+    graph = job.graph(None)
     parameters = {k: v for k, v in config.to_dict().items() if not k.startswith("spark.")}
-    plan = JobPlan(
-        JobSettings(job_id, graph.job_name, 0, batch, parameters, state_backend(config), clock), graph.vertices
+    settings = JobSettings(
+        job_id, graph.job_name, 0, job.batch, parameters, state_backend(config), job.clock, checkpoints.compression
+    )
+    plan = JobPlan(settings, graph.vertices)
+    options = JobOptions(
+        _gathering(job.buffer_timeout_ms),
+        _sizer(config),
+        checkpoints,
+        restart_strategy(config, checkpoints.enabled),
+        find_origin(config, graph.job_name),
     )
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
-    context = get_context(config)
+    get_context(config)
+    arm(config.get_string(SETTING, "") or None)
     directory = tempfile.mkdtemp(prefix=f"millstream-{job_id[:8]}-", dir=config.get_string("io.tmp.dirs", "") or None)
-    state = os.path.join(directory, "state")
-    os.mkdir(state)
-    save_plan(directory, pickled, [p for p in sys.path if p])
-    job = JobMaster(
+    home = f"{(checkpoints.directory or os.path.join(directory, 'checkpoints')).rstrip('/')}/{job_id}"
+    reach = storage_options(config)
+    scratch = os.path.join(directory, "scratch")
+    store = CheckpointStore(open_storage(home, reach, scratch), this_process(graph.job_name), reach)
+    location = StateLocation(f"{store.storage.url}/{SHARED}", reach, scratch)
+    engine = SparkEngine(config, directory, location, graph.job_name, {id(plan): pickled})
+    master = JobMaster(
         plan,
-        SparkEpochs(context, plan, JobRef(f"{job_id}-0", directory), graph.job_name),
-        DirectoryStorage(state),
-        _options(config, buffer_timeout_ms),
+        engine,
+        store,
+        options,
         on_end=lambda: shutil.rmtree(directory),
-        clock=time.time if clock is None else lambda: clock() / 1000,
+        replan=lambda parallelism: JobPlan(replace(settings), job.graph(parallelism).vertices),
+        clock=time.time if job.clock is None else _seconds(job.clock),
     )
-    job.start()
-    return job
+    master.start()
+    return master
+
+
+def _seconds(clock: Callable[[], int]) -> Callable[[], float]:
+    return lambda: clock() / 1000
+
+
+@dataclass
+class SparkEngine:
+    """Runs the executions of one job on Spark."""
+
+    config: Configuration
+    directory: str
+    state: StateLocation
+    name: str
+    # Plans by their identity; pickled once, however often a job restarts.
+    pickled: dict[int, bytes]
+    _saved: dict[int, str] = field(default_factory=dict)
+
+    def runner(self, plan: JobPlan, attempt: int) -> SparkEpochs:
+        if id(plan) not in self._saved:
+            directory = self._saved[id(plan)] = os.path.join(self.directory, f"plan-{len(self._saved)}")
+            pickled = self.pickled.pop(id(plan), None) or dump_plan(plan)
+            save_plan(directory, pickled, [p for p in sys.path if p], self.state)
+        job = JobRef(f"{plan.settings.job_id}-{attempt}", self._saved[id(plan)], attempt)
+        return SparkEpochs(get_context(self.config), plan, job, self.name)
+
+
+def _job_id(config: Configuration) -> str:
+    chosen = config.get_string(_JOB_ID, "") or uuid.uuid4().hex
+    if not re.fullmatch("[0-9a-f]{32}", chosen):
+        raise InvalidProgramError(f"{_JOB_ID}={chosen!r} must be 32 lowercase hexadecimal digits.")
+    return chosen
 
 
 _BACKENDS = {"hashmap": "hashmap", "jobmanager": "hashmap", "filesystem": "hashmap", "lmdb": "lmdb", "rocksdb": "lmdb"}
@@ -83,11 +149,13 @@ def state_backend(config: Configuration) -> str:
     return _BACKENDS[name]
 
 
-def _options(config: Configuration, buffer_timeout_ms: int) -> JobOptions:
-    sizer = EpochSizer(
+def _gathering(buffer_timeout_ms: int) -> float:
+    return _LONGEST_GATHERING if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
+
+
+def _sizer(config: Configuration) -> EpochSizer:
+    return EpochSizer(
         target_seconds=config.get_millis("millstream.epoch.target", 1000) / 1000,
         max_records=config.get_integer("millstream.epoch.max-records", EpochSizer.max_records),
         max_bytes=config.get_integer("millstream.epoch.max-bytes", EpochSizer.max_bytes),
     )
-    gathering = _LONGEST_GATHERING if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
-    return JobOptions(gathering, sizer)

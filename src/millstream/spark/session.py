@@ -14,7 +14,7 @@ from pyspark import SparkConf, SparkContext
 
 from millstream.common.configuration import Configuration
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
-from millstream.spark.gateway import start_gateway
+from millstream.spark.gateway import is_dead, start_gateway
 from millstream.spark.java import Java, find_java
 
 DEFAULT_MASTER = "local[*]"
@@ -57,11 +57,21 @@ _settings: dict[str, str] = {}
 def get_context(config: Configuration) -> SparkContext:
     """Return the program's Spark context, starting Spark when there is none."""
     with _lock:
+        if is_dead():
+            _forget_dead()
         active = SparkContext._active_spark_context
         if active is not None:
             _warn_about(active, config)
             return active
         return _start(config)
+
+
+def _forget_dead() -> None:
+    """Let PySpark forget a JVM that was killed, so that another can be started."""
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    _settings.clear()
 
 
 def _start(config: Configuration) -> SparkContext:

@@ -16,7 +16,8 @@ from typing import Any
 import cloudpickle
 from pyspark import TaskContext
 
-from millstream.checkpoint.storage import DirectoryStorage
+from millstream.checkpoint.storage import Storage, open_storage
+from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
@@ -35,6 +36,7 @@ class JobRef:
 
     key: str
     directory: str
+    attempt: int
 
 
 class LevelFunction:
@@ -55,7 +57,8 @@ class LevelFunction:
         try:
             runtime = _runtime(self.job, slot, printed)
             context = TaskContext.get()
-            attempt = f"{context.taskAttemptId() if context else 0:x}"
+            # The execution's number is in it, so that no name is ever used twice.
+            attempt = f"{self.job.attempt}.{context.taskAttemptId() if context else 0:x}"
             # Level 0 has no messages, only the one element that makes its partition.
             incoming: Iterable[bytes] = list(messages) if self.level else _nothing(messages)
             for target, message in runtime.run(pickle.loads(self.task), attempt, incoming):
@@ -78,9 +81,11 @@ _runtimes: dict[tuple[str, int], SlotRuntime] = {}
 def _runtime(job: JobRef, slot: int, printed: _Printed) -> SlotRuntime:
     runtime = _runtimes.get((job.key, slot))
     if runtime is None:
-        plan = load_plan(job.directory)
+        plan, storage = load_plan(job.directory)
+        plan.settings.attempt = job.attempt
+        arm(plan.settings.job_parameters.get(SETTING))
         surroundings = Surroundings(plan.settings.clock or wall_clock, Requests)
-        runtime = SlotRuntime(plan, slot, DirectoryStorage(os.path.join(job.directory, "state")), surroundings)
+        runtime = SlotRuntime(plan, slot, storage, surroundings)
         _runtimes[job.key, slot] = runtime
     runtime.take_printed = printed.take
     return runtime
@@ -93,20 +98,31 @@ def close_all() -> None:
         runtime.close()
 
 
-def save_plan(directory: str, plan: bytes, driver_path: list[str]) -> None:
+@dataclass(frozen=True)
+class StateLocation:
+    """Where a job's state files are: a place, what its file system must be told, and where copies of them may be."""
+
+    url: str
+    options: dict[str, Any]
+    copies: str
+
+
+def save_plan(directory: str, plan: bytes, driver_path: list[str], state: StateLocation) -> None:
     """Write what the workers need to know about a job."""
+    os.makedirs(directory)
     with open(os.path.join(directory, "plan"), "wb") as f:
-        pickle.dump({"path": driver_path, "plan": plan}, f, 5)
+        pickle.dump({"path": driver_path, "plan": plan, "state": state}, f, 5)
 
 
-def load_plan(directory: str) -> JobPlan:
+def load_plan(directory: str) -> tuple[JobPlan, Storage]:
     with open(os.path.join(directory, "plan"), "rb") as f:
         saved = pickle.load(f)
     # What the driver can import, its workers can import.
     sys.path.extend(p for p in saved["path"] if p not in sys.path)
     plan: JobPlan = pickle.loads(saved["plan"])
     _adopt_main_classes()
-    return plan
+    state: StateLocation = saved["state"]
+    return plan, open_storage(state.url, state.options, state.copies)
 
 
 def _adopt_main_classes() -> None:

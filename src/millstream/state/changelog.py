@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
-from zlib import crc32
+from zlib import compress, crc32, decompress
 
-from millstream.common.errors import MillstreamError
+from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
 
 _MAGIC = b"MSCL"
@@ -70,14 +70,15 @@ class Section:
 
     table: str
     kind: str
+    address: str
     rows: dict[Any, Any]
 
 
-def sections(table: str, kind: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[Section]:
+def sections(table: str, kind: str, address: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[Section]:
     """Cut the rows of a table into sections."""
     left = iter(rows)
     while part := dict(islice(left, SECTION_ROWS)):
-        yield Section(table, kind, part)
+        yield Section(table, kind, address, part)
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,16 @@ class FileHeader:
     parents: list[FileRef]
 
 
-def encode(header: FileHeader, content: Iterable[Section]) -> Iterator[bytes]:
+def encode(header: FileHeader, content: Iterable[Section], compressed: bool = False) -> Iterator[bytes]:
     """Yield a file's bytes, one section after the other."""
     yield _HEAD.pack(_MAGIC, _VERSION)
-    index = []
+    index: list[dict[str, Any]] = []
     for section in content:
         body = dump(section.rows)
-        index.append({"name": section.table, "kind": section.kind, "length": len(body), "crc": crc32(body)})
+        if compressed:
+            body = compress(body, 1)
+        about = {"name": section.table, "kind": section.kind, "address": section.address}
+        index.append({**about, "zlib": compressed, "length": len(body), "crc": crc32(body)})
         yield body
     footer = json.dumps(
         {
@@ -123,14 +127,17 @@ class ChangelogFile:
     _index: list[dict[str, Any]]
     _data: bytes | memoryview
 
-    def sections(self) -> Iterator[Section]:
-        """Yield the sections; a damaged one is an error that names the file."""
+    def sections(self, only_check: bool = False) -> Iterator[Section]:
+        """Yield the sections (without their rows, if only to check them); a damaged one is an error naming the file."""
         start = _HEAD.size
         for entry in self._index:
             body = self._data[start : start + entry["length"]]
             if len(body) != entry["length"] or crc32(body) != entry["crc"]:
-                raise MillstreamError(f"State file {self.name} is damaged: table {entry['name']!r} fails its checksum.")
-            yield Section(entry["name"], entry["kind"], pickle.loads(body))
+                raise DamagedStateError(
+                    f"State file {self.name} is damaged: table {entry['name']!r} fails its checksum."
+                )
+            rows = {} if only_check else pickle.loads(decompress(body) if entry["zlib"] else body)
+            yield Section(entry["name"], entry["kind"], entry["address"], rows)
             start += entry["length"]
 
 
@@ -139,11 +146,11 @@ def decode(name: str, data: bytes | memoryview) -> ChangelogFile:
     try:
         magic, version = _HEAD.unpack_from(data)
     except struct.error as e:
-        raise MillstreamError(f"State file {name} is damaged: it is too short ({e}).") from e
+        raise DamagedStateError(f"State file {name} is damaged: it is too short ({e}).") from e
     if magic != _MAGIC:
-        raise MillstreamError(f"State file {name} is not a millstream state file.")
+        raise DamagedStateError(f"State file {name} is not a millstream state file.")
     if version > _VERSION:
-        raise MillstreamError(f"State file {name} has format {version}; this millstream reads up to {_VERSION}.")
+        raise DamagedStateError(f"State file {name} has format {version}; this millstream reads up to {_VERSION}.")
     try:
         length, end_magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
         if end_magic != _MAGIC:
@@ -158,7 +165,7 @@ def decode(name: str, data: bytes | memoryview) -> ChangelogFile:
         )
         return ChangelogFile(name, len(data), header, footer["sections"], data)
     except (struct.error, ValueError, KeyError, TypeError) as e:
-        raise MillstreamError(f"State file {name} is damaged: its footer cannot be read ({e}).") from e
+        raise DamagedStateError(f"State file {name} is damaged: its footer cannot be read ({e}).") from e
 
 
 def replay(name: str, read: Callable[[str], bytes | memoryview]) -> tuple[Chain, Iterator[ChangelogFile]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
+from zlib import crc32
 
 from millstream.common.errors import InvalidProgramError
 from millstream.state.changelog import Chain, FileHeader, FileRef, Section, encode, replay, sections
@@ -16,7 +17,8 @@ from millstream.state.descriptors import (
     ValueStateDescriptor,
 )
 from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
-from millstream.state.table import MISSING, Base, KeyCell, StateTable
+from millstream.state.restored import Restored, StoredState
+from millstream.state.table import BY_KEY, BY_TIME, MISSING, Base, KeyCell, StateTable
 from millstream.state.timers import TimerQueue
 from millstream.state.ttl import (
     Clock,
@@ -41,9 +43,17 @@ class StateStorage(Protocol):
         """Write a file from its parts; return its size."""
         ...
 
+    def forget(self, names: list[str]) -> None:
+        """Drop what is kept of these files on this host only: they will not be read again."""
+        ...
+
     def scratch(self, name: str) -> str:
         """Return a directory on this host that is deleted with the job."""
         ...
+
+
+# What the state of a subtask is read from: the last file of a chain, what another run has left, or nothing.
+Version = str | Restored | None
 
 
 def _make_handle(descriptor: StateDescriptor, table: StateTable, cell: KeyCell, life: Lifetime | None) -> Any:
@@ -76,34 +86,44 @@ class KeyedState:
     """
 
     def __init__(
-        self, operator: str, subtask: int, storage: StateStorage, clock: Clock, backend: str = "hashmap"
+        self,
+        operator: str,
+        subtask: int,
+        storage: StateStorage,
+        clock: Clock,
+        backend: str = "hashmap",
+        compressed: bool = False,
     ) -> None:
         self.cell = KeyCell()
         self._operator = operator
         self._subtask = subtask
         self._storage = storage
         self._clock = clock
+        self._compressed = compressed
         self._tables: dict[str, StateTable] = {}
         self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, Any]] = {}
         self._lives: dict[str, Lifetime] = {}
         self._sweeping: dict[str, Iterator[Any]] = {}
         self._when_loaded: list[Callable[[], None]] = []
+        self._when_taken_over: list[Callable[[], None]] = []
         self._store: LmdbStore | None = None
         if backend == "lmdb":
             from millstream.state.lmdb_base import LmdbStore
 
             self._store = LmdbStore(storage.scratch(f"{operator}-{subtask}"))
         self._chain = Chain()
+        # What is loaded now.
+        self._version: Version = None
         # The file that holds what is in the overlays now, None before one was written.
         self._pending: FileRef | None = None
         self._dirty = False
 
-    def table(self, name: str, kind: str) -> StateTable:
+    def table(self, name: str, kind: str, address: str = BY_KEY) -> StateTable:
         """Return the table of that name, making it when it is new."""
         table = self._tables.get(name)
         if table is None:
             base: Base = {} if self._store is None else self._store.table()
-            table = self._tables[name] = StateTable(name, kind, base)
+            table = self._tables[name] = StateTable(name, kind, address, base)
         elif table.kind != kind:
             raise InvalidProgramError(
                 f"State {name!r} was registered as {table.kind} state and is now asked for as {kind} state: "
@@ -113,13 +133,17 @@ class KeyedState:
 
     def timers(self, name: str) -> TimerQueue:
         """Return a queue of timers that is part of this state."""
-        queue = TimerQueue(self.table(name, "timers"))
+        queue = TimerQueue(self.table(name, "timers", BY_TIME))
         self.when_loaded(queue.rebuild)
         return queue
 
     def when_loaded(self, action: Callable[[], None]) -> None:
         """Have something done whenever the state was read anew."""
         self._when_loaded.append(action)
+
+    def when_taken_over(self, action: Callable[[], None]) -> None:
+        """Have something done, before that, when the state comes from another run, whose operator may have differed."""
+        self._when_taken_over.append(action)
 
     def handle(self, descriptor: StateDescriptor, cell: KeyCell | None = None) -> Any:
         """Return the object through which user code reads and writes a state.
@@ -130,7 +154,7 @@ class KeyedState:
         """
         cell = cell or self.cell
         known = self._handles.get((descriptor.name, cell))
-        table = self.table(descriptor.name, descriptor.kind)
+        table = self.table(descriptor.name, descriptor.kind, cell.address)
         if known is not None:
             self._check_same(known[0], descriptor)
             return known[1]
@@ -156,16 +180,18 @@ class KeyedState:
         if name in self._tables:
             yield from self._tables[name].rows()
 
-    def prepare(self, version: str | None) -> None:
+    def prepare(self, version: Version) -> None:
         """Bring the tables to the state that `version` (the last acknowledged file) names."""
         pending = self._pending
-        if not self._dirty and version == self._current():
+        if not self._dirty and version == self._version:
             return
         if pending is not None and version == pending.name:
             for table in self._tables.values():
                 table.advance()
+            if pending.is_base:
+                self._storage.forget([f.name for f in self._chain.files])
             self._chain = self._chain.then(pending)
-            self._pending, self._dirty = None, False
+            self._version, self._pending, self._dirty = version, None, False
             return
         self._reload(version)
 
@@ -177,12 +203,24 @@ class KeyedState:
         """Return how many keys this epoch has changed."""
         return max((len(t.overlay) for t in self._tables.values()), default=0)
 
-    def write_delta(self, epoch: int, attempt: str) -> str | None:
-        """Write what this epoch changed; return the file's name, None when nothing changed."""
-        if not any(t.overlay for t in self._tables.values()):
+    def write_delta(self, epoch: int, attempt: str, complete: bool = False) -> str | None:
+        """Write what this epoch changed; return the file that is now the last, None when there is no state.
+
+        Args:
+            epoch: the epoch.
+            attempt: what tells this run of the epoch from every other.
+            complete: whether the file must not depend on others.
+        """
+        # What was taken over from another run is made this one's own.
+        taken_over = isinstance(self._version, Restored)
+        complete = taken_over or (complete and len(self._chain.files) > 1)
+        if not any(t.overlay for t in self._tables.values()) and not complete:
             self._dirty = False
-            return self._current()
-        rebase = self._chain.wants_rebase()
+            return None if isinstance(self._version, Restored) else self._version
+        if taken_over and not self.has_rows():
+            self._version, self._dirty = None, False
+            return None
+        rebase = complete or self._chain.wants_rebase()
         if rebase:
             self._drop_expired()
         else:
@@ -190,16 +228,42 @@ class KeyedState:
         parents = [] if rebase else self._chain.files
         name = f"{self._operator}-{self._subtask}-{epoch}-{attempt}.{'base' if rebase else 'delta'}"
         header = FileHeader(self._operator, self._subtask, epoch, rebase, parents)
-        size = self._storage.write(name, encode(header, self._sections(rebase)))
+        size = self._storage.write(name, encode(header, self._sections(rebase), self._compressed))
         self._pending = FileRef(name, size, rebase)
         return name
 
     def _sections(self, everything: bool) -> Iterator[Section]:
         for name, table in self._tables.items():
             if everything:
-                yield from sections(name, table.kind, table.rows())
+                yield from sections(name, table.kind, table.address, table.rows())
             elif table.overlay:
-                yield Section(name, table.kind, table.overlay)
+                yield Section(name, table.kind, table.address, table.overlay)
+
+    def export(self, directory: str, max_parallelism: int, attempt: str) -> StoredState | None:
+        """Write everything as a part of a savepoint; return where it is, None when there is nothing."""
+        from millstream.state.export import encode_part
+
+        if not self.has_rows():
+            return None
+        checksum = 0
+
+        def checked() -> Iterator[bytes]:
+            nonlocal checksum
+            for part in encode_part(self._sections(True), max_parallelism):
+                checksum = crc32(part, checksum)
+                yield part
+
+        name = f"{directory}/{self._operator}-{self._subtask}-{attempt}.parquet"
+        self._storage.write(name, checked())
+        return StoredState(name, checksum)
+
+    def describe(self) -> dict[str, dict[str, str]]:
+        """Return what tables there are: their kind, how rows are addressed, and the type the user declared."""
+        types = {name: str(d.type_info) for (name, _), (d, _) in self._handles.items() if d.type_info is not None}
+        return {
+            name: {"kind": t.kind, "address": t.address, "type": types.get(name, "")}
+            for name, t in self._tables.items()
+        }
 
     def _drop_expired(self) -> None:
         for name, life in self._lives.items():
@@ -219,19 +283,22 @@ class KeyedState:
                     break
                 _expire(table, row, life)
 
-    def _current(self) -> str | None:
-        return self._chain.files[-1].name if self._chain.files else None
-
-    def _reload(self, version: str | None) -> None:
+    def _reload(self, version: Version) -> None:
         for table in self._tables.values():
             table.base.clear()
             table.overlay.clear()
         self._chain, self._pending, self._dirty = Chain(), None, False
-        if version is not None:
+        self._version = version
+        if isinstance(version, Restored):
+            for section in version.sections(self._storage.read):
+                self.table(section.table, section.kind, section.address).apply(section.rows)
+            for action in self._when_taken_over:
+                action()
+        elif version is not None:
             self._chain, files = replay(version, self._storage.read)
             for file in files:
                 for section in file.sections():
-                    self.table(section.table, section.kind).apply(section.rows)
+                    self.table(section.table, section.kind, section.address).apply(section.rows)
         for action in self._when_loaded:
             action()
 

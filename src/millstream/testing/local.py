@@ -15,14 +15,17 @@ from typing import Any
 
 import cloudpickle
 
+from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
+from millstream.checkpoint.restore import Start, restore
+from millstream.checkpoint.snapshot import Snapshot
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.transformations import Transformation
+from millstream.jobmaster.execution import Execution
+from millstream.jobmaster.output import Output
 from millstream.jobmaster.progress import Progress
 from millstream.operators.base import Surroundings
-from millstream.operators.sink import Committer, SinkOperator
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport, SlotRuntime
-from millstream.operators.source import SourceOperator, SplitEnumerator
 from millstream.operators.subtask import JobSettings
 from millstream.surroundings import Requests
 
@@ -34,11 +37,14 @@ class MemoryStorage:
         self.files: dict[str, bytes] = {}
 
     def read(self, name: str) -> bytes:
-        return self.files[name]
+        return self.files[name.lstrip("/")]
 
     def write(self, name: str, parts: Iterable[bytes]) -> int:
         self.files[name] = b"".join(parts)
         return len(self.files[name])
+
+    def forget(self, names: list[str]) -> None:
+        pass
 
     def scratch(self, name: str) -> str:
         path = tempfile.mkdtemp(prefix="millstream-scratch-")
@@ -73,6 +79,8 @@ class LocalJob:
         env: StreamExecutionEnvironment,
         clock: Callable[[], int] | None = None,
         epoch_sizes: Callable[[], int] | None = None,
+        snapshot: Snapshot | None = None,
+        storage: MemoryStorage | None = None,
     ) -> None:
         """Take over the program that was built in an environment.
 
@@ -80,36 +88,24 @@ class LocalJob:
             env: the environment; its pending sinks are taken.
             clock: the wall clock in milliseconds; without one it stands at 0.
             epoch_sizes: asked before every epoch how many records each source subtask may read.
+            snapshot: what to go on from, see `snapshot()`; the program may have another parallelism or other operators.
+            storage: the state files that belong to the snapshot.
         """
         sinks: list[Transformation] = env._take_sinks()
         graph = env._stream_graph(None, sinks)
         self._batch = env._is_batch(graph)
         vertices = build_job_graph(graph, self._batch).vertices
-        self.plan = JobPlan(JobSettings("local", graph.job_name, 0, self._batch), vertices)
+        backend = env.get_configuration().get_string("state.backend.type", "hashmap")
+        self.plan = JobPlan(JobSettings("local", graph.job_name, 0, self._batch, state_backend=backend), vertices)
         self._pickled = cloudpickle.dumps(self.plan)
         self._clock = clock or ManualClock()
         self._sizes = epoch_sizes or (lambda: 1 << 30)
-        self.storage = MemoryStorage()
+        self.storage = storage or MemoryStorage()
         self.progress = Progress()
-        self.epoch = 0
-        self._ended: frozenset[int] = frozenset()
-        self._state_files: dict[tuple[int, int], dict[str, str | None]] = {}
-        self._carried: dict[tuple[int, int], bytes] = {}
-        self.next_wake: int | None = None
-        self._sources: dict[int, SplitEnumerator] = {}
-        self._committers: dict[str, Committer] = {}
-        self._open()
+        start = Start() if snapshot is None else restore(snapshot, self.plan, "")
+        self.execution = Execution(self.plan, start)
+        self.output = Output(self.plan)
         self.slots = self.new_slots()
-
-    def _open(self) -> None:
-        for vertex in self.plan.vertices:
-            for node in vertex.nodes:
-                if isinstance(node.operator, SourceOperator):
-                    self._sources[vertex.id] = node.operator.source.create_enumerator(vertex.parallelism)
-                if isinstance(node.operator, SinkOperator):
-                    committer = node.operator.sink.create_committer()
-                    if committer is not None:
-                        self._committers[node.id] = committer
 
     def new_slots(self) -> list[SlotRuntime]:
         """Return slots as new processes would have them: nothing in memory."""
@@ -123,28 +119,33 @@ class LocalJob:
 
     @property
     def is_finished(self) -> bool:
-        return len(self._ended) == len(self._sources)
+        return self.execution.is_finished
+
+    @property
+    def next_wake(self) -> int | None:
+        return self.execution.next_wake()
 
     def run(self) -> None:
         """Run to the end of a bounded program."""
         while not self.is_finished:
             self.run_epoch()
 
-    def run_epoch(self) -> None:
-        """Run one epoch, with whatever the sources have."""
-        shares: dict[int, dict[int, list[Any]]] = {}
-        for vertex, source in self._sources.items():
-            if vertex not in self._ended:
-                shares[vertex] = source.poll(self._sizes(), self._clock() / 1000).shares
-        ending = frozenset(v for v, s in self._sources.items() if v not in self._ended and s.is_finished())
-        self.epoch += 1
-        self._acknowledge(self._run_levels(shares, ending))
-        self._ended |= ending
+    def run_epoch(self, flush: bool = False) -> None:
+        """Run one epoch, with whatever the sources have; sinks stage all they have when told to."""
+        shares, _ = self.execution.poll(self._sizes(), self._clock() / 1000)
+        running = self.execution.running_sources()
+        ending = frozenset(v for v, s in running.items() if s.is_finished())
+        self._acknowledge(self._run_levels(self.execution.tasks(shares, ending, flush=flush)))
 
-    def _run_levels(self, shares: dict[int, dict[int, list[Any]]], ending: frozenset[int]) -> list[SlotReport]:
+    def snapshot(self) -> Snapshot:
+        """Return the cut after the last epoch, as a checkpoint would have it."""
+        return decode_manifest(
+            "local", encode_manifest(Manifest("checkpoint", 1, 0, self.execution.snapshot(), ""))
+        ).snapshot
+
+    def _run_levels(self, tasks: list[LevelTask]) -> list[SlotReport]:
         messages: dict[int, list[bytes]] = {}
-        for level in range(self.plan.levels):
-            task = self._task(level, shares, ending)
+        for level, task in enumerate(tasks):
             sent: list[tuple[int, bytes]] = []
             for slot in range(self.plan.slots(level)):
                 sent += self.slots[slot].run(task, "0", messages.get(slot, []))
@@ -153,35 +154,15 @@ class LocalJob:
                 messages.setdefault(target, []).append(message)
         return [report for slot in sorted(messages) for m in messages[slot] for report in pickle.loads(m)]
 
-    def _task(self, level: int, shares: dict[int, dict[int, list[Any]]], ending: frozenset[int]) -> LevelTask:
-        here = [v for v in self.plan.vertices if v.level == level]
-        ids = {v.id for v in here}
-        return LevelTask(
-            self.epoch,
-            level,
-            {v: s for v, s in shares.items() if v in ids},
-            ending & ids,
-            {a: f for a, f in self._state_files.items() if a[0] in ids},
-            {a: c for a, c in self._carried.items() if a[0] in ids},
-        )
-
     def _acknowledge(self, reports: list[SlotReport]) -> None:
         reports.sort(key=lambda r: (r.level, r.slot))
+        self.execution.acknowledge(reports)
+        self.progress.add(reports)
         staged: dict[str, list[tuple[int, Any]]] = {}
-        wakes = []
         for report in (r for slot in reports for r in slot.subtasks):
-            address = report.vertex, report.subtask
-            if report.state_files:
-                self._state_files[address] = report.state_files
-            self._carried[address] = report.carried
-            if report.next_wake is not None:
-                wakes.append(report.next_wake)
             for operator, committable in report.committables.items():
                 staged.setdefault(operator, []).append((report.subtask, committable))
-        self.next_wake = min(wakes, default=None)
-        self.progress.add(reports)
-        for operator, committables in staged.items():
-            self._committers[operator].commit(committables)
+        self.output.commit(staged)
 
     def state_rows(self, table: str) -> list[tuple[Any, Any]]:
         """Return what is stored in a state table, over all operators and subtasks."""

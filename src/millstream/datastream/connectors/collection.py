@@ -20,7 +20,7 @@ class _Reader(IntervalReader):
         self._chunks = chunks
 
     def read(self, share: Any) -> Iterator[Collection[Any]]:
-        _, start, end = share
+        _, start, end, _ = share
         while start < end:
             chunk, offset = divmod(start, _CHUNK)
             # Unpickled for every read, so that nothing a program does to an element can show in another epoch.

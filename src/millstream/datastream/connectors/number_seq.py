@@ -28,7 +28,7 @@ def split_interval(start: int, end: int, parts: int) -> list[tuple[int, int]]:
 class IntervalEnumerator(SplitEnumerator):
     """Deals out intervals of integers: contiguous splits, as many as the source first had subtasks.
 
-    A share is (split, start, end).
+    A share is (split, start, end, whether the split ends there).
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class IntervalEnumerator(SplitEnumerator):
         each = max(budget // -(-len(self._left) // self._parallelism), 1) if self._left else 0
         for split, (a, b) in self._left.items():
             to = min(a + each, b)
-            shares.setdefault(split % self._parallelism, []).append((split, a, to))
+            shares.setdefault(split % self._parallelism, []).append((split, a, to, to == b))
             self._left[split] = (to, b)
         self._drop_empty()
         return Dealt(shares, limited=bool(self._left))
@@ -66,10 +66,14 @@ class IntervalReader(SourceReader):
         split: int = share[0]
         return split
 
+    def ends_split(self, share: Any) -> bool:
+        ends: bool = share[3]
+        return ends
+
 
 class _Reader(IntervalReader):
     def read(self, share: Any) -> Iterator[Collection[Any]]:
-        _, start, end = share
+        _, start, end, _ = share
         for at in range(start, end, BATCH):
             yield range(at, min(at + BATCH, end))
 

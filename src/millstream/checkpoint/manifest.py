@@ -1,0 +1,123 @@
+"""The manifest of a checkpoint or savepoint: a snapshot as one self-contained text file.
+
+Two lines: a header that says what this is, in which version, and the checksum of the rest; then the snapshot as JSON.
+What only its owner understands (positions of sources, staged output, what subtasks carry) is in it as base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot
+from millstream.common.errors import DamagedStateError
+from millstream.state.restored import StoredState
+
+VERSION = 1
+NAME = "_metadata"
+
+
+@dataclass
+class Manifest:
+    """A complete checkpoint or savepoint.
+
+    Attributes:
+        kind: "checkpoint" or "savepoint".
+        state: where the state files are: relative to the manifest's directory, or absolute.
+    """
+
+    kind: str
+    id: int
+    timestamp: int
+    snapshot: Snapshot
+    state: str
+    properties: dict[str, Any] = field(default_factory=dict)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    snapshot = manifest.snapshot
+    body = json.dumps(
+        {
+            "kind": manifest.kind,
+            "id": manifest.id,
+            "timestamp": manifest.timestamp,
+            "state": manifest.state,
+            "properties": manifest.properties,
+            "job": {"id": snapshot.job_id, "name": snapshot.job_name},
+            "epoch": snapshot.epoch,
+            "vertices": [_vertex(v) for v in snapshot.vertices.values()],
+            "edges": snapshot.edges,
+            "sources": {operator: _pack(state) for operator, state in snapshot.sources.items()},
+            "committables": {operator: _pack(staged) for operator, staged in snapshot.committables.items()},
+        },
+        ensure_ascii=False,
+    ).encode()
+    header = {"millstream": manifest.kind, "version": VERSION, "length": len(body), "crc32": crc32(body)}
+    return json.dumps(header).encode() + b"\n" + body
+
+
+def decode_manifest(name: str, data: bytes) -> Manifest:
+    """Read a manifest; what cannot be used is an error that names the file."""
+    head, newline, body = data.partition(b"\n")
+    try:
+        header = json.loads(head)
+        kind, version = header["millstream"], header["version"]
+    except (ValueError, KeyError, TypeError):
+        raise DamagedStateError(f"{name} is not a manifest of millstream, or its beginning is damaged.") from None
+    if version > VERSION:
+        raise DamagedStateError(
+            f"{name} was written by a newer millstream (format {version}); this one reads up to format {VERSION}."
+        )
+    if not newline or len(body) != header.get("length") or crc32(body) != header.get("crc32"):
+        raise DamagedStateError(f"{name} is damaged: it is incomplete or fails its checksum.")
+    read = json.loads(body)
+    snapshot = Snapshot(
+        read["job"]["id"],
+        read["job"]["name"],
+        read["epoch"],
+        {v["operators"][0]["id"]: _read_vertex(v) for v in read["vertices"]},
+        [tuple(e) for e in read["edges"]],
+        {operator: _unpack(state) for operator, state in read["sources"].items()},
+        {operator: _unpack(staged) for operator, staged in read["committables"].items()},
+    )
+    return Manifest(kind, read["id"], read["timestamp"], snapshot, read["state"], read["properties"])
+
+
+def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:
+    return {
+        "operators": [{"id": o.id, "uid": o.uid, "name": o.name, "tables": o.tables} for o in vertex.operators],
+        "parallelism": vertex.parallelism,
+        "max_parallelism": vertex.max_parallelism,
+        "ended": vertex.ended,
+        "subtasks": [
+            {
+                "states": s.states,
+                "parts": {i: [p.file, p.checksum] for i, p in s.parts.items()},
+                "carried": _pack(s.carried),
+            }
+            for s in vertex.subtasks
+        ],
+    }
+
+
+def _read_vertex(read: dict[str, Any]) -> VertexSnapshot:
+    return VertexSnapshot(
+        [OperatorSnapshot(o["id"], o["uid"], o["name"], o["tables"]) for o in read["operators"]],
+        read["max_parallelism"],
+        [
+            SubtaskSnapshot(s["states"], {i: StoredState(*p) for i, p in s["parts"].items()}, _unpack(s["carried"]))
+            for s in read["subtasks"]
+        ],
+        read["ended"],
+    )
+
+
+def _pack(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _unpack(text: str) -> bytes:
+    return base64.b64decode(text)

@@ -1,0 +1,112 @@
+"""What a job starts from: finds the checkpoint or savepoint that a user asks for, and checks that it can be read."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.checkpoint.owner import is_alive
+from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.checkpoint.store import Found, latest_checkpoints, list_checkpoints, open_checkpoint, read_owner
+from millstream.common.configuration import Configuration
+from millstream.common.errors import DamagedStateError, InvalidProgramError
+from millstream.state.restored import StoredState, stored_sections
+
+log = logging.getLogger("millstream")
+
+PATH = "execution.state-recovery.path"
+IGNORE_UNCLAIMED = "execution.state-recovery.ignore-unclaimed-state"
+CLAIM_MODE = "execution.state-recovery.claim-mode"
+LATEST = "latest"
+
+_OLD_PATH, _OLD_IGNORE = "execution.savepoint.path", "execution.savepoint.ignore-unclaimed-state"
+
+
+@dataclass
+class Origin:
+    """The checkpoint or savepoint a job starts from.
+
+    Attributes:
+        claimed: whether it is this job's to delete as soon as it has a checkpoint of its own.
+    """
+
+    manifest: Manifest
+    location: str
+    state_url: str
+    allow_non_restored: bool = False
+    claimed: bool = False
+
+
+def find_origin(config: Configuration, job_name: str) -> Origin | None:
+    """Return what the settings say a job starts from; None when it starts at the beginning."""
+    path = config.get_string(PATH, config.get_string(_OLD_PATH, ""))
+    if not path:
+        return None
+    allow = config.get_boolean(IGNORE_UNCLAIMED, config.get_boolean(_OLD_IGNORE, False))
+    claim = config.get_string(CLAIM_MODE, "NO_CLAIM").upper()
+    if claim not in ("CLAIM", "NO_CLAIM", "LEGACY"):
+        raise InvalidProgramError(f"{CLAIM_MODE}={claim!r} must be CLAIM or NO_CLAIM.")
+    options = storage_options(config)
+    if path == LATEST:
+        found = _latest(config, job_name, options)
+    else:
+        found = open_checkpoint(path, options)
+        verify(found, options)
+    if found is None:
+        return None
+    claimed = claim == "CLAIM" or path == LATEST
+    return Origin(found.manifest, found.location, found.state_url(), allow, claimed)
+
+
+def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> Found | None:
+    """Return the newest checkpoint of a job of that name that can be read."""
+    directory = CheckpointOptions.read(config).directory
+    if directory is None:
+        raise InvalidProgramError(
+            "The latest checkpoint cannot be looked for: set execution.checkpointing.dir to the directory it is in."
+        )
+    candidates, problems = latest_checkpoints(directory, job_name, options)
+    for found in candidates:
+        owner = read_owner(open_storage(found.location.rpartition("/")[0], options))
+        if owner is not None and is_alive(owner):
+            raise InvalidProgramError(
+                f"The job of the latest checkpoint {found.location} still runs (process {owner['pid']} on "
+                f"{owner['host']}): stop it first."
+            )
+        try:
+            verify(found, options)
+        except DamagedStateError as e:
+            problems.append(str(e))
+            continue
+        for problem in problems:
+            log.warning("%s The job starts from %s instead.", problem, found.location)
+        return found
+    for problem in problems:
+        log.warning("%s", problem)
+    if problems:
+        raise DamagedStateError(f"No checkpoint of job '{job_name}' in {directory} can be read: {problems[0]}")
+    log.warning("there is no checkpoint of job '%s' in %s yet: it starts from the beginning", job_name, directory)
+    return None
+
+
+def verify(found: Found, options: dict[str, Any]) -> None:
+    """Read everything a checkpoint consists of; damage is an error that names the file."""
+    storage = open_storage(found.state_url(), options)
+    for vertex in found.manifest.snapshot.vertices.values():
+        for subtask in vertex.subtasks:
+            stored = [StoredState(chain[-1]) for chain in subtask.states.values()] + list(subtask.parts.values())
+            for one in stored:
+                for _ in stored_sections(one, storage.read, only_check=True):
+                    pass
+
+
+def delete_origin(origin: Origin, options: dict[str, Any]) -> None:
+    """Delete a claimed checkpoint, and its job's directory when nothing else is in it."""
+    open_storage(origin.location, options).delete("")
+    if origin.manifest.kind == "checkpoint":
+        home = origin.location.rpartition("/")[0]
+        if not list_checkpoints(home, options):
+            open_storage(home, options).delete("")

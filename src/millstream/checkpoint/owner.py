@@ -1,0 +1,30 @@
+"""Who owns a job's directory: a process of some host, recognized even when its number is used again."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+
+def this_process(job_name: str) -> dict[str, Any]:
+    """Describe this process as the owner of a job."""
+    pid = os.getpid()
+    return {"job": job_name, "host": socket.gethostname(), "pid": pid, "started": _started(pid)}
+
+
+def is_alive(owner: dict[str, Any]) -> bool:
+    """Tell whether an owner still runs. One on another host counts as alive: who knows better can delete the file."""
+    if owner.get("host") != socket.gethostname():
+        return True
+    started = _started(owner["pid"])
+    return started is not None and started == owner.get("started")
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process was started, in ticks since the machine was; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -1,0 +1,214 @@
+"""Restoring: from the cut of a job that was to the start of one that is, whatever has changed in between. Pure.
+
+Operators are matched by their ids, which come from their uids. Where graph and parallelism are the same, everything
+goes on as it was. Where they are not, state is parted anew by key group, and each subtask's time starts at the least of
+those it takes over from.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from millstream.checkpoint.snapshot import Snapshot, VertexSnapshot, operator_of
+from millstream.common.errors import InvalidProgramError
+from millstream.common.pickles import dump
+from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.chain import ChainNode
+from millstream.operators.slot import JobPlan
+from millstream.operators.source import SourceOperator
+from millstream.operators.subtask import TakenOver, Vertex
+from millstream.state.key_groups import owned_groups
+from millstream.state.keyed import Version
+from millstream.state.restored import Restored, StoredState
+
+Address = tuple[int, int]
+
+
+@dataclass
+class Start:
+    """What an execution starts from.
+
+    Attributes:
+        state_files, carried: by (vertex, subtask), as in LevelTask.
+        chains: the files behind each state that is gone on with: (vertex, subtask, state) -> names.
+        sources: how far each source was dealt out, by operator id; pickled.
+        ended: the vertices whose input has ended.
+    """
+
+    epoch: int = 0
+    state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
+    chains: dict[tuple[int, int, str], list[str]] = field(default_factory=dict)
+    carried: dict[Address, bytes] = field(default_factory=dict)
+    sources: dict[str, bytes] = field(default_factory=dict)
+    ended: frozenset[int] = frozenset()
+
+
+def edges_of(plan: JobPlan) -> list[tuple[int, str, str, int, str]]:
+    """Return how the vertices of a plan are connected, by the ids of their first operators."""
+    heads = {v.id: v.head.id for v in plan.vertices}
+    return [
+        (e.id, heads[e.source], heads[e.target], e.input_index, e.partitioner.name)
+        for v in plan.vertices
+        for e in v.out_edges
+    ]
+
+
+def is_same_graph(snapshot: Snapshot, plan: JobPlan) -> bool:
+    """Tell whether a plan has the very vertices, parallelism and edges that a snapshot was taken of."""
+    before = {h: ([o.id for o in v.operators], v.parallelism) for h, v in snapshot.vertices.items()}
+    now = {v.head.id: ([n.id for n in v.nodes], v.parallelism) for v in plan.vertices}
+    return before == now and sorted(map(tuple, snapshot.edges)) == sorted(edges_of(plan))
+
+
+def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_restored: bool = False) -> Start:
+    """Return where a plan starts when it goes on from a snapshot.
+
+    Args:
+        snapshot: the cut.
+        plan: the job that goes on.
+        state_url: where the snapshot's state files are; None when they are in the job's own directory, to be gone on
+            with.
+        allow_non_restored: whether state that no operator takes is simply left out.
+    """
+    _check_all_taken(snapshot, plan, allow_non_restored)
+    same = is_same_graph(snapshot, plan)
+    start = Start(snapshot.epoch)
+    source_ids = {n.id for v in plan.vertices for n in v.nodes if isinstance(n.operator, SourceOperator)}
+    start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
+    owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}
+    start.ended = frozenset(v.id for v in plan.vertices if v.head.id in owners and owners[v.head.id].ended)
+    for vertex in plan.vertices:
+        for subtask in range(vertex.parallelism):
+            address = vertex.id, subtask
+            if same:
+                start.carried[address] = snapshot.vertices[vertex.head.id].subtasks[subtask].carried
+            else:
+                taken = _carried(vertex, subtask, owners, start.ended, plan)
+                if taken is not None:
+                    start.carried[address] = dump(taken)
+            files = start.state_files[address] = {}
+            for node in vertex.nodes:
+                before = owners.get(node.id)
+                if before is not None:
+                    _take_state(start, files, vertex, subtask, node, before, state_url, same)
+    return start
+
+
+def _take_state(
+    start: Start,
+    files: dict[str, Version],
+    vertex: Vertex,
+    subtask: int,
+    node: ChainNode,
+    before: VertexSnapshot,
+    state_url: str | None,
+    same: bool,
+) -> None:
+    """Say what one operator's subtask reads its states from."""
+    states = {i for s in before.subtasks for i in (*s.states, *s.parts) if operator_of(i)[0] == node.id}
+    for state_id in states:
+        own = operator_of(state_id)[1] == ""
+        if same and state_url is None and own:
+            # The chain is this job's own and goes on.
+            chain = before.subtasks[subtask].states.get(state_id, [])
+            files[state_id] = chain[-1] if chain else None
+            start.chains[vertex.id, subtask, state_id] = list(chain)
+            continue
+        groups = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
+        stored = tuple(_stored(before, i, state_id, state_url) for i in range(before.parallelism))
+        if own:
+            stored = tuple(
+                s
+                for i, s in enumerate(stored)
+                if s is not None and _overlaps(i, before, groups, vertex.max_parallelism)
+            )
+        if any(s is not None for s in stored):
+            files[state_id] = Restored(stored, groups, vertex.max_parallelism, subtask, vertex.parallelism)
+
+
+def _overlaps(subtask: int, before: VertexSnapshot, groups: range, max_parallelism: int) -> bool:
+    if before.max_parallelism != max_parallelism:
+        # Other groups: any key may be anywhere.
+        return True
+    theirs = owned_groups(subtask, before.parallelism, before.max_parallelism)
+    return theirs.start < groups.stop and groups.start < theirs.stop
+
+
+def _stored(before: VertexSnapshot, subtask: int, state_id: str, state_url: str | None) -> StoredState | None:
+    prefix = f"{state_url}/" if state_url is not None else ""
+    part = before.subtasks[subtask].parts.get(state_id)
+    if part is not None:
+        return StoredState(prefix + part.file, part.checksum)
+    chain = before.subtasks[subtask].states.get(state_id)
+    return StoredState(prefix + chain[-1]) if chain else None
+
+
+def _carried(
+    vertex: Vertex, subtask: int, owners: dict[str, VertexSnapshot], ended: frozenset[int], plan: JobPlan
+) -> TakenOver | None:
+    """Return what a subtask takes over besides state; None when all its operators are new."""
+    head = vertex.head.operator
+    reads = None
+    if isinstance(head, SourceOperator):
+        reads = partial(_reads, head, subtask, vertex.parallelism)
+    operators: dict[str, Any] = {}
+    watermarks: dict[str, int] = {}
+    for node in vertex.nodes:
+        before = owners.get(node.id)
+        if before is None:
+            continue
+        left = [pickle.loads(s.carried) for s in before.subtasks if s.carried]
+        carried = [_operators(one).get(node.id) for one in left]
+        found = [c for c in carried if c is not None]
+        if found:
+            operators[node.id] = node.operator.redistribute(found, subtask, reads)
+        watermarks[node.id] = min((_watermarks(one).get(node.id, MIN_WATERMARK) for one in left), default=MIN_WATERMARK)
+    if not watermarks:
+        return None
+    over = {v.id for v in plan.vertices if v.id in ended}
+    return TakenOver(
+        watermarks.get(vertex.head.id, MIN_WATERMARK),
+        vertex.id in ended,
+        frozenset(e.id for e in vertex.in_edges if e.source in over),
+        operators,
+        watermarks,
+    )
+
+
+def _reads(source: SourceOperator, subtask: int, parallelism: int, split: Any) -> bool:
+    return source.source.subtask_of(split, parallelism) == subtask
+
+
+def _operators(left: Any) -> dict[str, Any]:
+    found: dict[str, Any] = left.operators if isinstance(left, TakenOver) else left[4]
+    return found
+
+
+def _watermarks(left: Any) -> dict[str, int]:
+    found: dict[str, int] = left.watermarks if isinstance(left, TakenOver) else left[5]
+    return found
+
+
+def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
+    if allow:
+        return
+    here = {n.id for v in plan.vertices for n in v.nodes}
+    for vertex in snapshot.vertices.values():
+        for operator in vertex.operators:
+            if operator.id not in here and has_state(vertex, operator.id, snapshot):
+                called = f"uid '{operator.uid}'" if operator.uid else "no uid"
+                raise InvalidProgramError(
+                    f"The state of operator '{operator.name}' ({called}) has nowhere to go: the program has no such "
+                    "operator. Give the operator its uid again, or allow state to be left out "
+                    "(--allow-non-restored-state)."
+                )
+
+
+def has_state(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:
+    """Tell whether an operator has left anything that would be lost without it."""
+    if operator_id in snapshot.sources:
+        return True
+    return any(operator_of(i)[0] == operator_id for s in vertex.subtasks for i in (*s.states, *s.parts))

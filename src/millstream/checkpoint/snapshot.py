@@ -1,0 +1,78 @@
+"""What a cut of a running job consists of: everything it takes to go on from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millstream.state.restored import StoredState
+
+# The files of one state of one subtask: the chain, oldest first, or its part of a savepoint.
+Chain = list[str]
+
+
+@dataclass
+class OperatorSnapshot:
+    """One operator: who it is, and what tables its states have."""
+
+    id: str
+    uid: str | None
+    name: str
+    # State ("" for keyed state, "operator" for operator state) -> table -> kind, address, declared type.
+    tables: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+
+
+@dataclass
+class SubtaskSnapshot:
+    """One subtask: where its states are, and what else it carries. Both by state id, see `state_id`."""
+
+    states: dict[str, Chain] = field(default_factory=dict)
+    parts: dict[str, StoredState] = field(default_factory=dict)
+    carried: bytes = b""
+
+
+@dataclass
+class VertexSnapshot:
+    """A chain of operators and its subtasks."""
+
+    operators: list[OperatorSnapshot]
+    max_parallelism: int
+    subtasks: list[SubtaskSnapshot]
+    ended: bool
+
+    @property
+    def parallelism(self) -> int:
+        return len(self.subtasks)
+
+
+@dataclass
+class Snapshot:
+    """A cut of a job, at the end of an epoch.
+
+    Attributes:
+        vertices: by the id of their first operator.
+        edges: how the vertices were connected: (edge, first operators of its two ends, input, partitioner).
+        sources: how far each source had been dealt out, by operator id.
+        committables: what sinks had staged and is not known to be committed, by operator id: (subtask, committable)s.
+
+    Sources and committables are pickled: whoever only looks need not have the classes.
+    """
+
+    job_id: str
+    job_name: str
+    epoch: int
+    vertices: dict[str, VertexSnapshot] = field(default_factory=dict)
+    edges: list[tuple[int, str, str, int, str]] = field(default_factory=list)
+    sources: dict[str, bytes] = field(default_factory=dict)
+    committables: dict[str, bytes] = field(default_factory=dict)
+
+    def files(self) -> set[str]:
+        """Return the names of all state files."""
+        return {
+            name for v in self.vertices.values() for s in v.subtasks for chain in s.states.values() for name in chain
+        }
+
+
+def operator_of(state_id: str) -> tuple[str, str]:
+    """Return the operator a state belongs to, and which state of it it is."""
+    operator, _, which = state_id.partition(".")
+    return operator, which

@@ -1,0 +1,179 @@
+"""A job's directory of checkpoints:
+
+    <dir>/<job-id>/_owner        who writes here now
+    <dir>/<job-id>/chk-N/_metadata   the manifest of checkpoint N
+    <dir>/<job-id>/shared/       state files, which several checkpoints may need
+    <dir>/<job-id>/taskowned/    files that no checkpoint owns (Flink's name for it; empty here)
+
+A checkpoint is there when its manifest is. State files are deleted when neither a retained checkpoint nor the running
+job needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.checkpoint.manifest import NAME, Manifest, decode_manifest, encode_manifest
+from millstream.checkpoint.storage import Storage, open_storage
+from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
+from millstream.common.faults import fault_point
+
+SHARED = "shared"
+_CHECKPOINT = re.compile(r"chk-(\d+)")
+
+
+class CheckpointStore:
+    """Writes and deletes a job's checkpoints. Its methods may be called from several threads."""
+
+    def __init__(self, storage: Storage, owner: dict[str, Any], options: dict[str, Any] | None = None) -> None:
+        """Take a job's directory.
+
+        Args:
+            storage: the directory.
+            owner: who takes it, for whoever finds it taken.
+            options: what file systems must be told, for savepoints elsewhere.
+        """
+        self.storage = storage
+        self.options: dict[str, Any] = options or {}
+        self._token = uuid.uuid4().hex
+        self._owner = owner
+        # State files that acknowledged epochs have written and that were not deleted yet.
+        self._known: set[str] = set()
+
+    def take(self, is_alive: Callable[[dict[str, Any]], bool]) -> None:
+        """Make the directory this job's own; one that a living job has is an error."""
+        owner = read_owner(self.storage)
+        if owner is not None and is_alive(owner):
+            raise InvalidProgramError(
+                f"The directory {self.storage.url} is in use by another job (see {self.storage.url}/_owner: process "
+                f"{owner.get('pid')} on {owner.get('host')}): stop it first, or give this job another directory."
+            )
+        self.storage.publish("_owner", json.dumps({**self._owner, "token": self._token}).encode())
+
+    def write(self, manifest: Manifest) -> str:
+        """Write a manifest; return where the checkpoint is."""
+        fault_point("driver.before-manifest")
+        owner = read_owner(self.storage)
+        if owner is None or owner.get("token") != self._token:
+            raise MillstreamError(
+                f"Another job has taken the directory {self.storage.url} (see {self.storage.url}/_owner): this one "
+                "writes no more checkpoints there."
+            )
+        directory = f"chk-{manifest.id}"
+        self.storage.settle(f"{SHARED}/{name}" for name in manifest.snapshot.files())
+        self.storage.publish(f"{directory}/{NAME}", encode_manifest(manifest))
+        fault_point("driver.after-manifest")
+        return f"{self.storage.url}/{directory}"
+
+    def elsewhere(self, location: str) -> Storage:
+        """Return storage outside the job's directory."""
+        return open_storage(location, self.options)
+
+    def discard(self, checkpoint_id: int) -> None:
+        """Delete a checkpoint; its state files go with the next `sweep`."""
+        self.storage.delete(f"chk-{checkpoint_id}")
+
+    # --- state files
+
+    def wrote(self, names: Iterable[str]) -> None:
+        """An acknowledged epoch has written these."""
+        self._known.update(names)
+
+    def sweep(self, needed: set[str]) -> None:
+        """Delete the known state files that nobody needs any more."""
+        for name in self._known - needed:
+            self.storage.delete(f"{SHARED}/{name}")
+        self._known &= needed
+
+    def sweep_all(self, needed: set[str]) -> None:
+        """Delete every state file that nobody needs, also those of epochs that failed."""
+        for name in self.storage.list(SHARED):
+            if name not in needed:
+                self.storage.delete(f"{SHARED}/{name}")
+        self._known &= needed
+
+    def remove(self) -> None:
+        """Delete everything."""
+        self.storage.delete("")
+
+    def release(self) -> None:
+        """Leave the directory to whoever comes next."""
+        self.storage.delete("_owner")
+
+
+def read_owner(storage: Storage) -> dict[str, Any] | None:
+    """Return who owns a job's directory; None when nobody does."""
+    if "_owner" not in storage.list(""):
+        return None
+    try:
+        owner: dict[str, Any] = json.loads(bytes(storage.read("_owner")))
+    except (ValueError, DamagedStateError):
+        return None
+    finally:
+        storage.forget(["_owner"])
+    return owner
+
+
+@dataclass(frozen=True)
+class Found:
+    """A checkpoint or savepoint on storage."""
+
+    manifest: Manifest
+    # Its directory.
+    location: str
+
+    def state_url(self) -> str:
+        """Return where its state files are."""
+        state = self.manifest.state
+        if state.startswith("/") or "://" in state:
+            return state
+        base = self.location
+        while state.startswith("../"):
+            base, state = base.rpartition("/")[0], state[3:]
+        return f"{base}/{state}" if state else base
+
+
+def open_checkpoint(location: str, options: dict[str, Any] | None = None) -> Found:
+    """Read the manifest of a checkpoint or savepoint, given its directory or the manifest itself."""
+    location = location.rstrip("/").removesuffix(f"/{NAME}")
+    storage = open_storage(location, options)
+    if NAME not in storage.list(""):
+        raise DamagedStateError(
+            f"{location} is not a checkpoint or savepoint: there is no file {NAME} in it. Give the directory of one, "
+            "for example <checkpoint dir>/<job id>/chk-12."
+        )
+    data = bytes(storage.read(NAME))
+    storage.forget([NAME])
+    return Found(decode_manifest(f"{storage.url}/{NAME}", data), storage.url)
+
+
+def list_checkpoints(directory: str, options: dict[str, Any] | None = None) -> list[tuple[str, int]]:
+    """Return (location, id) of the checkpoints in a job's directory, newest first."""
+    storage = open_storage(directory, options)
+    found = [(int(m.group(1)), name) for name in storage.list("") if (m := _CHECKPOINT.fullmatch(name))]
+    return [(f"{storage.url}/{name}", number) for number, name in sorted(found, reverse=True)]
+
+
+def latest_checkpoints(
+    directory: str, job_name: str | None, options: dict[str, Any] | None = None
+) -> tuple[list[Found], list[str]]:
+    """Return the usable checkpoints of jobs below a directory, newest first, and what is wrong with the others."""
+    storage = open_storage(directory, options)
+    found, problems = [], []
+    jobs = [storage.url] if list_checkpoints(storage.url, options) else []
+    jobs += [f"{storage.url}/{name}" for name in storage.list("")]
+    for job in jobs:
+        for location, _ in list_checkpoints(job, options):
+            try:
+                checkpoint = open_checkpoint(location, options)
+            except DamagedStateError as e:
+                problems.append(str(e))
+                continue
+            if job_name is None or checkpoint.manifest.snapshot.job_name == job_name:
+                found.append(checkpoint)
+    return sorted(found, key=lambda f: (f.manifest.timestamp, f.manifest.id), reverse=True), problems

@@ -1,0 +1,125 @@
+"""Fault points: the named steps of the epoch and commit protocol, where a test can make something go wrong.
+
+In production a fault point is one look at a variable that is None. A test arms it, in the driver and in the workers,
+with the setting `millstream.testing.fault`:
+
+    <step>|<what: raise, kill-worker, kill-executor, kill-driver>|<at which time the step is reached>|<marker file>
+
+The marker file makes it happen once, however many processes and restarts there are.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+
+from millstream.common.errors import MillstreamError
+
+SETTING = "millstream.testing.fault"
+
+# Every step at which something can be made to go wrong, in the order of an epoch.
+TASK_POINTS = (
+    "task.before-delta",
+    "task.after-delta",
+    "task.after-stage",
+    "task.before-report",
+    "task.after-report",
+)
+DRIVER_POINTS = (
+    "driver.before-epoch",
+    "driver.before-ack",
+    "driver.after-ack",
+    "driver.before-manifest",
+    "driver.in-manifest",
+    "driver.after-manifest",
+    "driver.before-commit",
+    "driver.in-commit",
+    "driver.after-commit",
+    "driver.before-clean-up",
+    "driver.in-clean-up",
+    "driver.after-clean-up",
+)
+# Reached only when something else has gone wrong before.
+RECOVERY_POINTS = ("driver.before-recover", "driver.in-recover", "driver.after-recover")
+
+_reached: Callable[[str], None] | None = None
+
+
+def fault_point(name: str) -> None:
+    """A step of the protocol is reached."""
+    if _reached is not None:
+        _reached(name)
+
+
+class InjectedFault(MillstreamError):
+    """What a fault point raises."""
+
+
+def arm(setting: str | None) -> None:
+    """Have something go wrong in this process as a setting says; None disarms."""
+    global _reached
+    if setting is None:
+        _reached = None
+        return
+    step, what, time, marker = setting.split("|")
+    _reached = partial(_reach, step, _ACTIONS[what], [int(time)], marker)
+
+
+def _reach(step: str, act: Callable[[str], None], left: list[int], marker: str, name: str) -> None:
+    if name != step:
+        return
+    left[0] -= 1
+    if left[0] > 0:
+        return
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    act(name)
+
+
+def _raise(step: str) -> None:
+    raise InjectedFault(f"injected at {step}")
+
+
+def _kill_worker(_: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_executor(_: str) -> None:
+    os.kill(_java(), signal.SIGKILL)
+    signal.pause()
+
+
+def _kill_driver(_: str) -> None:
+    pid = os.getpid()
+    java = _java()
+    # In a worker of an embedded job the driver is what has started Java; in the driver it is this process.
+    os.kill(pid if java == 0 else _parent(java), signal.SIGKILL)
+    signal.pause()
+
+
+def _java() -> int:
+    """Return the process id of the Java that this process works for, 0 in the driver."""
+    pid = os.getpid()
+    while pid > 1:
+        pid = _parent(pid)
+        with open(f"/proc/{pid}/comm") as f:
+            if f.read().strip() == "java":
+                return pid
+    return 0
+
+
+def _parent(pid: int) -> int:
+    with open(f"/proc/{pid}/stat") as f:
+        return int(f.read().rpartition(")")[2].split()[1])
+
+
+_ACTIONS = {
+    "raise": _raise,
+    "kill-worker": _kill_worker,
+    "kill-executor": _kill_executor,
+    "kill-driver": _kill_driver,
+}

@@ -1,0 +1,155 @@
+"""A part of a savepoint: the state of one operator's subtask as a Parquet file.
+
+One row of the file is one row of state: which state and kind it is, the key group, the key and the value as text for
+whoever looks, and both as pickles for whoever restores.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.common.errors import DamagedStateError
+from millstream.common.pickles import dump
+from millstream.state.changelog import Section
+from millstream.state.key_groups import key_group, thaw
+from millstream.state.restored import key_of
+from millstream.state.table import BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
+
+SCHEMA = pa.schema(
+    [
+        pa.field("state", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("address", pa.string(), nullable=False),
+        pa.field("key_group", pa.int32()),
+        pa.field("key", pa.string()),
+        pa.field("namespace", pa.string()),
+        pa.field("value", pa.string()),
+        pa.field("pickled_row", pa.binary(), nullable=False),
+        pa.field("pickled_value", pa.binary(), nullable=False),
+    ]
+)
+
+
+def text_of(value: Any) -> str:
+    """Return a value as JSON where it is plain data, else as Python shows it."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def _namespace(address: str, row: Any) -> str | None:
+    if address == BY_PANE:
+        return text_of(row)
+    if address == BY_NAMESPACE:
+        return text_of(row[1])
+    if address == BY_TIME:
+        return text_of(row[0] if row[2] is None else [row[0], repr(row[2])])
+    return None
+
+
+def _rows(section: Section) -> Iterator[tuple[Any, Any]]:
+    """Yield a section's rows; each key of a pane is a row of its own, so that it can be found by key group."""
+    for row, content in section.rows.items():
+        if section.address == BY_PANE:
+            yield from ((row, {key: value}) for key, value in content.items())
+        else:
+            yield row, content
+
+
+def _batch(section: Section, max_parallelism: int) -> pa.RecordBatch:
+    columns: list[list[Any]] = [[] for _ in SCHEMA]
+    for row, content in _rows(section):
+        key: Any = None
+        value = content
+        if section.address == BY_PANE:
+            ((key, value),) = content.items()
+        elif section.address != BY_NAME:
+            key = key_of(section.address, row)
+        plain = thaw(key)
+        named = section.address == BY_NAME
+        cells = (
+            section.table,
+            section.kind,
+            section.address,
+            None if named else key_group(plain, max_parallelism),
+            None if named else text_of(plain),
+            _namespace(section.address, row),
+            text_of(value),
+            dump(row),
+            dump(content),
+        )
+        for column, cell in zip(columns, cells, strict=True):
+            column.append(cell)
+    return pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+class _Parts(io.RawIOBase):
+    """A file that is taken away piece by piece while it is written."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(bytes(data))
+        self._at += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._at
+
+    def take(self) -> bytes:
+        taken = b"".join(self._pieces)
+        self._pieces.clear()
+        return taken
+
+
+def encode_part(content: Iterable[Section], max_parallelism: int) -> Iterator[bytes]:
+    """Yield the bytes of a part, some rows after the other."""
+    parts = _Parts()
+    with pq.ParquetWriter(parts, SCHEMA, compression="zstd") as writer:
+        for section in content:
+            writer.write_batch(_batch(section, max_parallelism))
+            yield parts.take()
+    yield parts.take()
+
+
+def read_part(name: str, data: bytes | memoryview, checksum: int | None) -> pa.Table:
+    """Read a part; a damaged one is an error that names the file."""
+    if checksum is not None and crc32(data) != checksum:
+        raise DamagedStateError(f"Savepoint file {name} is damaged: it fails its checksum.")
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+        return table.select(SCHEMA.names).cast(SCHEMA)
+    except (pa.ArrowException, OSError, KeyError, ValueError) as e:
+        raise DamagedStateError(f"Savepoint file {name} is damaged: {e}") from e
+
+
+def decode_part(name: str, data: bytes | memoryview, checksum: int | None) -> Iterator[Section]:
+    """Yield what a part holds."""
+    for batch in read_part(name, data, checksum).to_batches(max_chunksize=2000):
+        found: dict[tuple[str, str, str], dict[Any, Any]] = {}
+        for state, kind, address, row, content in zip(
+            *(batch.column(c).to_pylist() for c in ("state", "kind", "address", "pickled_row", "pickled_value")),
+            strict=True,
+        ):
+            rows = found.setdefault((state, kind, address), {})
+            address_of_row = pickle.loads(row)
+            if address == BY_PANE:
+                rows.setdefault(address_of_row, {}).update(pickle.loads(content))
+            else:
+                rows[address_of_row] = pickle.loads(content)
+        for (state, kind, address), rows in found.items():
+            yield Section(state, kind, address, rows)
