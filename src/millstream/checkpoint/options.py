@@ -1,0 +1,124 @@
+"""CheckpointOptions: the settings of a job's checkpoints, checked once and read by everything that takes part."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.common.setting import (
+    ChoiceSetting,
+    DurationSetting,
+    FlagSetting,
+    IntegerSetting,
+    Limit,
+    TextSetting,
+    at_least,
+    in_words,
+)
+
+__all__ = ["CheckpointOptions"]
+
+_PREFIX = "execution.checkpointing"
+_STORAGES = ("jobmanager", "filesystem")
+
+INTERVAL = DurationSetting(f"{_PREFIX}.interval", -1, limit=at_least(10, in_words))
+MODE = ChoiceSetting(f"{_PREFIX}.mode", CheckpointingMode.EXACTLY_ONCE)
+TIMEOUT = DurationSetting(f"{_PREFIX}.timeout", 600_000, limit=at_least(10, in_words))
+MIN_PAUSE = DurationSetting(f"{_PREFIX}.min-pause", 0, limit=at_least(0, in_words))
+MAX_CONCURRENT = IntegerSetting(f"{_PREFIX}.max-concurrent-checkpoints", 1, limit=at_least(1))
+TOLERABLE_FAILURES = IntegerSetting(f"{_PREFIX}.tolerable-failed-checkpoints", 0, limit=at_least(0))
+RETENTION = ChoiceSetting(
+    f"{_PREFIX}.externalized-checkpoint-retention", ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+)
+RETAINED = IntegerSetting(f"{_PREFIX}.num-retained", 1, ("state.checkpoints.num-retained",), at_least(1))
+COMPRESSION = FlagSetting(f"{_PREFIX}.snapshot-compression", False)
+INCREMENTAL = FlagSetting(f"{_PREFIX}.incremental", False, ("state.backend.incremental",))
+STORAGE = TextSetting(
+    f"{_PREFIX}.storage",
+    None,
+    ("state.checkpoint-storage",),
+    Limit("jobmanager or filesystem", lambda name: name is not None and name.lower() in _STORAGES),
+)
+DIRECTORY = TextSetting(f"{_PREFIX}.dir", None, ("state.checkpoints.dir", "state.backend.fs.checkpointdir"))
+SAVEPOINT_DIRECTORY = TextSetting(
+    f"{_PREFIX}.savepoint-dir", None, ("state.savepoints.dir", "savepoints.state.backend.fs.dir")
+)
+
+
+def storage_type(config: Configuration) -> str | None:
+    """Return the kind of storage that a configuration names: jobmanager, filesystem, or None."""
+    name = STORAGE.read(config)
+    return None if name is None else name.lower()
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """How a job takes checkpoints. Times are in seconds.
+
+    Args:
+        enabled: whether it takes any by itself; a savepoint can be asked for in any case.
+        interval: from the start of one to the start of the next; infinite when not enabled.
+        mode: what a failure may do to results.
+        timeout: how long one may take before it counts as failed.
+        min_pause: the least time from the end of one to the start of the next.
+        max_concurrent: how many may be under way at once; 1 when there is a least pause.
+        tolerable_failures: how many in a row may fail before the job does.
+        retention: when they outlive the job.
+        retained: how many completed ones are kept.
+        compression: whether their files are compressed.
+        incremental: None when nothing is said; False asks for the complete state in each.
+        directory: where they are kept; None for the job's own directory.
+        savepoint_directory: where savepoints go whose directory is not given.
+
+    Example:
+        >>> config = Configuration.from_dict({"execution.checkpointing.interval": "10 s"})
+        >>> options = CheckpointOptions.read(config)
+        >>> options.enabled, options.interval, options.timeout
+        (True, 10.0, 600.0)
+    """
+
+    enabled: bool = False
+    interval: float = math.inf
+    mode: CheckpointingMode = MODE.default
+    timeout: float = TIMEOUT.default / 1000
+    min_pause: float = MIN_PAUSE.default / 1000
+    max_concurrent: int = MAX_CONCURRENT.default
+    tolerable_failures: int = TOLERABLE_FAILURES.default
+    retention: ExternalizedCheckpointRetention = RETENTION.default
+    retained: int = RETAINED.default
+    compression: bool = COMPRESSION.default
+    incremental: bool | None = None
+    directory: str | None = None
+    savepoint_directory: str | None = None
+
+    @staticmethod
+    def read(config: Configuration) -> CheckpointOptions:
+        """Read and check the settings of a job."""
+        enabled = INTERVAL.is_set(config)
+        min_pause = MIN_PAUSE.read(config)
+        max_concurrent = MAX_CONCURRENT.read(config)
+        directory = DIRECTORY.read(config)
+        if storage_type(config) == "filesystem" and directory is None:
+            raise InvalidProgramError(
+                f"{STORAGE.key} is filesystem: also set {DIRECTORY.key}, for example to 'file:///checkpoints'."
+            )
+        return CheckpointOptions(
+            enabled=enabled,
+            interval=INTERVAL.read(config) / 1000 if enabled else math.inf,
+            mode=MODE.read(config),
+            timeout=TIMEOUT.read(config) / 1000,
+            min_pause=min_pause / 1000,
+            # Between two that overlap there is no pause.
+            max_concurrent=1 if min_pause else max_concurrent,
+            tolerable_failures=TOLERABLE_FAILURES.read(config),
+            retention=RETENTION.read(config),
+            retained=RETAINED.read(config),
+            compression=COMPRESSION.read(config),
+            incremental=INCREMENTAL.read(config) if INCREMENTAL.is_set(config) else None,
+            directory=directory,
+            savepoint_directory=SAVEPOINT_DIRECTORY.read(config),
+        )

@@ -1,0 +1,31 @@
+"""Names and methods of older Flinks that still work: what says so."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["old_names", "warn_deprecated"]
+
+
+def warn_deprecated(old: str, fix: str) -> None:
+    """Warn the caller of a deprecated method, at the line of its call, of what to do in its place."""
+    warnings.warn(f"{old} is deprecated: {fix}.", DeprecationWarning, stacklevel=3)
+
+
+def old_names(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module in which things are also known by older names.
+
+    Args:
+        module: the module's name.
+        names: what each old name stands for.
+    """
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn_deprecated(name, f"use {names[name].__name__}")
+        return names[name]
+
+    return find

@@ -1,0 +1,293 @@
+"""RestartStrategies: whether and when a job that failed starts again, as settings.
+
+What the strategies do is in `millstream.jobmaster.restart`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Union
+
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.setting import (
+    DurationSetting,
+    FloatSetting,
+    IntegerSetting,
+    Limit,
+    Setting,
+    TextSetting,
+    at_least,
+    in_words,
+)
+from millstream.common.time import Duration, Time, to_millis
+
+__all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
+
+# Flink's number for "as often as it takes".
+UNLIMITED = 2**31 - 1
+
+_LENGTH = at_least(0, in_words)
+_SOME_TIME = at_least(1, in_words)
+
+TYPE = TextSetting("restart-strategy.type", None, ("restart-strategy",))
+FIXED_DELAY_ATTEMPTS = IntegerSetting("restart-strategy.fixed-delay.attempts", 1, limit=at_least(0))
+FIXED_DELAY_DELAY = DurationSetting("restart-strategy.fixed-delay.delay", 1000, limit=_LENGTH)
+FAILURE_RATE_FAILURES = IntegerSetting("restart-strategy.failure-rate.max-failures-per-interval", 1, limit=at_least(1))
+FAILURE_RATE_INTERVAL = DurationSetting("restart-strategy.failure-rate.failure-rate-interval", 60_000, limit=_SOME_TIME)
+FAILURE_RATE_DELAY = DurationSetting("restart-strategy.failure-rate.delay", 1000, limit=_LENGTH)
+INITIAL_BACKOFF = DurationSetting("restart-strategy.exponential-delay.initial-backoff", 1000, limit=_SOME_TIME)
+MAX_BACKOFF = DurationSetting("restart-strategy.exponential-delay.max-backoff", 60_000, limit=_SOME_TIME)
+BACKOFF_MULTIPLIER = FloatSetting(
+    "restart-strategy.exponential-delay.backoff-multiplier", 1.5, limit=Limit("greater than 1", lambda n: n > 1)
+)
+RESET_BACKOFF_THRESHOLD = DurationSetting(
+    "restart-strategy.exponential-delay.reset-backoff-threshold", 3_600_000, limit=_SOME_TIME
+)
+JITTER_FACTOR = FloatSetting(
+    "restart-strategy.exponential-delay.jitter-factor", 0.1, limit=Limit("from 0 to 1", lambda n: 0 <= n <= 1)
+)
+EXPONENTIAL_ATTEMPTS = IntegerSetting(
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff", UNLIMITED, limit=at_least(1)
+)
+
+_SPELLINGS = {
+    "none": "none", "off": "none", "disable": "none",
+    "fixed-delay": "fixed-delay", "fixeddelay": "fixed-delay",
+    "failure-rate": "failure-rate", "failurerate": "failure-rate",
+    "exponential-delay": "exponential-delay", "exponentialdelay": "exponential-delay",
+}  # fmt: skip
+
+Length = Union[int, timedelta, Duration, Time]
+
+
+def strategy_type(config: Configuration) -> str | None:
+    """Return the kind of strategy that a configuration names, None when it names none.
+
+    Example:
+        >>> strategy_type(Configuration.from_dict({"restart-strategy": "FixedDelay"}))
+        'fixed-delay'
+    """
+    name = TYPE.read(config)
+    if name is None:
+        return None
+    if name.lower() not in _SPELLINGS:
+        raise InvalidProgramError(
+            f"{TYPE.key} is {name!r}: it must be none, fixed-delay, failure-rate or exponential-delay."
+        )
+    return _SPELLINGS[name.lower()]
+
+
+def check_backoffs(initial: int, most: int) -> None:
+    if initial > most:
+        raise InvalidProgramError(
+            f"{INITIAL_BACKOFF.key} is {in_words(initial)}: "
+            f"it must not be longer than {MAX_BACKOFF.key}, which is {in_words(most)}."
+        )
+
+
+class RestartStrategyConfiguration:
+    """A restart strategy and its numbers. Two that say the same are equal."""
+
+    def __init__(self, *values: tuple[Setting[Any], Any]) -> None:
+        self._values = values
+        self._config = Configuration()
+        for setting, value in values:
+            setting.write(self._config, value)
+
+    def get_description(self) -> str:
+        """Return the strategy in words."""
+        (_, name), *numbers = self._values
+        words = ", ".join(f"{s.key.rsplit('.', 1)[1].replace('-', ' ')} {_words(s, value)}" for s, value in numbers)
+        return f"{name} ({words})" if words else str(name)
+
+    def _write(self, config: Configuration) -> None:
+        config.add_all(self._config)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._config == other._config
+
+    def __hash__(self) -> int:
+        return hash(self._config)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.get_description()})"
+
+
+class RestartStrategies:
+    """Makes restart strategies. Lengths of time are milliseconds, a `timedelta` or a `Duration`.
+
+    In a configuration the same is said with `restart-strategy.type` and the keys of that type.
+
+    Example:
+        >>> RestartStrategies.fixed_delay_restart(3, 10_000).get_description()
+        'fixed-delay (attempts 3, delay 10 s)'
+    """
+
+    class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """The first failure ends the job."""
+
+        def __init__(self) -> None:
+            super().__init__((TYPE, "none"))
+
+    class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """So many restarts, each after the same delay."""
+
+        def __init__(self, restart_attempts: int, delay_between_attempts_interval: Length) -> None:
+            super().__init__(
+                (TYPE, "fixed-delay"),
+                (FIXED_DELAY_ATTEMPTS, restart_attempts),
+                (FIXED_DELAY_DELAY, _millis(delay_between_attempts_interval)),
+            )
+
+        def get_restart_attempts(self) -> int:
+            return FIXED_DELAY_ATTEMPTS.read(self._config)
+
+        def get_delay_between_attempts_interval(self) -> timedelta:
+            return timedelta(milliseconds=FIXED_DELAY_DELAY.read(self._config))
+
+    class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """Restarts as long as failures are not too dense."""
+
+        def __init__(
+            self, max_failure_rate: int, failure_interval: Length, delay_between_attempts_interval: Length
+        ) -> None:
+            super().__init__(
+                (TYPE, "failure-rate"),
+                (FAILURE_RATE_FAILURES, max_failure_rate),
+                (FAILURE_RATE_INTERVAL, _millis(failure_interval)),
+                (FAILURE_RATE_DELAY, _millis(delay_between_attempts_interval)),
+            )
+
+        def get_max_failure_rate(self) -> int:
+            return FAILURE_RATE_FAILURES.read(self._config)
+
+        def get_failure_interval(self) -> timedelta:
+            return timedelta(milliseconds=FAILURE_RATE_INTERVAL.read(self._config))
+
+        def get_delay_between_attempts_interval(self) -> timedelta:
+            return timedelta(milliseconds=FAILURE_RATE_DELAY.read(self._config))
+
+    class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """Restarts after a delay that grows with each failure."""
+
+        def __init__(
+            self,
+            initial_backoff: Length,
+            max_backoff: Length,
+            backoff_multiplier: float,
+            reset_backoff_threshold: Length,
+            jitter_factor: float,
+            attempts_before_reset_backoff: int = UNLIMITED,
+        ) -> None:
+            super().__init__(
+                (TYPE, "exponential-delay"),
+                (INITIAL_BACKOFF, _millis(initial_backoff)),
+                (MAX_BACKOFF, _millis(max_backoff)),
+                (BACKOFF_MULTIPLIER, backoff_multiplier),
+                (RESET_BACKOFF_THRESHOLD, _millis(reset_backoff_threshold)),
+                (JITTER_FACTOR, jitter_factor),
+                (EXPONENTIAL_ATTEMPTS, attempts_before_reset_backoff),
+            )
+            check_backoffs(INITIAL_BACKOFF.read(self._config), MAX_BACKOFF.read(self._config))
+
+        def get_initial_backoff(self) -> timedelta:
+            return timedelta(milliseconds=INITIAL_BACKOFF.read(self._config))
+
+        def get_max_backoff(self) -> timedelta:
+            return timedelta(milliseconds=MAX_BACKOFF.read(self._config))
+
+        def get_backoff_multiplier(self) -> float:
+            return BACKOFF_MULTIPLIER.read(self._config)
+
+        def get_reset_backoff_threshold(self) -> timedelta:
+            return timedelta(milliseconds=RESET_BACKOFF_THRESHOLD.read(self._config))
+
+        def get_jitter_factor(self) -> float:
+            return JITTER_FACTOR.read(self._config)
+
+        def get_attempts_before_reset_backoff(self) -> int:
+            return EXPONENTIAL_ATTEMPTS.read(self._config)
+
+    class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """What the configuration says, and where it says nothing the default."""
+
+        def __init__(self) -> None:
+            super().__init__()
+
+        def get_description(self) -> str:
+            return "as configured"
+
+    @staticmethod
+    def no_restart() -> NoRestartStrategyConfiguration:
+        return RestartStrategies.NoRestartStrategyConfiguration()
+
+    @staticmethod
+    def fall_back_restart() -> FallbackRestartStrategyConfiguration:
+        return RestartStrategies.FallbackRestartStrategyConfiguration()
+
+    @staticmethod
+    def fixed_delay_restart(
+        restart_attempts: int, delay_between_attempts: Length
+    ) -> FixedDelayRestartStrategyConfiguration:
+        return RestartStrategies.FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
+
+    @staticmethod
+    def failure_rate_restart(
+        failure_rate: int, failure_interval: Length, delay_interval: Length
+    ) -> FailureRateRestartStrategyConfiguration:
+        return RestartStrategies.FailureRateRestartStrategyConfiguration(failure_rate, failure_interval, delay_interval)
+
+    @staticmethod
+    def exponential_delay_restart(
+        initial_backoff: Length,
+        max_backoff: Length,
+        backoff_multiplier: float,
+        reset_backoff_threshold: Length,
+        jitter_factor: float,
+        attempts_before_reset_backoff: int = UNLIMITED,
+    ) -> ExponentialDelayRestartStrategyConfiguration:
+        """Restart after a delay that grows; PyFlink lacks this one, the names are those of Flink's Java API."""
+        return RestartStrategies.ExponentialDelayRestartStrategyConfiguration(
+            initial_backoff,
+            max_backoff,
+            backoff_multiplier,
+            reset_backoff_threshold,
+            jitter_factor,
+            attempts_before_reset_backoff,
+        )
+
+
+def configured_strategy(config: Configuration) -> RestartStrategyConfiguration:
+    """Return the strategy that a configuration names."""
+    kind = strategy_type(config)
+    if kind is None:
+        return RestartStrategies.fall_back_restart()
+    if kind == "none":
+        return RestartStrategies.no_restart()
+    if kind == "fixed-delay":
+        return RestartStrategies.fixed_delay_restart(FIXED_DELAY_ATTEMPTS.read(config), FIXED_DELAY_DELAY.read(config))
+    if kind == "failure-rate":
+        return RestartStrategies.failure_rate_restart(
+            FAILURE_RATE_FAILURES.read(config), FAILURE_RATE_INTERVAL.read(config), FAILURE_RATE_DELAY.read(config)
+        )
+    return RestartStrategies.exponential_delay_restart(
+        INITIAL_BACKOFF.read(config),
+        MAX_BACKOFF.read(config),
+        BACKOFF_MULTIPLIER.read(config),
+        RESET_BACKOFF_THRESHOLD.read(config),
+        JITTER_FACTOR.read(config),
+        EXPONENTIAL_ATTEMPTS.read(config),
+    )
+
+
+def _millis(length: Length) -> int:
+    if isinstance(length, timedelta):
+        return length // timedelta(milliseconds=1)
+    return to_millis(length)
+
+
+def _words(setting: Setting[Any], value: Any) -> str:
+    if isinstance(setting, DurationSetting):
+        return in_words(value)
+    return "unlimited" if value == UNLIMITED else str(value)

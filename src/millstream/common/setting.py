@@ -1,0 +1,209 @@
+"""Settings: one key each, with its default, the older keys it is also found under, and what its value may be."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+
+__all__ = [
+    "ChoiceSetting",
+    "DurationSetting",
+    "FlagSetting",
+    "FloatSetting",
+    "IntegerSetting",
+    "Limit",
+    "Setting",
+    "TextSetting",
+    "at_least",
+    "in_words",
+]
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+def in_words(millis: int) -> str:
+    """Write a length of time in the largest unit that divides it.
+
+    Example:
+        >>> in_words(60_000), in_words(1500), in_words(0)
+        ('1 min', '1500 ms', '0 ms')
+    """
+    for length, unit in _UNITS:
+        if millis and millis % length == 0:
+            return f"{millis // length} {unit}"
+    return f"{millis} ms"
+
+
+@dataclass(frozen=True)
+class Limit(Generic[T]):
+    """What a value must be, in words and as a test."""
+
+    words: str
+    holds: Callable[[T], bool]
+
+
+def at_least(least: int, words: Callable[[int], str] = str) -> Limit[int]:
+    """Return the limit of values that must not be smaller."""
+    return Limit(f"at least {words(least)}", lambda value: value >= least)
+
+
+@dataclass(frozen=True)
+class Setting(ABC, Generic[T]):
+    """A setting by Flink's key. Older keys count where its own is absent.
+
+    Example:
+        >>> retained = IntegerSetting("execution.checkpointing.num-retained", 1, ("state.checkpoints.num-retained",))
+        >>> retained.read(Configuration.from_dict({"state.checkpoints.num-retained": "3"}))
+        3
+    """
+
+    key: str
+    default: T
+    old: tuple[str, ...] = ()
+    limit: Limit[T] | None = None
+
+    def is_set(self, config: Configuration) -> bool:
+        return self._found(config) is not None
+
+    def read(self, config: Configuration) -> T:
+        """Return the value in a configuration, else the default."""
+        key = self._found(config)
+        return self.default if key is None else self._checked(key, self._parse(config, key))
+
+    def write(self, config: Configuration, value: T) -> None:
+        """Set the value in a configuration, under the key of today."""
+        config.set_string(self.key, self.text(self._checked(self.key, value)))
+
+    def clear(self, config: Configuration) -> None:
+        """Take the value out of a configuration, under whichever key it is there."""
+        for key in (self.key, *self.old):
+            config.remove_config(key)
+
+    def text(self, value: T) -> str:
+        """Return a value as it is written in a configuration."""
+        return str(value)
+
+    def _found(self, config: Configuration) -> str | None:
+        return next((key for key in (self.key, *self.old) if config.contains_key(key)), None)
+
+    def _checked(self, key: str, value: T) -> T:
+        if not self._is_kind(value):
+            raise InvalidProgramError(f"{key} is {value!r}: it must be {self._kind()}.")
+        if self.limit is not None and not self.limit.holds(value):
+            raise InvalidProgramError(f"{key} is {self.text(value)}: it must be {self.limit.words}.")
+        return value
+
+    @abstractmethod
+    def _parse(self, config: Configuration, key: str) -> T: ...
+
+    @abstractmethod
+    def _is_kind(self, value: Any) -> bool: ...
+
+    @abstractmethod
+    def _kind(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class IntegerSetting(Setting[int]):
+    """A whole number."""
+
+    def _parse(self, config: Configuration, key: str) -> int:
+        return config.get_integer(key, self.default)
+
+    def _is_kind(self, value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    def _kind(self) -> str:
+        return "a whole number"
+
+
+@dataclass(frozen=True)
+class DurationSetting(IntegerSetting):
+    """A length of time, in milliseconds."""
+
+    def text(self, value: int) -> str:
+        return f"{value} ms"
+
+    def _parse(self, config: Configuration, key: str) -> int:
+        try:
+            return config.get_millis(key, self.default)
+        except InvalidProgramError as e:
+            raise InvalidProgramError(f"{key}: {e}") from None
+
+    def _kind(self) -> str:
+        return "a whole number of milliseconds"
+
+
+@dataclass(frozen=True)
+class FloatSetting(Setting[float]):
+    """A number."""
+
+    def _parse(self, config: Configuration, key: str) -> float:
+        return config.get_float(key, self.default)
+
+    def _is_kind(self, value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+    def _kind(self) -> str:
+        return "a number"
+
+
+@dataclass(frozen=True)
+class FlagSetting(Setting[bool]):
+    """True or false."""
+
+    def text(self, value: bool) -> str:
+        return "true" if value else "false"
+
+    def _parse(self, config: Configuration, key: str) -> bool:
+        return config.get_boolean(key, self.default)
+
+    def _is_kind(self, value: Any) -> bool:
+        return isinstance(value, bool)
+
+    def _kind(self) -> str:
+        return "True or False"
+
+
+@dataclass(frozen=True)
+class TextSetting(Setting[str | None]):
+    """A text that is not empty, or None."""
+
+    def _parse(self, config: Configuration, key: str) -> str | None:
+        return config.get_string(key, self.default or "").strip()
+
+    def _is_kind(self, value: Any) -> bool:
+        return isinstance(value, str) and bool(value.strip())
+
+    def _kind(self) -> str:
+        return "a text that is not empty"
+
+
+@dataclass(frozen=True)
+class ChoiceSetting(Setting[E]):
+    """One member of an enum, by its name in any case, with `-` or `_`."""
+
+    def text(self, value: E) -> str:
+        return value.name
+
+    def _parse(self, config: Configuration, key: str) -> E:
+        name = config.get_string(key, self.default.name)
+        found: E | None = type(self.default).__members__.get(name.strip().upper().replace("-", "_"))
+        if found is None:
+            raise InvalidProgramError(f"{key} is {name!r}: it must be {self._kind()}.")
+        return found
+
+    def _is_kind(self, value: Any) -> bool:
+        return isinstance(value, type(self.default))
+
+    def _kind(self) -> str:
+        return "one of " + ", ".join(type(self.default).__members__)
