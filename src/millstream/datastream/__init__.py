@@ -1,15 +1,27 @@
 """The user's API: environment, streams, functions, state, connectors."""
 
+from typing import TYPE_CHECKING
+
+from millstream.common.deprecated import old_names as _old_names
 from millstream.datastream.async_data_stream import (
     AsyncDataStream,
     AsyncFunction,
     AsyncRetryPredicate,
     AsyncRetryStrategy,
 )
+from millstream.datastream.checkpoint_config import CheckpointConfig
+from millstream.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from millstream.datastream.checkpointing_mode import CheckpointingMode
 from millstream.datastream.collect import CloseableIterator
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from millstream.datastream.data_stream import DataStream, DataStreamSink, KeyedStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from millstream.datastream.functions import (
     AggregateFunction,
     AllWindowFunction,
@@ -42,5 +54,19 @@ from millstream.datastream.functions import (
 )
 from millstream.datastream.output_tag import OutputTag
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
+from millstream.datastream.state_backend import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    FsStateBackend,
+    HashMapStateBackend,
+    MemoryStateBackend,
+    PredefinedOptions,
+    RocksDBStateBackend,
+    StateBackend,
+)
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
+
+# Type checkers would take any name for one of the module's.
+if not TYPE_CHECKING:
+    __getattr__ = _old_names(__name__, {"ExternalizedCheckpointCleanup": ExternalizedCheckpointRetention})

@@ -7,21 +7,28 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
+from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.configuration import Configuration
+from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError, TypeMismatchError
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
+from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
+from millstream.common.setting import FlagSetting
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
+from millstream.datastream.checkpoint_config import CheckpointConfig
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.collection import CollectionSource
 from millstream.datastream.connectors.spark_source import SparkStreamSource, is_stream_reader
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.datastream.state_backend import StateBackend, configured_backend
 from millstream.graph.job_graph import JobGraph, build_job_graph
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
@@ -38,6 +45,7 @@ _BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
 _RUNTIME_MODE = "execution.runtime-mode"
 _CHAINING = "pipeline.operator-chaining.enabled"
 _JOB_NAME = "pipeline.name"
+_CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
 
 
 class StreamExecutionEnvironment:
@@ -55,6 +63,7 @@ class StreamExecutionEnvironment:
         self._config = Configuration(configuration)
         self._program = Program()
         self._sinks: list[Transformation] = []
+        self._state_backend: StateBackend | None = None
         # A wall clock of a test's own, in milliseconds.
         self._clock: Callable[[], int] | None = None
 
@@ -125,6 +134,88 @@ class StreamExecutionEnvironment:
 
     def is_chaining_enabled(self) -> bool:
         return self._config.get_boolean(_CHAINING, True)
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
+        """Take a checkpoint every so many milliseconds, from which the job goes on after a failure.
+
+        The mode is EXACTLY_ONCE unless another is given here or in the configuration.
+
+        Example:
+            >>> env = StreamExecutionEnvironment().enable_checkpointing(10_000)
+            >>> env.get_checkpoint_interval(), env.get_checkpointing_mode().name
+            (10000, 'EXACTLY_ONCE')
+        """
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        if mode is not None:
+            config.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """Return the settings of checkpoints, to read and to change."""
+        return CheckpointConfig(self._config)
+
+    def get_checkpoint_interval(self) -> int:
+        """Return the milliseconds between checkpoints, -1 when there are none."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
+        """Set where savepoints go whose directory is not given."""
+        SAVEPOINT_DIRECTORY.write(self._config, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        return SAVEPOINT_DIRECTORY.read(self._config)
+
+    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
+        """Accepted; state is a changelog in any case."""
+        _CHANGELOG.write(self._config, enabled)
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """Return what was said, None when nothing was."""
+        return _CHANGELOG.read(self._config) if _CHANGELOG.is_set(self._config) else None
+
+    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        warn_deprecated("set_state_backend()", "set state.backend.type in the configuration")
+        if not isinstance(state_backend, StateBackend):
+            raise InvalidProgramError(
+                f"set_state_backend() takes a StateBackend, not {state_backend!r}: use HashMapStateBackend()."
+            )
+        state_backend._write(self._config)
+        self._state_backend = state_backend
+        return self
+
+    def get_state_backend(self) -> StateBackend | None:
+        """Return the state backend that was set, None when none was."""
+        warn_deprecated("get_state_backend()", "read state.backend.type of the configuration")
+        return configured_backend(self._config, self._state_backend)
+
+    def set_restart_strategy(
+        self, restart_strategy_configuration: RestartStrategyConfiguration
+    ) -> StreamExecutionEnvironment:
+        warn_deprecated("set_restart_strategy()", "set restart-strategy.type in the configuration")
+        if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
+            raise InvalidProgramError(
+                f"set_restart_strategy() takes what RestartStrategies makes, not {restart_strategy_configuration!r}."
+            )
+        restart_strategy_configuration._write(self._config)
+        return self
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        warn_deprecated("get_restart_strategy()", "read restart-strategy.type of the configuration")
+        return configured_strategy(self._config)
 
     # --- sources
 

@@ -1,0 +1,12 @@
+"""ExternalizedCheckpointRetention, where PyFlink has it."""
+
+from typing import TYPE_CHECKING
+
+from millstream.common.deprecated import old_names
+from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+
+__all__ = ["ExternalizedCheckpointRetention"]
+
+# Type checkers would take any name for one of the module's.
+if not TYPE_CHECKING:
+    __getattr__ = old_names(__name__, {"ExternalizedCheckpointCleanup": ExternalizedCheckpointRetention})

@@ -1,0 +1,271 @@
+"""StateBackend: where keyed state is while a job runs, as objects. The same is said with `state.backend.type`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from millstream.checkpoint.options import DIRECTORY, INCREMENTAL, SAVEPOINT_DIRECTORY
+from millstream.common.configuration import Configuration
+from millstream.common.deprecated import warn_deprecated
+from millstream.common.errors import InvalidProgramError
+from millstream.common.setting import TextSetting
+from millstream.datastream.checkpoint_storage import clean_path
+
+__all__ = [
+    "CustomStateBackend",
+    "EmbeddedRocksDBStateBackend",
+    "FsStateBackend",
+    "HashMapStateBackend",
+    "MemoryStateBackend",
+    "PredefinedOptions",
+    "RocksDBStateBackend",
+    "StateBackend",
+]
+
+TYPE = TextSetting("state.backend.type", None, ("state.backend",))
+
+
+class StateBackend:
+    """Where keyed state is while a job runs. Checkpoints are kept elsewhere: see CheckpointStorage."""
+
+    _type = ""
+
+    def _write(self, config: Configuration) -> None:
+        """Set what this backend says in a job's settings."""
+        if not self._type:
+            raise InvalidProgramError(
+                f"{type(self).__name__} is no state backend that is known here: "
+                "use HashMapStateBackend() or EmbeddedRocksDBStateBackend()."
+            )
+        TYPE.write(config, self._type)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class HashMapStateBackend(StateBackend):
+    """State in the memory of the workers.
+
+    Example:
+        >>> HashMapStateBackend()
+        HashMapStateBackend()
+    """
+
+    _type = "hashmap"
+
+
+class PredefinedOptions(Enum):
+    """Flink's sets of options for RocksDB; none of them has an effect here."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """State in files of the workers' hosts, for state larger than memory. It is served by LMDB.
+
+    What tunes RocksDB is kept and has no effect. `enable_incremental_checkpointing` has: False writes the complete
+    state with each checkpoint.
+
+    Example:
+        >>> backend = EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=True)
+        >>> backend.is_incremental_checkpoints_enabled()
+        True
+    """
+
+    _type = "rocksdb"
+
+    def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
+        if enable_incremental_checkpointing not in (None, True, False):
+            raise InvalidProgramError(
+                f"enable_incremental_checkpointing is {enable_incremental_checkpointing!r}: "
+                "it must be True, False or None."
+            )
+        self._incremental = enable_incremental_checkpointing
+        self._paths: list[str] = []
+        self._predefined = PredefinedOptions.DEFAULT
+        self._options: str | None = None
+        self._threads = 4
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        self._paths = list(paths)
+
+    def get_db_storage_paths(self) -> list[str]:
+        return list(self._paths)
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        return bool(self._incremental)
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        if not isinstance(options, PredefinedOptions):
+            raise InvalidProgramError(f"set_predefined_options() takes one of PredefinedOptions, not {options!r}.")
+        self._predefined = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        return self._predefined
+
+    def set_options(self, options_factory_class_name: str) -> None:
+        self._options = options_factory_class_name
+
+    def get_options(self) -> str | None:
+        return self._options
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        if number_of_transfering_threads <= 0:
+            raise InvalidProgramError(
+                f"set_number_of_transfer_threads({number_of_transfering_threads}): give at least 1."
+            )
+        self._threads = number_of_transfering_threads
+
+    def get_number_of_transfer_threads(self) -> int:
+        return self._threads
+
+    def _write(self, config: Configuration) -> None:
+        super()._write(config)
+        if self._incremental is not None:
+            INCREMENTAL.write(config, self._incremental)
+
+
+class CustomStateBackend(StateBackend):
+    """A backend written in Java, which there is not here."""
+
+    def __init__(self, j_custom_state_backend: Any = None) -> None:
+        raise InvalidProgramError(
+            "CustomStateBackend wraps a Java class, and Flink's Java classes are not here: "
+            "use HashMapStateBackend() or EmbeddedRocksDBStateBackend()."
+        )
+
+
+class _OldHashMapStateBackend(HashMapStateBackend):
+    """What the two old backends of state in memory share: they also said where checkpoints go."""
+
+    def __init__(self, checkpoint_path: str | None, savepoint_path: str | None, snapshots: bool | None) -> None:
+        self._checkpoint_path = None if checkpoint_path is None else clean_path(checkpoint_path, type(self))
+        self._savepoint_path = None if savepoint_path is None else clean_path(savepoint_path, type(self))
+        self._asynchronous_snapshots = snapshots is not False
+
+    def is_using_asynchronous_snapshots(self) -> bool:
+        return self._asynchronous_snapshots
+
+    def _write(self, config: Configuration) -> None:
+        super()._write(config)
+        if self._checkpoint_path is not None:
+            DIRECTORY.write(config, self._checkpoint_path)
+        if self._savepoint_path is not None:
+            SAVEPOINT_DIRECTORY.write(config, self._savepoint_path)
+
+
+class MemoryStateBackend(_OldHashMapStateBackend):
+    """The old name of state in memory with checkpoints that go with the job."""
+
+    DEFAULT_MAX_STATE_SIZE = 5 * 1024 * 1024
+
+    def __init__(
+        self,
+        checkpoint_path: str | None = None,
+        savepoint_path: str | None = None,
+        max_state_size: int | None = None,
+        using_asynchronous_snapshots: bool | None = None,
+    ) -> None:
+        warn_deprecated("MemoryStateBackend", "use HashMapStateBackend()")
+        super().__init__(checkpoint_path, savepoint_path, using_asynchronous_snapshots)
+        self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
+
+    def get_max_state_size(self) -> int:
+        return self._max_state_size
+
+
+class FsStateBackend(_OldHashMapStateBackend):
+    """The old name of state in memory with checkpoints in a directory."""
+
+    def __init__(
+        self,
+        checkpoint_directory_uri: str,
+        default_savepoint_directory_uri: str | None = None,
+        file_state_size_threshold: int | None = None,
+        write_buffer_size: int | None = None,
+        using_asynchronous_snapshots: bool | None = None,
+    ) -> None:
+        warn_deprecated("FsStateBackend", f"use HashMapStateBackend() and set {DIRECTORY.key}")
+        path = clean_path(checkpoint_directory_uri, type(self))
+        super().__init__(path, default_savepoint_directory_uri, using_asynchronous_snapshots)
+        self._path = path
+        self._threshold = 20 * 1024 if file_state_size_threshold is None else file_state_size_threshold
+        self._write_buffer_size = 4096 if write_buffer_size is None else write_buffer_size
+
+    def get_checkpoint_path(self) -> str:
+        return self._path
+
+    def get_min_file_size_threshold(self) -> int:
+        return self._threshold
+
+    def get_write_buffer_size(self) -> int:
+        return self._write_buffer_size
+
+
+class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
+    """The old name of state on disk with checkpoints in a directory."""
+
+    def __init__(
+        self,
+        checkpoint_data_uri: str | None = None,
+        enable_incremental_checkpointing: bool | None = None,
+        checkpoint_stream_backend: StateBackend | None = None,
+    ) -> None:
+        warn_deprecated("RocksDBStateBackend", f"use EmbeddedRocksDBStateBackend() and set {DIRECTORY.key}")
+        if checkpoint_data_uri is None and checkpoint_stream_backend is None:
+            raise InvalidProgramError("RocksDBStateBackend needs a checkpoint_data_uri: give a directory.")
+        super().__init__(enable_incremental_checkpointing)
+        self._uri = None if checkpoint_data_uri is None else clean_path(checkpoint_data_uri, type(self))
+        self._stream_backend = checkpoint_stream_backend
+        self._ttl_filter = True
+
+    def get_checkpoint_backend(self) -> StateBackend:
+        """Return the backend that says where checkpoints go."""
+        if self._stream_backend is None:
+            assert self._uri is not None
+            self._stream_backend = FsStateBackend(self._uri)
+        return self._stream_backend
+
+    def is_ttl_compaction_filter_enabled(self) -> bool:
+        return self._ttl_filter
+
+    def disable_ttl_compaction_filter(self) -> None:
+        """Accepted; expired state is swept out in any case."""
+        self._ttl_filter = False
+
+    def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
+        self.set_number_of_transfer_threads(number_of_transfering_threads)
+
+    def get_number_of_transfering_threads(self) -> int:
+        return self.get_number_of_transfer_threads()
+
+    def _write(self, config: Configuration) -> None:
+        if self._uri is not None:
+            DIRECTORY.write(config, self._uri)
+        elif self._stream_backend is not None:
+            self._stream_backend._write(config)
+        super()._write(config)
+
+
+_ON_DISK = ("rocksdb", "lmdb")
+
+
+def configured_backend(config: Configuration, given: StateBackend | None) -> StateBackend | None:
+    """Return the backend that a job's settings name, None when they name none.
+
+    Args:
+        config: the job's settings.
+        given: the one the program set last. It is returned unless the settings have changed since.
+    """
+    name = TYPE.read(config)
+    if name is None:
+        return None
+    on_disk = name.lower() in _ON_DISK
+    if given is not None and (given._type in _ON_DISK) == on_disk:
+        return given
+    incremental = INCREMENTAL.read(config) if INCREMENTAL.is_set(config) else None
+    return EmbeddedRocksDBStateBackend(incremental) if on_disk else HashMapStateBackend()
