@@ -12,25 +12,38 @@ from millstream.operators.context import RuntimeContext
 class _Writer(SinkWriter):
     def __init__(self) -> None:
         self._values: list[Any] = []
+        self._transaction = ""
+
+    def begin(self, transaction: str) -> None:
+        self._transaction = transaction
+        # What an epoch that failed has left.
+        self._values.clear()
 
     def write(self, value: Any) -> None:
         self._values.append(value)
 
-    def prepare_commit(self, flush: bool) -> list[Any] | None:
+    def prepare_commit(self, flush: bool) -> tuple[str, list[Any]] | None:
         if not self._values:
             return None
         values = self._values[:]
         self._values.clear()
-        return values
+        return self._transaction, values
 
 
 class _Committer(Committer):
     def __init__(self, take: Callable[[list[Any]], None]) -> None:
         self._take = take
+        # What was committed in the last two calls: nothing older comes again.
+        self._before: set[str] = set()
+        self._last: set[str] = set()
 
     def commit(self, committables: list[tuple[int, Any]]) -> None:
-        for _, values in committables:
-            self._take(values)
+        known = self._before | self._last
+        self._before, self._last = self._last, set()
+        for _, (transaction, values) in committables:
+            self._last.add(transaction)
+            if transaction not in known:
+                self._take(values)
 
 
 class DriverSink(Sink):
