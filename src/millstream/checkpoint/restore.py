@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from millstream.checkpoint.snapshot import Snapshot, VertexSnapshot, operator_of
+from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
 from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.watermark_strategy import MIN_WATERMARK
@@ -36,6 +36,7 @@ class Start:
         chains: the files behind each state that is gone on with: (vertex, subtask, state) -> names.
         sources: how far each source was dealt out, by operator id; pickled.
         ended: the vertices whose input has ended.
+        tables: what is known of the tables of each state, by state id.
     """
 
     epoch: int = 0
@@ -44,6 +45,7 @@ class Start:
     carried: dict[Address, bytes] = field(default_factory=dict)
     sources: dict[str, bytes] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
+    tables: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
 
 def edges_of(plan: JobPlan) -> list[tuple[int, str, str, int, str]]:
@@ -79,6 +81,7 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     source_ids = {n.id for v in plan.vertices for n in v.nodes if isinstance(n.operator, SourceOperator)}
     start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
     owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}
+    start.tables = {state_id_of(o.id, which): t for o in _operators_in(snapshot, plan) for which, t in o.tables.items()}
     start.ended = frozenset(v.id for v in plan.vertices if v.head.id in owners and owners[v.head.id].ended)
     for vertex in plan.vertices:
         for subtask in range(vertex.parallelism):
@@ -192,6 +195,12 @@ def _watermarks(left: Any) -> dict[str, int]:
     return found
 
 
+def _operators_in(snapshot: Snapshot, plan: JobPlan) -> list[OperatorSnapshot]:
+    """Return the operators of a snapshot that a plan has too."""
+    here = {n.id for v in plan.vertices for n in v.nodes}
+    return [o for v in snapshot.vertices.values() for o in v.operators if o.id in here]
+
+
 def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
     if allow:
         return
@@ -209,6 +218,6 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
 
 def has_state(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:
     """Tell whether an operator has left anything that would be lost without it."""
-    if operator_id in snapshot.sources:
+    if operator_id in snapshot.sources or operator_id in snapshot.committables:
         return True
     return any(operator_of(i)[0] == operator_id for s in vertex.subtasks for i in (*s.states, *s.parts))

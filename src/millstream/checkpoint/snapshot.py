@@ -23,7 +23,7 @@ class OperatorSnapshot:
 
 @dataclass
 class SubtaskSnapshot:
-    """One subtask: where its states are, and what else it carries. Both by state id, see `state_id`."""
+    """One subtask: where its states are, and what else it carries. Both by state id, see `state_id_of`."""
 
     states: dict[str, Chain] = field(default_factory=dict)
     parts: dict[str, StoredState] = field(default_factory=dict)
@@ -70,6 +70,11 @@ class Snapshot:
         return {
             name for v in self.vertices.values() for s in v.subtasks for chain in s.states.values() for name in chain
         }
+
+
+def state_id_of(operator: str, which: str) -> str:
+    """Return what a state is known by: that of an operator's keys (""), or that of its subtasks ("operator")."""
+    return f"{operator}.{which}" if which else operator
 
 
 def operator_of(state_id: str) -> tuple[str, str]:

@@ -163,7 +163,7 @@ class DirectoryStorage:
     def list(self, directory: str) -> list[str]:
         try:
             return os.listdir(self._path(directory))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def settle(self, names: Iterable[str]) -> None:

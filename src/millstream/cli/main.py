@@ -1,4 +1,4 @@
-"""`millstream`: run programs, look at their plans, check the machine."""
+"""`millstream`: run programs, look at their plans and their state, check the machine."""
 
 from __future__ import annotations
 
@@ -9,24 +9,11 @@ import click
 from millstream import __version__
 from millstream.cli.doctor import report
 from millstream.cli.program import load_plan, run_program
+from millstream.cli.savepoint import savepoint
+from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
+from millstream.cli.state import state
 from millstream.common.errors import MillstreamError
 from millstream.graph.picture import draw
-
-_PROGRAM = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-
-
-def _settings(parallelism: int | None, master: str | None, defines: tuple[str, ...]) -> dict[str, str]:
-    settings: dict[str, str] = {}
-    for define in defines:
-        key, found, value = define.partition("=")
-        if not found or not key:
-            raise click.UsageError(f"-D {define}: write it as key=value.")
-        settings[key] = value
-    if parallelism is not None:
-        settings["parallelism.default"] = str(parallelism)
-    if master is not None:
-        settings["spark.master"] = master
-    return settings
 
 
 @click.group()
@@ -35,31 +22,44 @@ def cli() -> None:
     """Flink programs in Python, on Spark."""
 
 
-@cli.command(context_settings=_PROGRAM)
-@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
+@cli.command(context_settings=PROGRAM)
+@PARALLELISM
 @click.option("-m", "--master", help="Spark master; local[*] when not given.")
-@click.option("-D", "defines", multiple=True, metavar="KEY=VALUE", help="A setting; spark.* goes to Spark.")
+@DEFINES
+@click.option("-s", "--from-savepoint", metavar="PATH", help="Start from a savepoint.")
+@click.option("--from-checkpoint", metavar="PATH|latest", help="Start from a checkpoint, or from the newest there is.")
+@click.option("-n", "--allow-non-restored-state", is_flag=True, help="Leave state out that no operator takes.")
+@click.option(
+    "--claim-mode",
+    type=click.Choice(["CLAIM", "NO_CLAIM"], case_sensitive=False),
+    help="Whether what the job starts from is deleted when it has a checkpoint of its own.",
+)
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     parallelism: int | None,
     master: str | None,
     defines: tuple[str, ...],
+    from_savepoint: str | None,
+    from_checkpoint: str | None,
+    allow_non_restored_state: bool,
+    claim_mode: str | None,
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run a program."""
-    run_program(program, list(arguments), _settings(parallelism, master, defines))
+    """Run a program, from its beginning or from where another run of it was."""
+    start = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
+    run_program(program, list(arguments), as_settings(defines, parallelism, master), start)
 
 
-@cli.command(context_settings=_PROGRAM)
-@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
+@cli.command(context_settings=PROGRAM)
+@PARALLELISM
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def info(parallelism: int | None, svg: bool, program: str, arguments: tuple[str, ...]) -> None:
     """Print a program's plan as JSON, without running it."""
-    planned = load_plan(program, list(arguments), _settings(parallelism, None, ()))
+    planned = load_plan(program, list(arguments), as_settings((), parallelism))
     click.echo(draw(planned.job_graph()) if svg else planned.json())
 
 
@@ -70,6 +70,10 @@ def doctor() -> None:
     for line in lines:
         click.echo(line)
     sys.exit(0 if healthy else 1)
+
+
+cli.add_command(state)
+cli.add_command(savepoint)
 
 
 def main() -> None:

@@ -10,9 +10,18 @@ from millstream.common.errors import InvalidProgramError
 from millstream.datastream.stream_execution_environment import ProgramPlanned, plan_only, set_command_line
 
 
-def run_program(path: str, arguments: list[str], settings: dict[str, str]) -> None:
-    """Run a program as `python path arguments...` would, with settings that win over its own defaults."""
-    set_command_line(settings)
+def run_program(
+    path: str, arguments: list[str], settings: dict[str, str], last_word: dict[str, str] | None = None
+) -> None:
+    """Run a program as `python path arguments...` would.
+
+    Args:
+        path: the program.
+        arguments: what it finds in sys.argv.
+        settings: settings that win over its own defaults.
+        last_word: settings that win over all it sets.
+    """
+    set_command_line(settings, last_word)
     _run(path, arguments)
 
 

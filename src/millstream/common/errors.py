@@ -19,6 +19,10 @@ class DamagedStateError(MillstreamError):
     """A file of a checkpoint or savepoint cannot be used: it is missing, damaged, or of a newer version."""
 
 
+class MissingClassError(MillstreamError):
+    """State cannot be read because a class of the user's program cannot be imported."""
+
+
 class JavaNotFoundError(MillstreamError):
     """No Java 17 or newer could be found to run Spark on."""
 

@@ -1,12 +1,15 @@
-"""Pickling of records and state: fast, and safe from objects that two values share."""
+"""Pickling of records and state: fast, and safe from objects that two values share; and reading by who only looks."""
 
 from __future__ import annotations
 
 import io
 import pickle
+from functools import cache
 from typing import Any
 
 import cloudpickle
+
+from millstream.common.errors import MissingClassError
 
 
 def dump(value: Any) -> bytes:
@@ -25,3 +28,72 @@ def dump(value: Any) -> bytes:
         # Also values that contain themselves, which only full pickling can write.
         data: bytes = cloudpickle.dumps(value, 5)
         return data
+
+
+def load(data: Any) -> Any:
+    """Read a pickle for somebody who looks at state from outside; a class that is not here is an error that says so."""
+    try:
+        return pickle.loads(data)
+    except (ImportError, AttributeError) as e:
+        raise MissingClassError(
+            f"a class of the program is not found here ({e}): run this with the program's directory on PYTHONPATH."
+        ) from None
+
+
+def load_leniently(data: Any) -> Any:
+    """Read a pickle for somebody who only counts: an object whose class is not here is replaced by a stand-in."""
+    try:
+        return pickle.loads(data)
+    except (ImportError, AttributeError):
+        return _Lenient(io.BytesIO(bytes(data))).load()
+
+
+class _Lenient(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        try:
+            return super().find_class(module_name, global_name)
+        except Exception:
+            # Also what goes wrong while a module of the user's is imported.
+            return _stand_in_for(module_name, global_name)
+
+
+class StandIn:
+    """Stands for an object whose class is not here: equal to others that were made of the same."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> StandIn:
+        made = super().__new__(cls)
+        made._made_of = [args, kwargs, None, []]
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._made_of: list[Any]
+
+    def __setstate__(self, state: Any) -> None:
+        self._made_of[2] = state
+
+    def append(self, element: Any) -> None:
+        """Take an element of what was a list."""
+        self._made_of[3].append(element)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._made_of[3].append((key, value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StandIn) and type(self) is type(other) and self._made_of == other._made_of
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self._made_of)))
+
+    def __repr__(self) -> str:
+        args, kwargs, state, items = self._made_of
+        shown = [*map(repr, args), *(f"{k}={v!r}" for k, v in kwargs.items()), *map(repr, items)]
+        if isinstance(state, dict):
+            shown += [f"{k}={v!r}" for k, v in state.items()]
+        elif state is not None:
+            shown.append(repr(state))
+        return f"{type(self).__module__}.{type(self).__qualname__}({', '.join(shown)})"
+
+
+@cache
+def _stand_in_for(module: str, name: str) -> type[StandIn]:
+    return type(name.rpartition(".")[2], (StandIn,), {"__module__": module, "__qualname__": name})

@@ -294,7 +294,7 @@ class StreamExecutionEnvironment:
 
         graph = self._stream_graph(job_name, sinks)
         if _plans_only:
-            raise ProgramPlanned(graph)
+            raise ProgramPlanned(graph, self._config)
         has_caches = any(n.transformation.cache for n in graph.nodes)
         filling = self._use_caches(graph)
         roots = list(sinks)
@@ -307,7 +307,9 @@ class StreamExecutionEnvironment:
         def job_graph(parallelism: int | None) -> JobGraph:
             return build_job_graph(self._stream_graph(name, roots, parallelism), batch)
 
-        job = launch(Launch(job_graph, self._config, batch, self.get_buffer_timeout(), self._clock))
+        config = Configuration(self._config)
+        config.add_all(Configuration.from_dict(_last_word))
+        job = launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
         for _, cache in filling:
             cache.job = job.result
         return job
@@ -365,11 +367,18 @@ def _fit(convert: Any, value: Any, index: int) -> Any:
 
 
 _command_line: dict[str, str] = {}
+_last_word: dict[str, str] = {}
 
 
-def set_command_line(settings: dict[str, str]) -> None:
-    """Remember settings that every environment of this process shall have: those of the command line."""
+def set_command_line(settings: dict[str, str], last_word: dict[str, str] | None = None) -> None:
+    """Remember settings that every environment of this process shall have: those of the command line.
+
+    Args:
+        settings: what environments begin with; the program can set something else.
+        last_word: what counts whatever the program sets.
+    """
     _command_line.update(settings)
+    _last_word.update(last_word or {})
 
 
 def with_command_line(configuration: Configuration | None) -> Configuration:
@@ -387,9 +396,10 @@ class ProgramPlanned(BaseException):
     Not an Exception: no `except Exception` of the program's own shall stop it.
     """
 
-    def __init__(self, graph: StreamGraph) -> None:
+    def __init__(self, graph: StreamGraph, configuration: Configuration) -> None:
         super().__init__("the program was only planned")
         self._graph = graph
+        self.configuration = configuration
 
     def json(self) -> str:
         return execution_plan(self._graph)

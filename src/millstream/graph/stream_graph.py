@@ -154,10 +154,20 @@ def _identify(nodes: list[StreamNode]) -> None:
         if t.uid_hash is not None:
             node.operator_id = t.uid_hash
         elif t.uid is not None:
-            node.operator_id = _hash("uid", t.uid)
+            node.operator_id = operator_id_of(t.uid)
         else:
             inputs = [f"{e.source.operator_id}/{e.input_index}/{e.tag.tag_id if e.tag else ''}" for e in node.in_edges]
             node.operator_id = _hash("place", str(place[node]), type(t.operator).__name__, *inputs)
+
+
+def operator_id_of(uid: str) -> str:
+    """Return the id of the operator that has a uid: what its state is found by.
+
+    Example:
+        >>> operator_id_of("counts")
+        '92a96f4f4d1f48f9a8ac69b8ee4e8b68'
+    """
+    return _hash("uid", uid)
 
 
 def _hash(*parts: str) -> str:

@@ -34,7 +34,8 @@ class Execution:
         self._state_files: dict[tuple[int, int], dict[str, Version]] = start.state_files
         self._chains = start.chains
         self._carried = start.carried
-        self._tables: dict[str, dict[str, dict[str, str]]] = {}
+        # What is known of the tables of each state.
+        self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
         self._exported: dict[tuple[int, int], dict[str, StoredState]] = {}
         # When subtasks have something to do without input.
         self._wakes: dict[tuple[int, int], int] = {}
@@ -112,7 +113,11 @@ class Execution:
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
         self.alignment.learn(report)
-        self._tables.update(report.tables)
+        for state_id, tables in report.tables.items():
+            # A subtask, or a run, may not have come to ask for all of them. Snapshots hold on to the dicts as they are.
+            known = self._tables.get(state_id, {})
+            about = {name: {**known.get(name, {}), **now} for name, now in tables.items()}
+            self._tables[state_id] = {**known, **about}
         self._exported[address] = report.exported
         replaced = False
         if report.state_files:

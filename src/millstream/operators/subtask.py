@@ -391,9 +391,13 @@ class Subtask:
             None if self.ended else min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None),
             dict(m.aligned() for m in self._markers if m.strategy.alignment is not None),
             self.ended,
-            {i: s.describe() for i, s in self._states.items()} if task.checkpoint is not None else {},
+            self.tables() if task.checkpoint is not None else {},
             exported,
         )
+
+    def tables(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return what tables of state there are, by state id."""
+        return {i: s.describe() for i, s in self._states.items()}
 
     def close(self) -> None:
         """Close the functions, once."""

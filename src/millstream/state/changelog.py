@@ -29,6 +29,9 @@ _VERSION = 1
 _HEAD = struct.Struct(">4sH")
 _TAIL = struct.Struct(">I4s")
 
+# Makes objects of pickled bytes.
+Loads = Callable[[Any], Any]
+
 # So many rows go into one section.
 SECTION_ROWS = 2_000
 
@@ -127,18 +130,34 @@ class ChangelogFile:
     _index: list[dict[str, Any]]
     _data: bytes | memoryview
 
-    def sections(self, only_check: bool = False) -> Iterator[Section]:
-        """Yield the sections (without their rows, if only to check them); a damaged one is an error naming the file."""
+    def sections(
+        self, only_check: bool = False, loads: Loads = pickle.loads, only: str | None = None
+    ) -> Iterator[Section]:
+        """Yield the sections; a damaged one is an error that names the file.
+
+        Args:
+            only_check: whether to leave their rows out.
+            loads: reads pickles.
+            only: the one table that is wanted; without it, all are.
+        """
         start = _HEAD.size
         for entry in self._index:
+            if only is not None and entry["name"] != only:
+                start += entry["length"]
+                continue
             body = self._data[start : start + entry["length"]]
             if len(body) != entry["length"] or crc32(body) != entry["crc"]:
                 raise DamagedStateError(
                     f"State file {self.name} is damaged: table {entry['name']!r} fails its checksum."
                 )
-            rows = {} if only_check else pickle.loads(decompress(body) if entry["zlib"] else body)
+            rows = {} if only_check else loads(decompress(body) if entry["zlib"] else body)
             yield Section(entry["name"], entry["kind"], entry["address"], rows)
             start += entry["length"]
+
+    def index(self) -> Iterator[tuple[Section, int]]:
+        """Yield the sections without their rows, and how many bytes each takes."""
+        for entry in self._index:
+            yield Section(entry["name"], entry["kind"], entry["address"], {}), entry["length"]
 
 
 def decode(name: str, data: bytes | memoryview) -> ChangelogFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.setting import in_words
 from millstream.common.typeinfo import TypeInformation
 from millstream.state.ttl_config import StateTtlConfig
 
@@ -27,6 +28,14 @@ class StateDescriptor:
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Let what is stored expire."""
         self.ttl = ttl_config
+
+    def type_text(self) -> str:
+        """Return the declared type in words, nothing when none was declared."""
+        return "" if self.type_info is None else str(self.type_info)
+
+    def life_text(self) -> str:
+        """Return how long what is stored lives, nothing when for ever."""
+        return "" if self.ttl is None or not self.ttl.is_enabled() else in_words(self.ttl.ttl_ms)
 
 
 def renamed(descriptor: StateDescriptor, name: str) -> StateDescriptor:
@@ -62,6 +71,11 @@ class MapStateDescriptor(StateDescriptor):
     ) -> None:
         super().__init__(name, value_type_info)
         self.key_type_info = key_type_info
+
+    def type_text(self) -> str:
+        if self.key_type_info is None and self.type_info is None:
+            return ""
+        return f"{self.key_type_info or '?'} -> {self.type_info or '?'}"
 
 
 class ReducingStateDescriptor(StateDescriptor):

@@ -7,21 +7,25 @@ whoever looks, and both as pickles for whoever restores.
 from __future__ import annotations
 
 import io
-import json
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
-from millstream.state.changelog import Section
+from millstream.state.changelog import Loads, Section
+from millstream.state.columns import text_of
 from millstream.state.key_groups import key_group, thaw
-from millstream.state.restored import key_of
+from millstream.state.restored import StoredState, key_of
 from millstream.state.table import BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
+
+# Writes a file from its pieces.
+Write = Callable[[str, Iterable[bytes]], Any]
 
 SCHEMA = pa.schema(
     [
@@ -36,14 +40,6 @@ SCHEMA = pa.schema(
         pa.field("pickled_value", pa.binary(), nullable=False),
     ]
 )
-
-
-def text_of(value: Any) -> str:
-    """Return a value as JSON where it is plain data, else as Python shows it."""
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        return repr(value)
 
 
 def _namespace(address: str, row: Any) -> str | None:
@@ -126,10 +122,29 @@ def encode_part(content: Iterable[Section], max_parallelism: int) -> Iterator[by
     yield parts.take()
 
 
-def read_part(name: str, data: bytes | memoryview, checksum: int | None) -> pa.Table:
-    """Read a part; a damaged one is an error that names the file."""
+def write_part(name: str, content: Iterable[Section], max_parallelism: int, write: Write) -> StoredState:
+    """Write a part; return where it is."""
+    checksum = 0
+
+    def checked() -> Iterator[bytes]:
+        nonlocal checksum
+        for piece in encode_part(content, max_parallelism):
+            checksum = crc32(piece, checksum)
+            yield piece
+
+    write(name, checked())
+    return StoredState(name, checksum)
+
+
+def check_part(name: str, data: bytes | memoryview, checksum: int | None) -> None:
+    """Raise an error that names the file when it is damaged."""
     if checksum is not None and crc32(data) != checksum:
         raise DamagedStateError(f"Savepoint file {name} is damaged: it fails its checksum.")
+
+
+def read_part(name: str, data: bytes | memoryview, checksum: int | None) -> pa.Table:
+    """Read a part; a damaged one is an error that names the file."""
+    check_part(name, data, checksum)
     try:
         table = pq.read_table(pa.BufferReader(data))
         return table.select(SCHEMA.names).cast(SCHEMA)
@@ -137,19 +152,38 @@ def read_part(name: str, data: bytes | memoryview, checksum: int | None) -> pa.T
         raise DamagedStateError(f"Savepoint file {name} is damaged: {e}") from e
 
 
-def decode_part(name: str, data: bytes | memoryview, checksum: int | None) -> Iterator[Section]:
-    """Yield what a part holds."""
-    for batch in read_part(name, data, checksum).to_batches(max_chunksize=2000):
+def index_part(name: str, data: bytes | memoryview, checksum: int | None) -> Iterator[tuple[Section, int, int]]:
+    """Yield the tables of a part without their rows: how many those are, and how many bytes they take."""
+    table = read_part(name, data, checksum)
+    sizes = pc.add(pc.binary_length(table["pickled_row"]), pc.binary_length(table["pickled_value"]))
+    by_table = ["state", "kind", "address"]
+    counted = table.select(by_table).append_column("size", sizes).group_by(by_table, use_threads=False)
+    for found in counted.aggregate([("size", "count"), ("size", "sum")]).to_pylist():
+        yield Section(found["state"], found["kind"], found["address"], {}), found["size_count"], found["size_sum"]
+
+
+def decode_part(
+    name: str,
+    data: bytes | memoryview,
+    checksum: int | None,
+    loads: Loads = pickle.loads,
+    only: str | None = None,
+) -> Iterator[Section]:
+    """Yield what a part holds, or what it holds of one table."""
+    table = read_part(name, data, checksum)
+    if only is not None:
+        table = table.filter(pc.equal(table["state"], only))
+    for batch in table.to_batches(max_chunksize=2000):
         found: dict[tuple[str, str, str], dict[Any, Any]] = {}
         for state, kind, address, row, content in zip(
             *(batch.column(c).to_pylist() for c in ("state", "kind", "address", "pickled_row", "pickled_value")),
             strict=True,
         ):
             rows = found.setdefault((state, kind, address), {})
-            address_of_row = pickle.loads(row)
+            address_of_row = loads(row)
             if address == BY_PANE:
-                rows.setdefault(address_of_row, {}).update(pickle.loads(content))
+                rows.setdefault(address_of_row, {}).update(loads(content))
             else:
-                rows[address_of_row] = pickle.loads(content)
+                rows[address_of_row] = loads(content)
         for (state, kind, address), rows in found.items():
             yield Section(state, kind, address, rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
-from zlib import crc32
 
 from millstream.common.errors import InvalidProgramError
 from millstream.state.changelog import Chain, FileHeader, FileRef, Section, encode, replay, sections
@@ -241,29 +240,20 @@ class KeyedState:
 
     def export(self, directory: str, max_parallelism: int, attempt: str) -> StoredState | None:
         """Write everything as a part of a savepoint; return where it is, None when there is nothing."""
-        from millstream.state.export import encode_part
+        from millstream.state.export import write_part
 
         if not self.has_rows():
             return None
-        checksum = 0
-
-        def checked() -> Iterator[bytes]:
-            nonlocal checksum
-            for part in encode_part(self._sections(True), max_parallelism):
-                checksum = crc32(part, checksum)
-                yield part
-
         name = f"{directory}/{self._operator}-{self._subtask}-{attempt}.parquet"
-        self._storage.write(name, checked())
-        return StoredState(name, checksum)
+        return write_part(name, self._sections(True), max_parallelism, self._storage.write)
 
     def describe(self) -> dict[str, dict[str, str]]:
-        """Return what tables there are: their kind, how rows are addressed, and the type the user declared."""
-        types = {name: str(d.type_info) for (name, _), (d, _) in self._handles.items() if d.type_info is not None}
-        return {
-            name: {"kind": t.kind, "address": t.address, "type": types.get(name, "")}
-            for name, t in self._tables.items()
-        }
+        """Return what tables there are: their kind, how rows are addressed, the declared type, and how long rows live.
+
+        The last two are left out of tables that no function has asked for: what an earlier run knew of them holds.
+        """
+        asked = {name: {"type": d.type_text(), "ttl": d.life_text()} for (name, _), (d, _) in self._handles.items()}
+        return {name: {"kind": t.kind, "address": t.address, **asked.get(name, {})} for name, t in self._tables.items()}
 
     def _drop_expired(self) -> None:
         for name, life in self._lives.items():

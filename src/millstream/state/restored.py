@@ -6,11 +6,12 @@ union list goes to everybody, and broadcast state is the same everywhere, so tha
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.state.changelog import Section, replay
+from millstream.state.changelog import ChangelogFile, Loads, Section, replay
 from millstream.state.key_groups import key_group, thaw
 from millstream.state.table import BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
 
@@ -49,7 +50,7 @@ class Restored:
         for tables, file in zip(named, self.files, strict=True):
             for section in stored_sections(file, read) if file is not None else ():
                 if section.address == BY_NAME:
-                    _apply(tables, section)
+                    apply(tables, section)
                 else:
                     mine = dict(owned(section.address, section.rows.items(), self.groups, self.max_parallelism))
                     yield Section(section.table, section.kind, section.address, mine)
@@ -71,20 +72,29 @@ class Restored:
         return {row: content for row, content in dealt.items() if content}
 
 
-def _apply(tables: dict[str, StateTable], section: Section) -> None:
+def apply(tables: dict[str, StateTable], section: Section) -> None:
+    """Add a section to the tables that the sections before it have made."""
     table = tables.get(section.table)
     if table is None:
         table = tables[section.table] = StateTable(section.table, section.kind, section.address, {})
     table.apply(section.rows)
 
 
-def stored_sections(stored: StoredState, read: Read, only_check: bool = False) -> Iterator[Section]:
+def stored_sections(
+    stored: StoredState,
+    read: Read,
+    only_check: bool = False,
+    loads: Loads = pickle.loads,
+    only: str | None = None,
+) -> Iterator[Section]:
     """Yield the sections of a chain, or of a part of a savepoint, oldest first.
 
     Args:
         stored: where it is.
         read: reads a file.
         only_check: whether only to see that everything is there and not damaged: rows are left out.
+        loads: reads pickles.
+        only: the one table that is wanted; without it, all are.
     """
     if stored.file.endswith(".parquet"):
         from millstream.state.export import decode_part, read_part
@@ -93,12 +103,17 @@ def stored_sections(stored: StoredState, read: Read, only_check: bool = False) -
         if only_check:
             read_part(stored.file, data, stored.checksum)
         else:
-            yield from decode_part(stored.file, data, stored.checksum)
+            yield from decode_part(stored.file, data, stored.checksum, loads, only)
         return
+    for f in chain_files(stored, read):
+        yield from f.sections(only_check, loads, only)
+
+
+def chain_files(stored: StoredState, read: Read) -> Iterator[ChangelogFile]:
+    """Yield the files of a chain, oldest first."""
     directory, slash, name = stored.file.rpartition("/")
     _, files = replay(name, lambda n: read(f"{directory}{slash}{n}"))
-    for f in files:
-        yield from f.sections(only_check)
+    yield from files
 
 
 def key_of(address: str, row: Any) -> Any:

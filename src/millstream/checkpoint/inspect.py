@@ -1,0 +1,284 @@
+"""Looks into a checkpoint or savepoint without changing it: operators, their states, and the rows of a state.
+
+Listing needs no class of the user's program. Reading rows does, where keys or values are objects of such a class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.rows import SESSIONS, Address, Layout, StateRow, is_internal, shown_kind, shown_name
+from millstream.checkpoint.snapshot import OperatorSnapshot, VertexSnapshot, operator_of, state_id_of
+from millstream.checkpoint.storage import open_storage
+from millstream.checkpoint.store import Found, list_checkpoints, open_checkpoint
+from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
+from millstream.common.pickles import load, load_leniently
+from millstream.state.changelog import Loads, Section
+from millstream.state.export import index_part
+from millstream.state.restored import StoredState, apply, chain_files, stored_sections
+from millstream.state.table import StateTable
+
+# Whose state it is.
+KEYED, OPERATOR = "keyed", "operator"
+_WHICH = {KEYED: "", OPERATOR: "operator"}
+
+# A section without its rows: how many those are, where that can be known without reading them, and their bytes.
+_Indexed = tuple[Section, int | None, int]
+
+
+@dataclass(frozen=True)
+class StateInfo:
+    """One state of an operator.
+
+    Attributes:
+        name: what it is called here; tables of an operator's own have names that tell what they are.
+        table: what it is called in the files.
+        scope: "keyed", or "operator" when it belongs to subtasks rather than keys.
+        kind: "value", "list", "map", "timers", "broadcast", ...
+        address: how rows are addressed: by "key", "namespace", "time", "pane" or "name".
+        type: the type that the program declared, in words; nothing when it declared none.
+        ttl: how long rows live, in words; nothing when for ever.
+        rows: how many there are.
+        size: how many bytes they take in the files.
+    """
+
+    name: str
+    table: str
+    scope: str
+    kind: str
+    address: str
+    type: str
+    ttl: str
+    layout: Layout
+    rows: int = 0
+    size: int = 0
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is the operator's own, and no state that a function has asked for."""
+        return is_internal(self.table)
+
+
+@dataclass(frozen=True)
+class OperatorInfo:
+    """One operator of a checkpoint or savepoint."""
+
+    id: str
+    uid: str | None
+    name: str
+    parallelism: int
+    max_parallelism: int
+    states: tuple[StateInfo, ...]
+
+    @property
+    def label(self) -> str:
+        """What to call it: its uid, else its name."""
+        return self.uid or self.name
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """How far a source had been read.
+
+    Attributes:
+        position: as the source keeps it.
+    """
+
+    operator: str
+    uid: str | None
+    name: str
+    position: Any
+
+
+class Inspection:
+    """A checkpoint or savepoint, opened for reading."""
+
+    def __init__(self, found: Found, options: dict[str, Any] | None = None) -> None:
+        self.location = found.location
+        self.manifest: Manifest = found.manifest
+        self.snapshot = found.manifest.snapshot
+        self.state_url = found.state_url()
+        self.options = options or {}
+        self._storage = open_storage(self.state_url, self.options)
+        self.vertices = {o.id: v for v in self.snapshot.vertices.values() for o in v.operators}
+        self._operators = {o.id: o for v in self.snapshot.vertices.values() for o in v.operators}
+        self._counted: dict[str, OperatorInfo] = {}
+        self._indexed: dict[str, list[_Indexed]] = {}
+
+    @staticmethod
+    def open(location: str, options: dict[str, Any] | None = None) -> Inspection:
+        """Open a checkpoint or savepoint, given its directory or its manifest."""
+        try:
+            return Inspection(open_checkpoint(location, options), options)
+        except DamagedStateError:
+            inside = list_checkpoints(location, options)
+            if not inside:
+                raise
+            newest = ", ".join(path for path, _ in inside[:3])
+            raise InvalidProgramError(f"{location} is a job's directory of checkpoints: give one, {newest}.") from None
+        except OSError as e:
+            raise DamagedStateError(f"{location} cannot be read: {e.strerror or e}.") from e
+
+    # --- what there is
+
+    def operators(self) -> list[OperatorInfo]:
+        """Return the operators in the order of the program, with how much each state holds."""
+        return [self.counted(operator_id) for operator_id in self._operators]
+
+    def counted(self, operator_id: str) -> OperatorInfo:
+        """Return an operator with how much each state holds; tables of its own that are empty are left out."""
+        if operator_id not in self._counted:
+            info = self.operator(operator_id)
+            states = tuple(self._count(operator_id, state) for state in info.states)
+            kept = tuple(s for s in states if s.rows or not s.is_internal)
+            self._counted[operator_id] = dataclasses.replace(info, states=kept)
+        return self._counted[operator_id]
+
+    def sources(self) -> list[SourceInfo]:
+        """Return the sources and how far they had been read."""
+        return [
+            SourceInfo(o.id, o.uid, o.name, load_leniently(self.snapshot.sources[o.id]))
+            for o in self._operators.values()
+            if o.id in self.snapshot.sources
+        ]
+
+    def operator(self, name: str) -> OperatorInfo:
+        """Return the operator of a uid, an id (or its beginning), or a name that only one has; without counts."""
+        found = find_operator(self._operators.values(), name, self.location)
+        vertex = self.vertices[found.id]
+        states = tuple(self._states(found, vertex))
+        return OperatorInfo(found.id, found.uid, found.name, vertex.parallelism, vertex.max_parallelism, states)
+
+    def state(self, operator: OperatorInfo, name: str, scope: str | None = None) -> StateInfo:
+        """Return the state of a name: what it is called here, or in the files."""
+        states = [s for s in operator.states if scope is None or s.scope == scope]
+        found = [s for s in states if s.name == name] or [s for s in states if s.table == name]
+        if not found:
+            known = ", ".join(repr(s.name) for s in states) or "none"
+            raise InvalidProgramError(f"Operator '{operator.label}' has no state {name!r} (it has {known}).")
+        return found[0]
+
+    def _states(self, operator: OperatorSnapshot, vertex: VertexSnapshot) -> Iterator[StateInfo]:
+        taken: set[str] = set()
+        for scope, which in _WHICH.items():
+            tables = {name: dict(about) for name, about in operator.tables.get(which, {}).items()}
+            # What files hold counts also where the manifest does not know of it.
+            for section, _, _ in self._index(state_id_of(operator.id, which), vertex):
+                tables.setdefault(section.table, {"kind": section.kind, "address": section.address})
+            for table, about in tables.items():
+                name = shown_name(table)
+                if name in taken or (name != table and name in tables):
+                    name = table if table not in taken else f"{scope}:{table}"
+                taken.add(name)
+                ttl = about.get("ttl", "")
+                layout = Layout(about["kind"], about["address"], bool(ttl))
+                kind = shown_kind(table, layout)
+                yield StateInfo(name, table, scope, kind, about["address"], about.get("type", ""), ttl, layout)
+
+    # --- how much there is
+
+    def _index(self, state_id: str, vertex: VertexSnapshot) -> list[_Indexed]:
+        """Return the sections of a state, of all subtasks."""
+        if state_id not in self._indexed:
+            subtasks = range(vertex.parallelism)
+            self._indexed[state_id] = [i for s in subtasks for i in self._index_subtask(state_id, vertex, s)]
+        return self._indexed[state_id]
+
+    def _index_subtask(self, state_id: str, vertex: VertexSnapshot, subtask: int) -> Iterator[_Indexed]:
+        stored = self.stored(vertex, state_id, subtask)
+        if stored is None:
+            return
+        if stored.file.endswith(".parquet"):
+            yield from index_part(stored.file, self._storage.read(stored.file), stored.checksum)
+            return
+        for file in chain_files(stored, self._storage.read):
+            yield from ((section, None, size) for section, size in file.index())
+
+    def _count(self, operator_id: str, state: StateInfo) -> StateInfo:
+        vertex = self.vertices[operator_id]
+        rows = size = 0
+        # A row of these is several for whoever looks.
+        unknown = state.kind == SESSIONS or state.scope == OPERATOR
+        for section, count, length in self._index(self._state_id(operator_id, state), vertex):
+            if section.table == state.table:
+                size += length
+                rows += count or 0
+                unknown |= count is None
+        if unknown:
+            rows = sum(1 for _ in self.flat(operator_id, state, load_leniently))
+        return dataclasses.replace(state, rows=rows, size=size)
+
+    # --- rows
+
+    def rows(self, operator: OperatorInfo, state: StateInfo) -> Iterator[StateRow]:
+        """Yield the rows of a state, of all subtasks."""
+        for address, content in self.flat(operator.id, state, load):
+            yield state.layout.row(address, content)
+
+    def flat(self, operator_id: str, state: StateInfo, loads: Loads) -> Iterator[tuple[Address, Any]]:
+        """Yield the rows of a state by key and namespace, as they are stored."""
+        vertex = self.vertices[operator_id]
+        state_id = self._state_id(operator_id, state)
+        for subtask in range(vertex.parallelism):
+            table = self.tables(vertex, state_id, subtask, loads, state.table).get(state.table)
+            if table is not None:
+                yield from state.layout.flatten(table.rows(), subtask)
+                if state.layout.is_broadcast:
+                    # It is the same everywhere.
+                    return
+
+    def tables(
+        self, vertex: VertexSnapshot, state_id: str, subtask: int, loads: Loads, only: str | None = None
+    ) -> dict[str, StateTable]:
+        """Return the tables of a subtask's state, or the one that is wanted."""
+        tables: dict[str, StateTable] = {}
+        stored = self.stored(vertex, state_id, subtask)
+        if stored is None:
+            return tables
+        try:
+            for section in stored_sections(stored, self._storage.read, loads=loads, only=only):
+                apply(tables, section)
+        except MissingClassError as e:
+            operator = self._operators[operator_of(state_id)[0]]
+            which = f"State {shown_name(only)!r}" if only is not None else "The state"
+            raise MissingClassError(
+                f"{which} of operator '{operator.uid or operator.name}' cannot be read because {e}"
+            ) from e
+        return tables
+
+    def stored(self, vertex: VertexSnapshot, state_id: str, subtask: int) -> StoredState | None:
+        """Return where a subtask's state is; None when it has none."""
+        part = vertex.subtasks[subtask].parts.get(state_id)
+        if part is not None:
+            return StoredState(f"{self.state_url}/{part.file}", part.checksum)
+        chain = vertex.subtasks[subtask].states.get(state_id)
+        return StoredState(f"{self.state_url}/{chain[-1]}") if chain else None
+
+    def read(self, name: str) -> memoryview:
+        """Return the bytes of a state file."""
+        return self._storage.read(name)
+
+    def _state_id(self, operator_id: str, state: StateInfo) -> str:
+        return state_id_of(operator_id, _WHICH[state.scope])
+
+
+def find_operator(operators: Iterable[OperatorSnapshot], name: str, where: str) -> OperatorSnapshot:
+    """Return the operator of a uid, an id (or its beginning), or a name that only one has."""
+    candidates = list(operators)
+    for matches in (
+        [o for o in candidates if o.uid == name],
+        [o for o in candidates if o.id == name],
+        [o for o in candidates if o.name == name],
+        [o for o in candidates if len(name) >= 4 and o.id.startswith(name)],
+    ):
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            ids = ", ".join(o.id[:8] for o in matches)
+            raise InvalidProgramError(f"Several operators of {where} are called {name!r}: give the id of one ({ids}).")
+    known = ", ".join(repr(o.uid or o.name) for o in candidates)
+    raise InvalidProgramError(f"There is no operator {name!r} in {where} (there are {known}).")

@@ -1,0 +1,262 @@
+"""The rows of a state as a person sees them: key, namespace, value, whatever the table looks like inside. Pure.
+
+    table                      key           namespace                   value
+    of keys                    the key                                   the value, list, map or accumulator
+    of windows                 the key       the window                  what it holds
+    panes (quick windows)      the key       the start of the window     what it holds
+    sessions (quick windows)   the key       the window                  what it holds
+    timers                     the key       the time, or (time, window) True
+    broadcast state            an entry's                                the entry's value
+    lists of subtasks                        the subtask's number        the list
+
+A flat table is all rows of one subtask's table by (key, namespace), where they can be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.operators.windows.windows import TimeWindow
+from millstream.state.key_groups import hashable, thaw
+from millstream.state.restored import SPLIT_LIST, UNION_LIST
+from millstream.state.table import BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
+
+# The one row of every table of operator state.
+_OPERATOR_ROW = "operator"
+SESSIONS = "sessions"
+
+# A key in the form a dict takes, and a namespace.
+Address = tuple[Any, Any]
+Flat = dict[Address, Any]
+
+
+@dataclass(frozen=True)
+class StateRow:
+    """One row of a state.
+
+    Attributes:
+        key: the key as the program's selector gave it.
+        namespace: what tells rows of one key apart: a window, the time of a timer; None where there is nothing to tell.
+        value: the content.
+    """
+
+    key: Any
+    namespace: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a table are laid out.
+
+    Attributes:
+        kind: "value", "list", "map", "reducing", "aggregating", "timers", "panes", "sessions" or "windows".
+        address: how rows are addressed, see `state.table`.
+        expires: whether contents carry the time of their last use.
+    """
+
+    kind: str
+    address: str
+    expires: bool = False
+
+    @property
+    def is_broadcast(self) -> bool:
+        return self.address == BY_NAME and self.kind == "map"
+
+    @property
+    def is_list_of_subtasks(self) -> bool:
+        return self.address == BY_NAME and self.kind != "map"
+
+    # --- to rows and back
+
+    def flatten(self, rows: Iterable[tuple[Any, Any]], subtask: int) -> Iterator[tuple[Address, Any]]:
+        """Yield the rows of a subtask's table by key and namespace."""
+        for row, content in rows:
+            if self.address == BY_PANE:
+                yield from (((key, row), value) for key, value in content.items())
+            elif self.kind == SESSIONS:
+                for start, end, value in [content] if isinstance(content, list) else content:
+                    yield (row, TimeWindow(start, end)), value
+            elif self.address == BY_TIME:
+                time, key, window = row
+                yield (key, time if window is None else (time, window)), content
+            elif self.address == BY_NAMESPACE:
+                yield (row[0], row[1]), content
+            elif self.is_broadcast:
+                yield from (((key, None), value) for key, value in content.items())
+            else:
+                yield (None, subtask) if self.is_list_of_subtasks else (row, None), content
+
+    def gather(self, flat: Flat) -> dict[Any, Any]:
+        """Return a flat table in the form it is stored in."""
+        rows: dict[Any, Any] = {}
+        for (key, namespace), value in flat.items():
+            if self.address == BY_PANE:
+                rows.setdefault(namespace, {})[key] = value
+            elif self.kind == SESSIONS:
+                session = [namespace.start, namespace.end, value]
+                # One session stands alone, several are a tuple.
+                before = rows.get(key)
+                rows[key] = session if before is None else (*_several(before), session)
+            elif self.address == BY_TIME:
+                time, window = namespace if isinstance(namespace, tuple) else (namespace, None)
+                rows[time, key, window] = value
+            elif self.address == BY_NAMESPACE:
+                rows[key, namespace] = value
+            elif self.is_broadcast:
+                rows.setdefault(_OPERATOR_ROW, {})[key] = value
+            else:
+                rows[_OPERATOR_ROW if self.is_list_of_subtasks else key] = value
+        return rows
+
+    def row(self, address: Address, content: Any) -> StateRow:
+        """Return a row as a person sees it."""
+        key, namespace = address
+        return StateRow(key if self.is_broadcast else thaw(key), namespace, self._without_stamps(content))
+
+    # --- what is put in
+
+    def stored_key(self, key: Any) -> Any:
+        """Return a key in the form it is stored in."""
+        return key if self.is_broadcast else hashable(key)
+
+    def address_of(self, key: Any, namespace: Any) -> Address:
+        """Return the address of a row; a namespace that does not fit is an error that says what would."""
+        if self.is_broadcast:
+            return key, _nothing(namespace, "namespace")
+        if self.is_list_of_subtasks:
+            return _nothing(key, "key"), _whole_number(namespace, "the number of a subtask")
+        row = self.stored_key(key)
+        if self.address == BY_PANE:
+            start = namespace.start if isinstance(namespace, TimeWindow) else namespace
+            return row, _whole_number(start, "the start of a window in milliseconds")
+        if self.kind == SESSIONS or self.address == BY_NAMESPACE:
+            return row, _window(namespace)
+        if self.address == BY_TIME:
+            return row, _timer(namespace)
+        return row, _nothing(namespace, "namespace")
+
+    def content_of(self, value: Any, before: Any, now: int) -> Any:
+        """Return a value in the form it is stored in, None when there is nothing to store.
+
+        Args:
+            value: the value.
+            before: what was stored until now, whose stamps go on; None when they are made anew.
+            now: the stamp of what is new.
+        """
+        if self.address == BY_TIME:
+            return None if value is None else True
+        if value is None:
+            return None
+        if self._is_list:
+            _check(value, list, self.kind)
+            value = list(value)
+        elif self._is_map:
+            _check(value, dict, self.kind)
+            value = dict(value)
+        if (self._is_list or self._is_map) and not value:
+            return None
+        return self._with_stamps(value, before, now) if self.expires else value
+
+    @property
+    def _is_list(self) -> bool:
+        return self.kind == "list"
+
+    @property
+    def _is_map(self) -> bool:
+        return self.kind == "map" and not self.is_broadcast
+
+    def _without_stamps(self, content: Any) -> Any:
+        if not self.expires:
+            return content
+        if self._is_list:
+            return [value for value, _ in content]
+        if self._is_map:
+            return {key: value for key, (value, _) in content.items()}
+        return content[0]
+
+    def _with_stamps(self, value: Any, before: Any, now: int) -> Any:
+        if self._is_list:
+            stamps = [stamp for _, stamp in before or ()]
+            return [(v, stamps[i] if i < len(stamps) else now) for i, v in enumerate(value)]
+        if self._is_map:
+            return {k: (v, before[k][1] if before and k in before else now) for k, v in value.items()}
+        return value, now if before is None else before[1]
+
+
+def shown_name(table: str) -> str:
+    """Return the name of a table as a person knows it.
+
+    Example:
+        >>> shown_name("_event_timers"), shown_name("_trigger.count"), shown_name("total")
+        ('event-timers', 'trigger:count', 'total')
+    """
+    for prefix, shown in (("_trigger.", "trigger:"), ("_window.", "window:"), (SPLIT_LIST, ""), (UNION_LIST, "")):
+        if table.startswith(prefix):
+            return shown + table.removeprefix(prefix)
+    return _INTERNAL.get(table, table)
+
+
+def is_internal(table: str) -> bool:
+    """Tell whether a table is an operator's own, and no state that a function has asked for."""
+    return table in _INTERNAL
+
+
+def shown_kind(table: str, layout: Layout) -> str:
+    """Return the kind of a state as a person knows it."""
+    if layout.is_broadcast:
+        return "broadcast"
+    if layout.is_list_of_subtasks:
+        return "union list" if table.startswith(UNION_LIST) else "operator list"
+    return layout.kind
+
+
+_INTERNAL = {
+    "_event_timers": "event-timers",
+    "_processing_timers": "processing-timers",
+    "_window_contents": "window-contents",
+    "_panes": "window-panes",
+    "_sessions": "window-sessions",
+    "_merging_windows": "merging-windows",
+    "_reduce": "reduce",
+    "_left": "join-left",
+    "_right": "join-right",
+    "_batch_input": "batch-input",
+}
+
+
+def _several(content: Any) -> tuple[Any, ...]:
+    return (content,) if isinstance(content, list) else content
+
+
+def _check(value: Any, kind: type, name: str) -> None:
+    if not isinstance(value, kind):
+        raise InvalidProgramError(f"The value of {name} state must be a {kind.__name__}, not {value!r}.")
+
+
+def _nothing(given: Any, part: str) -> Any:
+    if given is not None:
+        raise InvalidProgramError(f"Rows of this state have no {part}: leave {given!r} out.")
+    return given
+
+
+def _whole_number(given: Any, words: str) -> int:
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise InvalidProgramError(f"The namespace of this state must be {words}, not {given!r}.")
+    return given
+
+
+def _window(given: Any) -> Any:
+    if given is None:
+        raise InvalidProgramError("The namespace of this state must be a window, for example TimeWindow(0, 1000).")
+    is_pair = type(given) is tuple and len(given) == 2 and all(isinstance(t, int) for t in given)
+    return TimeWindow(*given) if is_pair else given
+
+
+def _timer(given: Any) -> Any:
+    if isinstance(given, tuple) and len(given) == 2:
+        return _whole_number(given[0], "(time in milliseconds, window)"), _window(given[1])
+    return _whole_number(given, "the time of the timer in milliseconds")

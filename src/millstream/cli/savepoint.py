@@ -1,0 +1,145 @@
+"""`millstream savepoint`: whether a program can start from a savepoint, and getting rid of one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import sys
+
+import click
+
+from millstream.checkpoint.declared import declared_states
+from millstream.checkpoint.inspect import Inspection
+from millstream.checkpoint.manifest import NAME
+from millstream.checkpoint.storage import open_storage
+from millstream.checkpoint.upgrade import Finding, Match, UpgradeReport, check_upgrade
+from millstream.cli.output import print_json, table
+from millstream.cli.program import load_plan
+from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
+from millstream.cli.state import heading, open_inspection
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream.stream_execution_environment import ProgramPlanned
+from millstream.operators.slot import JobPlan
+from millstream.operators.subtask import JobSettings
+
+# What attempts that failed may have left in a savepoint's directory.
+_PART = re.compile(r"[0-9a-f]{32}(\.operator)?-\d+-.+\.parquet")
+
+
+@click.group()
+def savepoint() -> None:
+    """Check and delete savepoints."""
+
+
+@savepoint.command(context_settings=PROGRAM)
+@PARALLELISM
+@click.option("-n", "--allow-non-restored-state", is_flag=True, help="State that no operator takes is no problem.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+@DEFINES
+@click.argument("program", type=click.Path(exists=True, dir_okay=False))
+@click.argument("path")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def check(
+    parallelism: int | None,
+    allow_non_restored_state: bool,
+    as_json: bool,
+    defines: tuple[str, ...],
+    program: str,
+    path: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Say what would become of the state at PATH if PROGRAM started from it.
+
+    The program is planned, not run; functions that can have state are opened. Exit code 0: it fits; 1: something would
+    be lost, or cannot be read as what the program declares.
+    """
+    inspection = open_inspection(path, defines)
+    # What the program prints is not part of the answer.
+    with contextlib.redirect_stdout(sys.stderr):
+        plan = _job_plan(load_plan(program, list(arguments), as_settings(defines, parallelism)))
+        report = check_upgrade(inspection, plan, declared_states(plan))
+    fits = report.fits(allow_non_restored_state)
+    if as_json:
+        print_json({"fits": fits, **dataclasses.asdict(report)})
+    else:
+        click.echo(_report_text(inspection, report, program, fits, allow_non_restored_state))
+    sys.exit(0 if fits else 1)
+
+
+def _job_plan(planned: ProgramPlanned) -> JobPlan:
+    graph = planned.job_graph()
+    parameters = {k: v for k, v in planned.configuration.to_dict().items() if not k.startswith("spark.")}
+    return JobPlan(JobSettings("check", graph.job_name, 0, False, parameters), graph.vertices)
+
+
+def _report_text(inspection: Inspection, report: UpgradeReport, program: str, fits: bool, allow_lost: bool) -> str:
+    parts = [heading(inspection)]
+    if report.matches:
+        header = ["OPERATOR", "UID", "PARALLELISM", "MAX PARALLELISM", "WHAT"]
+        parts.append("Goes on\n" + table(header, [_match_cells(m) for m in report.matches], indent=2))
+    allowed = ", which is allowed" if allow_lost else ""
+    for title, findings in (
+        ("New", report.new),
+        (f"Lost{allowed}", report.lost),
+        ("Changed", report.changed),
+        ("Could not be compared", report.unknown),
+        ("Warnings", report.warnings),
+    ):
+        if findings:
+            parts.append("\n".join([title, *(f"  {_finding_text(f)}" for f in findings)]))
+    parts.append(_verdict(report, program, fits))
+    return "\n\n".join(parts)
+
+
+def _match_cells(match: Match) -> list[str]:
+    before, now = match.max_parallelism
+    return [
+        match.operator,
+        match.uid or "",
+        _change(*match.parallelism),
+        "" if before == now else _change(before, now),
+        ", ".join(match.restores) or "empty state",
+    ]
+
+
+def _change(before: int, now: int) -> str:
+    return str(now) if before == now else f"{before} -> {now}"
+
+
+def _finding_text(finding: Finding) -> str:
+    state = "" if finding.state is None else f", state '{finding.state}'"
+    return f"'{finding.operator}'{state}: {finding.text}."
+
+
+def _verdict(report: UpgradeReport, program: str, fits: bool) -> str:
+    if not fits:
+        lost = " State that may be lost can be left out with --allow-non-restored-state." if report.lost else ""
+        return f"{program} does not fit.{lost}"
+    return f"{program} fits{', as far as could be compared' if report.unknown else ''}."
+
+
+@savepoint.command()
+@click.argument("path")
+@DEFINES
+def dispose(path: str, defines: tuple[str, ...]) -> None:
+    """Delete the savepoint at PATH, and nothing else."""
+    inspection = open_inspection(path, defines)
+    if inspection.manifest.kind != "savepoint":
+        raise InvalidProgramError(
+            f"{inspection.location} is a checkpoint, which belongs to its job and may share files with others: it is "
+            "not deleted."
+        )
+    storage = open_storage(inspection.location, inspection.options)
+    vertices = inspection.snapshot.vertices.values()
+    parts = {part.file for v in vertices for s in v.subtasks for part in s.parts.values()}
+    # First what makes it a savepoint: half of one must not look like one.
+    storage.delete(NAME)
+    for name in storage.list(""):
+        if name in parts or _PART.fullmatch(name):
+            storage.delete(name)
+    left = storage.list("")
+    if not left:
+        storage.delete("")
+    also = f"; its directory stays, because of {', '.join(sorted(left)[:3])} in it" if left else ""
+    click.echo(f"{inspection.location} is deleted{also}.")

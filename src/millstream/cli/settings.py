@@ -1,0 +1,45 @@
+"""The options that several commands have, and the settings they stand for."""
+
+from __future__ import annotations
+
+import click
+
+from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, LATEST, PATH
+from millstream.checkpoint.storage import is_remote, local_path
+
+PROGRAM = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+DEFINES = click.option("-D", "defines", multiple=True, metavar="KEY=VALUE", help="A setting; spark.* goes to Spark.")
+PARALLELISM = click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
+
+
+def as_settings(defines: tuple[str, ...], parallelism: int | None = None, master: str | None = None) -> dict[str, str]:
+    """Return the settings that options stand for."""
+    settings: dict[str, str] = {}
+    for define in defines:
+        key, found, value = define.partition("=")
+        if not found or not key:
+            raise click.UsageError(f"-D {define}: write it as key=value.")
+        settings[key] = value
+    if parallelism is not None:
+        settings["parallelism.default"] = str(parallelism)
+    if master is not None:
+        settings["spark.master"] = master
+    return settings
+
+
+def start_settings(
+    savepoint: str | None, checkpoint: str | None, allow_non_restored: bool, claim_mode: str | None
+) -> dict[str, str]:
+    """Return the settings of what a job starts from."""
+    if savepoint is not None and checkpoint is not None:
+        raise click.UsageError("A job starts from one place: give --from-savepoint or --from-checkpoint, not both.")
+    settings: dict[str, str] = {}
+    path = savepoint if savepoint is not None else checkpoint
+    if path is not None:
+        # The program may go to another directory.
+        settings[PATH] = path if is_remote(path) or (path == LATEST and savepoint is None) else local_path(path)
+    if allow_non_restored:
+        settings[IGNORE_UNCLAIMED] = "true"
+    if claim_mode is not None:
+        settings[CLAIM_MODE] = claim_mode
+    return settings

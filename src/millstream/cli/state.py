@@ -1,0 +1,322 @@
+"""`millstream state`: look into checkpoints and savepoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from millstream.checkpoint.difference import RowDifference, StateDifference, differences
+from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo
+from millstream.checkpoint.rows import StateRow
+from millstream.checkpoint.storage import storage_options
+from millstream.cli.output import count, in_bytes, limited, print_json, shorten, table
+from millstream.cli.settings import DEFINES, as_settings
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError, MissingClassError
+from millstream.state.columns import jsonable, text_of
+
+_OPERATOR = click.option("-o", "--operator", help="Only this operator: its uid, id or name.")
+_STATE = click.option("-s", "--state", "state_name", help="Only the state of this name.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+
+
+@click.group()
+def state() -> None:
+    """Look into checkpoints and savepoints."""
+
+
+def open_inspection(path: str, defines: tuple[str, ...]) -> Inspection:
+    """Open what a command is given."""
+    return Inspection.open(path, storage_options(Configuration.from_dict(as_settings(defines))))
+
+
+def _chosen(inspection: Inspection, operator: str | None, name: str | None) -> Iterator[tuple[OperatorInfo, StateInfo]]:
+    """Yield the states that are wanted."""
+    if operator is not None:
+        found = inspection.operator(operator)
+        operators = [inspection.counted(found.id)]
+        if name is not None:
+            wanted = inspection.state(found, name)
+            counted = [s for s in operators[0].states if (s.scope, s.table) == (wanted.scope, wanted.table)]
+            yield operators[0], (counted or [wanted])[0]
+            return
+    else:
+        operators = inspection.operators()
+    matches = [(o, s) for o in operators for s in o.states if name is None or name in (s.name, s.table)]
+    if name is not None and not matches:
+        raise InvalidProgramError(f"No operator of {inspection.location} has a state {name!r}.")
+    yield from matches
+
+
+# --- ls
+
+
+@state.command(name="ls")
+@click.argument("path")
+@_JSON
+@DEFINES
+def list_states(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
+    """List operators, their states, and how far sources were read."""
+    inspection = open_inspection(path, defines)
+    if as_json:
+        print_json(_described(inspection))
+        return
+    click.echo(heading(inspection))
+    lines = [line for o in inspection.operators() for line in _operator_lines(o)]
+    header = ["OPERATOR", "UID", "ID", "PARALLELISM", "MAX", "STATE", "KIND", "TYPE", "TTL", "ROWS", "BYTES"]
+    click.echo("\n" + table(header, lines, right=["PARALLELISM", "MAX", "ROWS", "BYTES"]))
+    sources = [[s.name, s.uid or "", text_of(s.position)] for s in inspection.sources()]
+    if sources:
+        click.echo("\n" + table(["SOURCE", "UID", "POSITION"], sources))
+
+
+def heading(inspection: Inspection) -> str:
+    """Return what a checkpoint or savepoint is, in a few lines."""
+    manifest, snapshot = inspection.manifest, inspection.snapshot
+    taken = datetime.fromtimestamp(manifest.timestamp / 1000, UTC)
+    return (
+        f"{manifest.kind.capitalize():<11}{inspection.location}\n"
+        f"{'Job':<11}{snapshot.job_name} ({snapshot.job_id})\n"
+        f"{'Taken':<11}{taken:%Y-%m-%d %H:%M:%S} UTC, after epoch {snapshot.epoch}"
+    )
+
+
+def _operator_lines(operator: OperatorInfo) -> Iterator[list[str]]:
+    spread = [str(operator.parallelism), str(operator.max_parallelism)]
+    first = [operator.name, operator.uid or "", operator.id[:8], *spread]
+    if not operator.states:
+        yield [*first, *[""] * 6]
+    for found in operator.states:
+        yield [*first, found.name, found.kind, found.type, found.ttl, str(found.rows), in_bytes(found.size)]
+        first = [""] * 5
+
+
+def _described(inspection: Inspection) -> dict[str, Any]:
+    manifest, snapshot = inspection.manifest, inspection.snapshot
+    return {
+        "location": inspection.location,
+        "kind": manifest.kind,
+        "job": {"id": snapshot.job_id, "name": snapshot.job_name},
+        "timestamp": manifest.timestamp,
+        "epoch": snapshot.epoch,
+        "operators": [_described_operator(o) for o in inspection.operators()],
+        "sources": [
+            {"operator": s.operator, "uid": s.uid, "name": s.name, "position": jsonable(s.position)}
+            for s in inspection.sources()
+        ],
+    }
+
+
+def _described_operator(operator: OperatorInfo) -> dict[str, Any]:
+    return {
+        "id": operator.id,
+        "uid": operator.uid,
+        "name": operator.name,
+        "parallelism": operator.parallelism,
+        "max_parallelism": operator.max_parallelism,
+        "states": [
+            {
+                "name": s.name,
+                "table": s.table,
+                "scope": s.scope,
+                "kind": s.kind,
+                "address": s.address,
+                "type": s.type,
+                "ttl": s.ttl,
+                "rows": s.rows,
+                "bytes": s.size,
+            }
+            for s in operator.states
+        ],
+    }
+
+
+# --- show
+
+
+@state.command()
+@click.argument("path")
+@_OPERATOR
+@_STATE
+@click.option("-k", "--key", help="Only rows of this key, as it is shown or as plain text.")
+@click.option("-n", "--limit", type=click.IntRange(min=0), default=20, help="Rows of each state; 0 for all.")
+@_JSON
+@DEFINES
+def show(
+    path: str,
+    operator: str | None,
+    state_name: str | None,
+    key: str | None,
+    limit: int,
+    as_json: bool,
+    defines: tuple[str, ...],
+) -> None:
+    """Print the rows of states."""
+    inspection = open_inspection(path, defines)
+    printed: list[dict[str, Any]] = []
+    unreadable = []
+    for owner, found in _chosen(inspection, operator, state_name):
+        rows = (r for r in inspection.rows(owner, found) if key is None or _is_key(r.key, key))
+        try:
+            some, more = limited(rows, limit)
+        except MissingClassError as e:
+            unreadable.append(str(e))
+            continue
+        if as_json:
+            about = {"operator": owner.id, "uid": owner.uid, "state": found.name, "kind": found.kind}
+            printed.append({**about, "rows": [_as_json(r) for r in some], "complete": not more})
+        elif some or key is None:
+            click.echo(_rows_text(owner, found, some, more))
+    if as_json:
+        print_json(printed)
+    for problem in unreadable:
+        click.echo(problem, err=True)
+    if unreadable:
+        sys.exit(1)
+
+
+def _is_key(key: Any, wanted: str) -> bool:
+    return wanted in (str(key), repr(key), text_of(key))
+
+
+def _as_json(row: StateRow) -> dict[str, Any]:
+    return {"key": jsonable(row.key), "namespace": jsonable(row.namespace), "value": jsonable(row.value)}
+
+
+def _rows_text(operator: OperatorInfo, found: StateInfo, rows: list[StateRow], more: bool) -> str:
+    kind = f"{found.kind}, {found.type}" if found.type else found.kind
+    title = f"{operator.label} / {found.name} ({kind}): {count(found.rows, 'row')}"
+    if not rows:
+        return title
+    cells = [[_shown(r.key), _shown(r.namespace), repr(r.value)] for r in rows]
+    text = f"{title}\n{table(['KEY', 'NAMESPACE', 'VALUE'], cells, indent=2)}"
+    return f"{text}\n  ... and more (--limit 0 shows all)" if more else text
+
+
+def _shown(part: Any) -> str:
+    return "" if part is None else repr(part)
+
+
+# --- diff
+
+
+@state.command()
+@click.argument("first")
+@click.argument("second")
+@click.option("-n", "--limit", type=click.IntRange(min=0), default=5, help="Examples of each state.")
+@_JSON
+@DEFINES
+def diff(first: str, second: str, limit: int, as_json: bool, defines: tuple[str, ...]) -> None:
+    """Print what is different between two, key by key."""
+    before, after = open_inspection(first, defines), open_inspection(second, defines)
+    found = list(differences(before, after, limit))
+    if as_json:
+        print_json([_difference_as_json(d) for d in found])
+        return
+    cells = [
+        [d.operator, d.state, str(d.added), str(d.removed), str(d.changed), str(d.same), _only_in(d)] for d in found
+    ]
+    header = ["OPERATOR", "STATE", "ADDED", "REMOVED", "CHANGED", "SAME", "ONLY IN"]
+    click.echo(table(header, cells, right=header[2:6]) if cells else "Neither has any state.")
+    for d in found:
+        if d.examples:
+            click.echo(f"\n{d.operator} / {d.state}")
+            for example in d.examples:
+                click.echo(f"  {_difference_text(example)}")
+            left = d.added + d.removed + d.changed - len(d.examples)
+            if left:
+                click.echo(f"  ... and {left} more")
+    if all(d.is_empty and not d.only_in for d in found):
+        click.echo("\nThe same.")
+
+
+def _only_in(difference: StateDifference) -> str:
+    return f"the {difference.only_in}" if difference.only_in else ""
+
+
+def _difference_text(difference: RowDifference) -> str:
+    row = difference.row
+    where = " ".join(_shown(part) for part in (row.key, row.namespace) if part is not None) or "None"
+    values = [shorten(repr(r.value)) for r in (difference.before, difference.after) if r is not None]
+    return f"{difference.sign} {where}: {' -> '.join(values)}"
+
+
+def _difference_as_json(difference: StateDifference) -> dict[str, Any]:
+    return {
+        "operator": difference.operator,
+        "state": difference.state,
+        "only_in": difference.only_in,
+        "added": difference.added,
+        "removed": difference.removed,
+        "changed": difference.changed,
+        "same": difference.same,
+        "examples": [
+            {
+                "key": jsonable(e.row.key),
+                "namespace": jsonable(e.row.namespace),
+                "before": None if e.before is None else jsonable(e.before.value),
+                "after": None if e.after is None else jsonable(e.after.value),
+            }
+            for e in difference.examples
+        ],
+    }
+
+
+# --- export
+
+
+@state.command()
+@click.argument("path")
+@click.argument("directory", type=click.Path(file_okay=False))
+@click.option("--format", "form", type=click.Choice(["parquet", "jsonl"]), default="parquet", show_default=True)
+@_OPERATOR
+@_STATE
+@DEFINES
+def export(
+    path: str, directory: str, form: str, operator: str | None, state_name: str | None, defines: tuple[str, ...]
+) -> None:
+    """Write the rows of states to DIRECTORY, a file for each state."""
+    inspection = open_inspection(path, defines)
+    os.makedirs(directory, exist_ok=True)
+    for owner, found in _chosen(inspection, operator, state_name):
+        name = os.path.join(directory, f"{_file_name(owner.uid or owner.id[:8])}.{_file_name(found.name)}.{form}")
+        if os.path.exists(name):
+            raise InvalidProgramError(f"{name} is there already: give a directory that has no such file.")
+        rows = inspection.rows(owner, found)
+        written = _write_parquet(name, rows) if form == "parquet" else _write_lines(name, rows)
+        click.echo(f"{name}: {count(written, 'row')}")
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text)
+
+
+def _write_parquet(name: str, rows: Iterator[StateRow]) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from millstream.state.columns import column
+
+    found = list(rows)
+    columns = {part: column(getattr(r, part) for r in found) for part in ("key", "namespace", "value")}
+    pq.write_table(pa.table(columns), name)
+    return len(found)
+
+
+def _write_lines(name: str, rows: Iterator[StateRow]) -> int:
+    written = 0
+    # Under another name until it is complete.
+    unfinished = f"{name}.inprogress"
+    with open(unfinished, "w", encoding="utf-8") as f:
+        for row in rows:
+            f.write(json.dumps(_as_json(row), ensure_ascii=False) + "\n")
+            written += 1
+    os.replace(unfinished, name)
+    return written

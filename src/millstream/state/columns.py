@@ -1,0 +1,225 @@
+"""Values of the user's as columns with types: what is plain becomes a proper type, everything else text.
+
+bool, int, float, str, bytes, dates and times    themselves; int and float together are floats
+tuples, rows, named tuples, dataclasses          structs, where all have the same fields
+lists                                            lists
+dicts with text or numbers as keys               maps
+anything else, or a mixture                      text: JSON where it is plain data, else as Python shows it
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.types import Row
+
+_TEXT = pa.field("text", pa.string(), metadata={"text": "yes"})
+_NULL = pa.field("null", pa.null())
+_PLAIN: dict[type, pa.Field] = {
+    bool: pa.field("value", pa.bool_()),
+    int: pa.field("value", pa.int64()),
+    float: pa.field("value", pa.float64()),
+    str: pa.field("value", pa.string()),
+    bytes: pa.field("value", pa.binary()),
+    datetime.date: pa.field("value", pa.date32()),
+}
+
+
+def column(values: Iterable[Any]) -> pa.Array:
+    """Return values as a column of the type that fits them all.
+
+    Example:
+        >>> column([1, 2.5]).type, column([("a", 1)]).type, column([1, "a"]).to_pylist()
+        (DataType(double), StructType(struct<_1: string, _2: int64>), ['1', '"a"'])
+    """
+    rows = list(values)
+    kind = _NULL
+    for value in rows:
+        found = _kind_of(value)
+        if found is not kind:
+            kind = _both(kind, found)
+    return pa.array([_fitted(v, kind) for v in rows], _type(kind))
+
+
+# A kind is an Arrow field: a type, and whether it is text that stands for something else.
+
+
+def _type(kind: pa.Field) -> pa.DataType:
+    # A column of which nothing is known is one of texts.
+    return pa.string() if pa.types.is_null(kind.type) else _known(kind.type)
+
+
+def _known(kind: pa.DataType) -> pa.DataType:
+    """Return a type in which lists and maps that were always empty hold texts."""
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_known(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_known(kind.key_type), _known(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _known(f.type)) for f in kind])
+    return kind
+
+
+def _is_text(kind: pa.Field) -> bool:
+    return kind.metadata is not None
+
+
+def _kind_of(value: Any) -> pa.Field:
+    if value is None:
+        return _NULL
+    plain = _PLAIN.get(type(value))
+    if plain is not None:
+        return plain if _fits_a_column(value) else _TEXT
+    if type(value) is datetime.datetime:
+        return pa.field("value", pa.timestamp("us", None if value.tzinfo is None else "UTC"))
+    if type(value) is list:
+        element = _NULL
+        for member in value:
+            element = _both(element, _kind_of(member))
+        return pa.field("value", pa.list_(element.with_name("element")))
+    if type(value) is dict:
+        return _kind_of_dict(value)
+    fields = fields_of(value)
+    if fields:
+        return pa.field("value", pa.struct([_kind_of(v).with_name(name) for name, v in fields.items()]))
+    return _TEXT
+
+
+def _fits_a_column(value: Any) -> bool:
+    if type(value) is int:
+        return -(1 << 63) <= value < 1 << 63
+    # Half a surrogate pair is a character in Python and nowhere else.
+    return type(value) is not str or _writable(value) == value
+
+
+def _kind_of_dict(value: dict[Any, Any]) -> pa.Field:
+    key = item = _NULL
+    for k, v in value.items():
+        key, item = _both(key, _kind_of(k)), _both(item, _kind_of(v))
+    if key is not _NULL and (_is_text(key) or type(next(iter(value))) not in (str, int)):
+        return _TEXT
+    return pa.field("value", pa.map_(key.with_name("key").with_nullable(False), item.with_name("value")))
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a tuple, row or dataclass by name; nothing of what has none."""
+    if isinstance(value, Row):
+        return dict(zip(value._fields or _numbered(value), value, strict=True))
+    if isinstance(value, tuple):
+        return dict(zip(getattr(value, "_fields", None) or _numbered(value), value, strict=True))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return {}
+
+
+def _numbered(values: Any) -> list[str]:
+    return [f"_{i}" for i in range(1, len(values) + 1)]
+
+
+def _both(one: pa.Field, other: pa.Field) -> pa.Field:
+    """Return the kind that both fit."""
+    if one.type.equals(other.type) and _is_text(one) == _is_text(other):
+        # Inside, text may stand for something else on one side only.
+        if not pa.types.is_nested(one.type):
+            return one
+    elif pa.types.is_null(one.type):
+        return other
+    elif pa.types.is_null(other.type):
+        return one
+    elif {one.type, other.type} == {pa.int64(), pa.float64()}:
+        return pa.field("value", pa.float64())
+    a, b = one.type, other.type
+    if pa.types.is_list(a) and pa.types.is_list(b):
+        return pa.field("value", pa.list_(_both(a.value_field, b.value_field).with_name("element")))
+    if pa.types.is_map(a) and pa.types.is_map(b):
+        key = _both(a.key_field, b.key_field)
+        if not _is_text(key):
+            item = _both(a.item_field, b.item_field)
+            return pa.field("value", pa.map_(key.with_name("key").with_nullable(False), item.with_name("value")))
+    if pa.types.is_struct(a) and pa.types.is_struct(b) and [f.name for f in a] == [f.name for f in b]:
+        return pa.field("value", pa.struct([_both(f, b.field(f.name)).with_name(f.name) for f in a]))
+    return _TEXT
+
+
+def _fitted(value: Any, kind: pa.Field) -> Any:
+    """Return a value in the form its column takes."""
+    if value is None:
+        return None
+    if _is_text(kind):
+        return text_of(value)
+    t = kind.type
+    if pa.types.is_list(t):
+        return [_fitted(v, t.value_field) for v in value]
+    if pa.types.is_map(t):
+        return [(_fitted(k, t.key_field), _fitted(v, t.item_field)) for k, v in value.items()]
+    if pa.types.is_struct(t):
+        return {name: _fitted(v, t.field(name)) for name, v in fields_of(value).items()}
+    return float(value) if pa.types.is_floating(t) else value
+
+
+def text_of(value: Any) -> str:
+    """Return a value as JSON where it is plain data, else as Python shows it; always something that can be written."""
+    for write in (_json, repr, _about):
+        try:
+            return _writable(write(value))
+        except Exception:
+            # Also what a __repr__ of the user's raises.
+            continue
+    raise AssertionError("every value has a type")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _about(value: Any) -> str:
+    return f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
+def _writable(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def jsonable(value: Any) -> Any:
+    """Return a value in a form that JSON can write: rows as objects, times as text, bytes in base64, others as text.
+
+    Example:
+        >>> jsonable(Row(name="a", at=datetime.date(2024, 1, 2)))
+        {'name': 'a', 'at': '2024-01-02'}
+        >>> jsonable({1: (2, b"x")})
+        {'1': [2, 'eA==']}
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        # JSON has no word for these.
+        return value if value - value == 0 else repr(value)
+    if isinstance(value, (list, set, frozenset)) or (isinstance(value, tuple) and not hasattr(value, "_fields")):
+        return [jsonable(v) for v in value]
+    if isinstance(value, dict):
+        return {k if isinstance(k, str) else text_of(k): jsonable(v) for k, v in value.items()}
+    if isinstance(value, Row) and value._fields is None:
+        return [jsonable(v) for v in value]
+    fields = fields_of(value)
+    if fields:
+        return {name: jsonable(v) for name, v in fields.items()}
+    return _other(value)
+
+
+def _other(value: Any) -> str:
+    writers: dict[type, Callable[[Any], str]] = {
+        bytes: lambda v: base64.b64encode(v).decode(),
+        datetime.datetime: datetime.datetime.isoformat,
+        datetime.date: datetime.date.isoformat,
+        datetime.time: datetime.time.isoformat,
+    }
+    return writers.get(type(value), repr)(value)

@@ -1,0 +1,205 @@
+"""Reads, changes and writes savepoints: Flink's State Processor API, in Python and without a running job.
+
+    savepoint = Savepoint.load("/savepoints/savepoint-1f2e3d-0a1b2c3d4e5f")
+    for row in savepoint.keyed_state("counts", "total"):
+        print(row.key, row.value)
+
+    savepoint.update("counts", "total", lambda row: row.value * 100)  # from euros to cents
+    savepoint.rename("counts", "totals")
+    savepoint.write("/savepoints/in-cents")
+
+What was loaded is never changed. Checkpoints can be loaded too, so that one can be turned into a savepoint. Where keys
+or values are objects of the program's own classes, the program's directory has to be on PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from millstream.checkpoint.edit import Edit
+from millstream.checkpoint.inspect import (
+    KEYED,
+    OPERATOR,
+    Inspection,
+    OperatorInfo,
+    SourceInfo,
+    StateInfo,
+)
+from millstream.checkpoint.rows import StateRow
+from millstream.checkpoint.storage import storage_options
+from millstream.common.configuration import Configuration
+
+if TYPE_CHECKING:
+    from millstream.spark.state_frame import DataFrame, SparkSession
+
+__all__ = ["OperatorInfo", "Savepoint", "SourceInfo", "StateInfo", "StateRow"]
+
+
+class Savepoint:
+    """A savepoint or checkpoint, to look into, and to write anew with changes.
+
+    Operators are named by their uid; those without one by their id, its first letters, or their name.
+
+    Example:
+        >>> import tempfile
+        >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_collection(["a", "b", "a"]).map(lambda w: (w, 1))
+        >>> _ = words.key_by(lambda t: t[0]).sum(1).uid("counts").sink_to(CollectSink())
+        >>> job = LocalJob(env, epoch_sizes=lambda: 3)
+        >>> job.run_epoch()
+        >>> directory = tempfile.mkdtemp()
+        >>> savepoint = Savepoint.load(save_savepoint(job, f"{directory}/before"))
+        >>> sorted((row.key, row.value) for row in savepoint.keyed_state("counts", "reduce"))
+        [('a', ('a', 2)), ('b', ('b', 1))]
+        >>> after = savepoint.remove("counts", "reduce", "b").write(f"{directory}/after")
+        >>> [row.key for row in Savepoint.load(after).keyed_state("counts", "reduce")]
+        ['a']
+    """
+
+    def __init__(self, inspection: Inspection, configuration: Configuration) -> None:
+        self._inspection = inspection
+        self._edit = Edit(inspection)
+        self._config = configuration
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], configuration: Configuration | None = None) -> Savepoint:
+        """Open a savepoint or checkpoint.
+
+        Args:
+            path: its directory, or a URL that fsspec reaches.
+            configuration: settings of remote storage (`s3.*`), and of Spark for `as_dataframe`.
+        """
+        config = configuration or Configuration()
+        return Savepoint(Inspection.open(os.fspath(path), storage_options(config)), config)
+
+    # --- what it is
+
+    @property
+    def location(self) -> str:
+        """Where it is."""
+        return self._inspection.location
+
+    @property
+    def kind(self) -> str:
+        """Either "savepoint" or "checkpoint"."""
+        return self._inspection.manifest.kind
+
+    @property
+    def job_name(self) -> str:
+        return self._inspection.snapshot.job_name
+
+    @property
+    def job_id(self) -> str:
+        return self._inspection.snapshot.job_id
+
+    @property
+    def timestamp(self) -> int:
+        """When it was taken, in milliseconds since 1970."""
+        return self._inspection.manifest.timestamp
+
+    # --- what it holds
+
+    def operators(self) -> list[OperatorInfo]:
+        """Return the operators with their states, as they were loaded. Needs no class of the program's."""
+        return self._inspection.operators()
+
+    def sources(self) -> list[SourceInfo]:
+        """Return how far the sources had been read. Needs no class of the program's."""
+        return self._inspection.sources()
+
+    def keyed_state(self, uid: str, name: str) -> Iterator[StateRow]:
+        """Yield the rows of a keyed state, of all subtasks, as they were loaded.
+
+        Also the operator's own are keyed state: "event-timers", "processing-timers", "window-contents", ..., under the
+        names that `operators` gives them.
+
+        Args:
+            uid: the operator.
+            name: the state.
+        """
+        return self._rows(uid, name, KEYED)
+
+    def operator_state(self, uid: str, name: str) -> Iterator[StateRow]:
+        """Yield the rows of a state that belongs to subtasks: the entries of broadcast state, or one list a subtask."""
+        return self._rows(uid, name, OPERATOR)
+
+    def _rows(self, uid: str, name: str, scope: str | None) -> Iterator[StateRow]:
+        operator = self._inspection.operator(uid)
+        return self._inspection.rows(operator, self._inspection.state(operator, name, scope))
+
+    def as_dataframe(self, uid: str, name: str, spark: SparkSession | None = None) -> DataFrame:
+        """Return the rows of a state as a Spark DataFrame with the columns key, namespace and value.
+
+        Plain values have the Spark type that fits them all: numbers, text, structs for tuples, rows and windows, arrays
+        and maps. Everything else, and a mixture, is text. The rows pass through this process; a savepoint's files are
+        Parquet and can be read by Spark alone, as text: `spark.read.parquet(f"{savepoint.location}/*.parquet")`.
+
+        Args:
+            uid: the operator.
+            name: the state, keyed or not.
+            spark: the session to use; without one, that of this program.
+        """
+        from millstream.spark.state_frame import state_frame
+
+        rows = ((row.key, row.namespace, row.value) for row in self._rows(uid, name, None))
+        return state_frame(rows, spark, self._config)
+
+    # --- what shall be different
+
+    def put(self, uid: str, name: str, key: Any, value: Any, namespace: Any = None) -> Savepoint:
+        """Set a row, whether or not the key has one.
+
+        Args:
+            uid: the operator.
+            name: the state. The value of aggregating state is its accumulator, that of a timer is True.
+            key: the key; of broadcast state, the key of the entry; None for lists of subtasks.
+            value: a list for list state, a dict for map state.
+            namespace: the window, the time of a timer, the number of a subtask; see StateRow.
+        """
+        self._edit.put(uid, name, key, value, namespace)
+        return self
+
+    def update(self, uid: str, name: str, function: Callable[[StateRow], Any]) -> Savepoint:
+        """Give every row of a state a new value.
+
+        Args:
+            uid: the operator.
+            name: the state.
+            function: returns the new value of a row; None removes the row.
+        """
+        self._edit.update(uid, name, function)
+        return self
+
+    def remove(self, uid: str, name: str, key: Any, namespace: Any = None) -> Savepoint:
+        """Remove the row of a key and namespace; without a namespace, all rows of the key."""
+        self._edit.remove(uid, name, key, namespace)
+        return self
+
+    def drop_state(self, uid: str, name: str) -> Savepoint:
+        """Remove a state of an operator, for example one whose kind the program has changed."""
+        self._edit.drop_state(uid, name)
+        return self
+
+    def drop_operator(self, uid: str) -> Savepoint:
+        """Remove an operator with all its state, a source with its position, a sink with its staged output."""
+        self._edit.drop_operator(uid)
+        return self
+
+    def rename(self, uid: str, new_uid: str) -> Savepoint:
+        """Give an operator another uid, or its first: from then on its state goes to the operator that has it.
+
+        The ids of operators without uid depend on those of the operators they read from: give them uids too.
+        """
+        self._edit.rename(uid, new_uid)
+        return self
+
+    def write(self, path: str | os.PathLike[str]) -> str:
+        """Write all that was loaded, with the changes that were asked for, as a savepoint; return where it is.
+
+        Args:
+            path: a directory that is empty or not there yet, or a URL that fsspec reaches.
+        """
+        return self._edit.write(os.fspath(path))

@@ -1,0 +1,550 @@
+"""Savepoints and checkpoints from outside: what is listed, read, changed and written is what jobs hold and go on from."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from state_programs import COUNT, build, key_of
+
+from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
+from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
+from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.datastream.window import TimeWindow
+from millstream.state.key_groups import freeze, key_group, owned_groups, thaw
+from millstream.state_processor import Savepoint
+from millstream.testing import CollectSink, LocalJob, ManualClock, save_checkpoint, save_savepoint, start_from
+
+Save = Callable[[LocalJob, Path], str]
+SAVES = pytest.mark.parametrize("save", [save_savepoint, save_checkpoint], ids=["savepoint", "checkpoint"])
+
+
+def running(parallelism: int = 2, records: int = 10, epochs: int = 4, **settings: Any) -> LocalJob:
+    """Return the program of every kind of state, in the middle of its input."""
+    job = LocalJob(build(parallelism)[0], epoch_sizes=lambda: records, **settings)
+    for _ in range(epochs):
+        job.run_epoch()
+    return job
+
+
+def finished(location: str, parallelism: int = 2, **settings: Any) -> list[Any]:
+    """Go on from a savepoint to the end; return the results."""
+    env, sink = build(parallelism)
+    start_from(env, location, **settings).run()
+    return sink.results()
+
+
+def counted(results: Any) -> Counter[str]:
+    return Counter(map(repr, results))
+
+
+def rows_of(savepoint: Savepoint, uid: str, name: str) -> dict[Any, Any]:
+    found = {(freeze(r.key), r.namespace): r.value for r in savepoint.keyed_state(uid, name)}
+    return {(k if n is None else (k, n)): v for (k, n), v in found.items()}
+
+
+def state(savepoint: Savepoint, uid: str, name: str) -> Any:
+    return next(s for o in savepoint.operators() if o.uid == uid for s in o.states if s.name == name)
+
+
+# --- reading
+
+
+@SAVES
+def test_states_are_listed_with_kind_type_and_rows(save: Save, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save(running(), tmp_path))
+    operators = {o.uid or o.name: o for o in savepoint.operators()}
+    assert operators["keep"].parallelism == 2
+    assert operators["keep"].max_parallelism == 128
+    listed = {(s.name, s.kind, s.type, s.ttl, s.rows) for s in operators["keep"].states}
+    assert listed == {
+        ("total", "value", "Integer", "", 7),
+        ("seen", "list", "String", "", 7),
+        ("by rest", "map", "Integer -> Integer", "", 7),
+        ("sum", "reducing", "", "", 7),
+        ("recent", "value", "Integer", "1 h", 7),
+        ("event-timers", "timers", "", "", 40),
+    }
+    assert all(s.size > 0 for o in operators.values() for s in o.states)
+    others = {o: [(s.name, s.kind, s.scope) for s in operators[o].states] for o in operators}
+    assert others["counter"] == [("seen here", "operator list", "operator")]
+    assert others["rules"] == [("rules", "broadcast", "operator")]
+    assert others["panes"] == [("window-panes", "panes", "keyed")]
+    assert others["sessions"] == [("window-sessions", "sessions", "keyed")]
+    assert set(others["general"]) == {("event-timers", "timers", "keyed"), ("window-contents", "list", "keyed")}
+    assert others["Keyed Sum"] == [("reduce", "reducing", "keyed")]
+    assert others["kept"] == []
+
+
+@SAVES
+def test_the_number_of_rows_is_how_many_there_are(save: Save, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save(running(3), tmp_path))
+    for operator in savepoint.operators():
+        for found in operator.states:
+            read = savepoint.keyed_state if found.scope == "keyed" else savepoint.operator_state
+            assert found.rows == sum(1 for _ in read(operator.id, found.name)), found
+
+
+@SAVES
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_rows_are_what_the_job_holds(save: Save, parallelism: int, tmp_path: Path) -> None:
+    job = running(parallelism)
+    savepoint = Savepoint.load(save(job, tmp_path))
+    for name, table in (("total", "total"), ("by rest", "by rest"), ("seen", "seen"), ("reduce", "_reduce")):
+        held = {repr(thaw(row)): content for row, content in job.state_rows(table)}
+        uid = "keep" if table != "_reduce" else "Keyed Sum"
+        assert {repr(r.key): r.value for r in savepoint.keyed_state(uid, name)} == held
+    timers = {(repr(thaw(key)), time) for (time, key, window), _ in job.state_rows("_event_timers") if not window}
+    assert {(repr(r.key), r.namespace) for r in savepoint.keyed_state("keep", "event-timers")} == timers
+
+
+@SAVES
+def test_keys_have_the_form_the_program_gave_them(save: Save, tmp_path: Path) -> None:
+    keys = [r.key for r in Savepoint.load(save(running(), tmp_path)).keyed_state("keep", "total")]
+    assert sorted(map(repr, keys)) == sorted(repr(key_of(i)) for i in range(7))
+
+
+@SAVES
+def test_windows_are_namespaces(save: Save, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save(running(1), tmp_path))
+    sessions = list(savepoint.keyed_state("sessions", "window-sessions"))
+    assert all(isinstance(r.namespace, TimeWindow) and isinstance(r.value, int) for r in sessions)
+    panes = list(savepoint.keyed_state("panes", "window-panes"))
+    assert {r.namespace for r in panes} <= {20, 40}
+    contents = list(savepoint.keyed_state("general", "window-contents"))
+    assert all(r.namespace.start <= v < r.namespace.end for r in contents for v in r.value)
+
+
+@SAVES
+def test_operator_state_is_entries_of_the_map_and_a_list_for_each_subtask(save: Save, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save(running(2), tmp_path))
+    assert {(r.key, r.value) for r in savepoint.operator_state("rules", "rules")} == {("a", 1), ("b", 2)}
+    lists = [(r.namespace, r.value) for r in savepoint.operator_state("counter", "seen here")]
+    assert lists == [(0, [20]), (1, [20])]
+
+
+@SAVES
+def test_what_expires_is_shown_without_its_stamps(save: Save, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save(running(1, clock=ManualClock(5)), tmp_path))
+    assert {r.value for r in savepoint.keyed_state("keep", "recent")} == set(range(33, 40))
+
+
+def test_sources_tell_their_positions(tmp_path: Path) -> None:
+    positions = {s.uid: s.position for s in Savepoint.load(save_savepoint(running(), tmp_path)).sources()}
+    assert positions["numbers"] == {0: (40, COUNT)}
+
+
+def test_states_that_only_some_subtasks_have_asked_for_are_described(tmp_path: Path) -> None:
+    """Subtask 1 never gets a record, and subtask 0 asks for its state when the first one comes."""
+
+    class Lazily(KeyedProcessFunction):
+        def open(self, runtime_context: Any) -> None:
+            self.context = runtime_context
+
+        def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+            self.context.get_state(ValueStateDescriptor("lazy", None)).update(value)
+            return iter(())
+
+    def program() -> StreamExecutionEnvironment:
+        env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+        only = next(k for k in range(100) if key_group(k, 128) in owned_groups(0, 2, 128))
+        env.from_collection([1, 2, 3]).key_by(lambda _: only).process(Lazily()).uid("lazy").sink_to(CollectSink())
+        return env
+
+    job = LocalJob(program(), epoch_sizes=lambda: 1)
+    job.run_epoch()
+    first = save_savepoint(job, tmp_path / "first")
+    assert state(Savepoint.load(first), "lazy", "lazy").kind == "value"
+    described = decode_manifest("first", Path(first, "_metadata").read_bytes()).snapshot
+    # A run that goes on from there and has not come to ask for it still knows.
+    again = save_savepoint(start_from(program(), first, epoch_sizes=lambda: 0), tmp_path / "second")
+    kept = decode_manifest("second", Path(again, "_metadata").read_bytes()).snapshot
+    for snapshot in (described, kept):
+        tables = {o.uid: o.tables for v in snapshot.vertices.values() for o in v.operators}["lazy"][""]
+        assert tables["lazy"] == {"kind": "value", "address": "key", "type": "", "ttl": ""}
+
+
+# --- classes of the program
+
+
+@dataclass(frozen=True)
+class Item:
+    """Is made to live in a module that can go away."""
+
+    name: str
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> type[Item]:
+    module = types.ModuleType("a_shop")
+    item = dataclass(frozen=True)(type("Item", (), {"__module__": "a_shop", "__annotations__": {"name": str}}))
+    module.Item = item  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "a_shop", module)
+    return item
+
+
+def items(shop: Any) -> LocalJob:
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+    stream = env.from_collection(["a", "b", "a", "never read"]).map(lambda name: (shop(name), 1)).uid("made")
+    summed = stream.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("counts")
+    plain = summed.map(lambda t: 1).key_by(lambda x: x).sum(0).uid("plain")
+    plain.sink_to(CollectSink())
+    job = LocalJob(env, epoch_sizes=lambda: 1)
+    job.run_epoch()
+    job.run_epoch()
+    job.run_epoch()
+    return job
+
+
+@SAVES
+def test_listing_needs_no_class_of_the_program_and_rows_say_what_is_missing(
+    save: Save, shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = save(items(shop), tmp_path)
+    monkeypatch.delitem(sys.modules, "a_shop")
+    savepoint = Savepoint.load(location)
+    # Also where the same keys are in several files, which have to be told to be the same.
+    assert state(savepoint, "counts", "reduce").rows == 2
+    with pytest.raises(MissingClassError) as e:
+        list(savepoint.keyed_state("counts", "reduce"))
+    assert str(e.value) == (
+        "State 'reduce' of operator 'counts' cannot be read because a class of the program is not found here (No module "
+        "named 'a_shop'): run this with the program's directory on PYTHONPATH."
+    )
+    assert [r.value for r in savepoint.keyed_state("plain", "reduce")] == [3]
+
+
+def test_what_nobody_changes_is_copied_without_the_programs_classes(
+    shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = save_savepoint(items(shop), tmp_path / "before")
+    monkeypatch.delitem(sys.modules, "a_shop")
+    after = Savepoint.load(location).put("plain", "reduce", 2, 5).write(tmp_path / "after")
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "a_shop", types.SimpleNamespace(Item=shop))
+    read = Savepoint.load(after)
+    assert {(r.key.name, r.value[1]) for r in read.keyed_state("counts", "reduce")} == {("a", 2), ("b", 1)}
+    assert {r.key: r.value for r in read.keyed_state("plain", "reduce")} == {1: 3, 2: 5}
+
+
+# --- going on from what was written
+
+
+@SAVES
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (3, 1), (1, 3)])
+def test_written_without_changes_it_is_gone_on_from_as_from_the_original(
+    save: Save, before: int, after: int, tmp_path: Path
+) -> None:
+    job = running(before)
+    location = save(job, tmp_path / "original")
+    written = Savepoint.load(location).write(tmp_path / "written")
+    assert counted(finished(written, after)) == counted(finished(location, after))
+
+
+def test_a_job_that_goes_on_gives_what_the_job_would_have_given(tmp_path: Path) -> None:
+    env, sink = build()
+    job = LocalJob(env, epoch_sizes=lambda: 10)
+    for _ in range(3):
+        job.run_epoch()
+    before = sink.results()
+    written = Savepoint.load(save_checkpoint(job, tmp_path / "job")).write(tmp_path / "written")
+    job.run()
+    assert counted(before + finished(written, epoch_sizes=lambda: 10)) == counted(sink.results())
+
+
+def kept(results: list[Any]) -> dict[str, Any]:
+    """Return what the last timer of each key has found, by key."""
+    return {repr(r[1]): r[3] for r in sorted((r for r in results if r[0] == "keep"), key=lambda r: r[2])}
+
+
+def tagged(results: list[Any]) -> list[Any]:
+    return [r for r in results if isinstance(r, tuple)]
+
+
+@SAVES
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_changed_values_are_what_the_job_goes_on_with(save: Save, parallelism: int, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save(running(), tmp_path / "before"))
+    before = kept(tagged(finished(savepoint.location, parallelism)))
+    savepoint.update("keep", "total", lambda row: row.value + 1_000_000)
+    savepoint.update("keep", "seen", lambda row: ["first", *row.value] if row.key == 0 else row.value)
+    savepoint.put("keep", "by rest", [3, 1], {7: 7})
+    savepoint.remove("keep", "sum", {"k": 4})
+    after = kept(tagged(finished(savepoint.write(tmp_path / "after"), parallelism)))
+    assert before.keys() == after.keys()
+    for key, (total, seen, by_rest, summed, recent) in before.items():
+        assert after[key][0] == total + 1_000_000
+        assert after[key][1] == (["first", *seen] if key == "0" else seen)
+        assert (after[key][2] == by_rest) == (key != "[3, 1]")
+        assert (after[key][3] == summed) == (key != "{'k': 4}")
+        assert after[key][4] == recent
+    assert 7 in after["[3, 1]"][2]
+
+
+@pytest.mark.parametrize("key", ["new", 99, (1, "new"), [5, [6]], {"a": [1]}, None, 2.5, datetime.date(2024, 1, 2)])
+def test_a_new_key_is_found_by_the_subtask_that_owns_it(key: Any, tmp_path: Path) -> None:
+    """The timer fires in the subtask that has restored it, and looks its key's value up there."""
+    savepoint = Savepoint.load(save_checkpoint(running(3), tmp_path / "job"))
+    savepoint.put("keep", "total", key, 4711).put("keep", "event-timers", key, True, namespace=1500)
+    written = savepoint.write(tmp_path / "written")
+    for parallelism in (1, 2, 3):
+        found = kept(tagged(finished(written, parallelism)))
+        assert found[repr(key)][0] == 4711
+
+
+def test_rows_are_in_the_file_of_the_subtask_that_owns_them(tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save_checkpoint(running(3), tmp_path / "job"))
+    for i in range(200):
+        savepoint.put("keep", "total", f"new {i}", i)
+    written = savepoint.write(tmp_path / "written")
+    snapshot = decode_manifest("written", Path(written, "_metadata").read_bytes()).snapshot
+    seen = 0
+    for vertex in snapshot.vertices.values():
+        for subtask, found in enumerate(vertex.subtasks):
+            for part in found.parts.values():
+                groups = pq.read_table(Path(written, part.file), columns=["key_group"])["key_group"].to_pylist()
+                mine = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
+                assert all(g is None or g in mine for g in groups)
+                seen += len(groups)
+    assert seen > 200
+
+
+def test_timers_can_be_added_and_removed(tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
+    # The last timer of key 0 without the change is at 1056.
+    savepoint.put("keep", "event-timers", 0, True, namespace=5000)
+    savepoint.remove("keep", "event-timers", "1")
+    results = tagged(finished(savepoint.write(tmp_path / "after")))
+    fired = {(repr(r[1]), r[2]) for r in results if r[0] == "keep"}
+    assert ("0", 5000) in fired
+    assert {t for k, t in fired if k == "'1'"} == {1043, 1050, 1057}
+
+
+@SAVES
+def test_windows_can_be_changed(save: Save, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save(running(), tmp_path / "before"))
+    panes = rows_of(savepoint, "panes", "window-panes")
+    sessions = rows_of(savepoint, "sessions", "window-sessions")
+    savepoint.put("panes", "window-panes", 0, 1_000_000, namespace=40)
+    savepoint.put("panes", "window-panes", "fresh", 2_000_000, namespace=TimeWindow(60, 80))
+    savepoint.put("sessions", "window-sessions", "fresh", 3_000_000, namespace=(500, 510))
+    savepoint.put("sessions", "window-sessions", "fresh", 4_000_000, namespace=(600, 610))
+    savepoint.remove("sessions", "window-sessions", 0)
+    savepoint.update("general", "window-contents", lambda row: [*row.value, 5_000_000])
+    written = savepoint.write(tmp_path / "after")
+    read = Savepoint.load(written)
+    assert rows_of(read, "panes", "window-panes") == {**panes, (0, 40): 1_000_000, ("fresh", 60): 2_000_000}
+    fresh = {("fresh", TimeWindow(500, 510)): 3_000_000, ("fresh", TimeWindow(600, 610)): 4_000_000}
+    rest = {k: v for k, v in sessions.items() if k[0] != 0}
+    assert rows_of(read, "sessions", "window-sessions") == {**rest, **fresh}
+    results = finished(written, 3)
+    # The pane of key 0 has two more records, 42 and 49, and 56.
+    assert 1_000_000 + 42 + 49 + 56 in results
+    assert {2_000_000, 3_000_000, 4_000_000} <= set(r for r in results if isinstance(r, int))
+    assert any(r[0] == "general" and 5_000_000 in r[3] for r in tagged(results))
+
+
+def test_broadcast_state_and_lists_of_subtasks_can_be_changed(tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save_checkpoint(running(), tmp_path / "job"))
+    savepoint.put("rules", "rules", "c", 3).remove("rules", "rules", "a")
+    savepoint.update("rules", "rules", lambda row: row.value * 10)
+    savepoint.update("counter", "seen here", lambda row: [row.namespace + 1000])
+    written = savepoint.write(tmp_path / "written")
+    read = Savepoint.load(written)
+    assert [(r.namespace, r.value) for r in read.operator_state("counter", "seen here")] == [(0, [1000]), (1, [1001])]
+    ruled = [r for r in tagged(finished(written, 3)) if r[0] == "ruled"]
+    assert len(ruled) == 20
+    assert all(r[2] == {"b": 20, "c": 30} for r in ruled)
+
+
+# --- what expires
+
+
+@SAVES
+def test_an_updated_value_keeps_its_stamp_and_a_new_one_gets_todays(save: Save, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save(running(1, clock=ManualClock(5)), tmp_path / "before"))
+    savepoint._edit._clock = lambda: 77 / 1000
+    savepoint.update("keep", "recent", lambda row: row.value + 100)
+    savepoint.put("keep", "recent", 0, 7)
+    written = savepoint.write(tmp_path / "after")
+    shown = {repr(r.key): r.value for r in Savepoint.load(written).keyed_state("keep", "recent")}
+    assert (shown["0"], shown["'1'"]) == (7, 136)
+    job = start_from(build(1)[0], written, epoch_sizes=lambda: 0)
+    job.run_epoch()
+    held = {repr(thaw(key)): content for key, content in job.state_rows("recent")}
+    assert (held["0"], held["'1'"]) == ((7, 77), (136, 5))
+
+
+# --- operators
+
+
+def test_a_renamed_operator_takes_its_state_along(tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
+    written = savepoint.rename("keep", "kept again").put("kept again", "total", 0, 1).write(tmp_path / "after")
+    read = Savepoint.load(written)
+    assert state(read, "kept again", "total").rows == 7
+    assert "keep" not in [o.uid for o in read.operators()]
+    for parallelism in (2, 3):
+        env, sink = build(parallelism, keep_uid="kept again")
+        start_from(env, written).run()
+        assert kept(tagged(sink.results()))["0"][0] == 1 + sum(range(42, COUNT, 7))
+
+
+def test_everything_of_a_renamed_operator_goes_with_it(tmp_path: Path) -> None:
+    """A source's position, and what an operator in a chain carries besides state: its watermark."""
+
+    def program(uids: list[str]) -> tuple[StreamExecutionEnvironment, CollectSink]:
+        env, sink = build(1)
+        by_uid = {t.uid: t for t in env._program.transformations}
+        for old, new in zip(["numbers", "marks", "panes"], uids, strict=True):
+            by_uid[old].uid = new
+        return env, sink
+
+    savepoint = Savepoint.load(save_savepoint(running(1), tmp_path / "before"))
+    for old in ("numbers", "marks", "panes"):
+        savepoint.rename(old, f"{old} 2")
+    written = savepoint.write(tmp_path / "after")
+    env, sink = program(["numbers 2", "marks 2", "panes 2"])
+    # The sum has no uid, and finds its state by its place behind operators that are called otherwise now.
+    env.get_configuration().set_string("execution.state-recovery.ignore-unclaimed-state", "true")
+    with pytest.raises(InvalidProgramError, match="'Keyed Sum' \\(no uid\\) has nowhere to go"):
+        start_from(env, written)
+    env, sink = program(["numbers 2", "marks 2", "panes 2"])
+    job = start_from(env, Savepoint.load(written).drop_operator("Keyed Sum").write(tmp_path / "without"))
+    assert job.execution.sources[next(iter(job.execution.sources))].snapshot() == {0: (40, COUNT)}
+    job.run()
+    before = counted(r for r in finished(savepoint.location, 1) if isinstance(r, tuple))
+    assert counted(tagged(sink.results())) == before
+
+
+def test_an_operator_without_uid_can_be_given_one(tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
+    written = savepoint.rename("Keyed Sum", "sum").write(tmp_path / "after")
+    env, sink = build()
+    next(t for t in env._program.transformations if t.name == "Keyed Sum").uid = "sum"
+    start_from(env, written).run()
+    assert sum(range(0, COUNT, 7)) in sink.results()
+
+
+def test_a_dropped_operator_starts_anew(tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
+    written = savepoint.drop_operator("keep").write(tmp_path / "after")
+    assert "keep" not in [o.uid for o in Savepoint.load(written).operators()]
+    assert kept(tagged(finished(written)))["0"][0] == sum(range(42, COUNT, 7))
+
+
+def test_a_dropped_state_starts_anew_and_the_others_go_on(tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save_checkpoint(running(), tmp_path / "job"))
+    written = savepoint.drop_state("keep", "total").write(tmp_path / "after")
+    assert "total" not in [s.name for o in Savepoint.load(written).operators() for s in o.states]
+    total, seen, *_ = kept(tagged(finished(written)))["0"]
+    assert total == sum(range(42, COUNT, 7))
+    assert sorted(map(int, seen)) == list(range(0, COUNT, 7))
+
+
+# --- errors, and what stays as it is
+
+
+def test_what_was_loaded_stays_as_it_is(tmp_path: Path) -> None:
+    location = save_checkpoint(running(), tmp_path / "job")
+
+    def everything() -> dict[str, bytes]:
+        files = [p for p in (tmp_path / "job").rglob("*") if p.is_file()]
+        return {str(p): p.read_bytes() for p in files}
+
+    before = everything()
+    savepoint = Savepoint.load(location)
+    savepoint.update("keep", "total", lambda row: None).drop_operator("panes").rename("keep", "x")
+    savepoint.write(tmp_path / "after")
+    assert everything() == before
+
+
+def test_a_savepoint_needs_a_directory_of_its_own(tmp_path: Path) -> None:
+    location = save_savepoint(running(), tmp_path / "before")
+    with pytest.raises(InvalidProgramError, match="is not empty: a savepoint needs a directory of its own"):
+        Savepoint.load(location).write(location)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.put("nope", "total", 1, 1), "There is no operator 'nope'"),
+        (lambda s: s.put("keep", "nope", 1, 1), "Operator 'keep' has no state 'nope' \\(it has .*'total'"),
+        (lambda s: s.put("keep", "total", 1, None), "use remove\\(\\) to remove a row"),
+        (lambda s: s.put("keep", "seen", 1, "x"), "The value of list state must be a list, not 'x'"),
+        (lambda s: s.put("keep", "seen", 1, []), "use remove\\(\\)"),
+        (lambda s: s.put("keep", "by rest", 1, [1]), "must be a dict"),
+        (lambda s: s.put("keep", "total", 1, 1, namespace=5), "Rows of this state have no namespace: leave 5 out"),
+        (lambda s: s.put("keep", "event-timers", 1, True), "must be the time of the timer in milliseconds, not None"),
+        (lambda s: s.put("panes", "window-panes", 1, 1), "must be the start of a window in milliseconds"),
+        (lambda s: s.put("sessions", "window-sessions", 1, 1), "must be a window, for example TimeWindow"),
+        (lambda s: s.put("counter", "seen here", 1, [1], namespace=0), "Rows of this state have no key"),
+        (lambda s: s.rename("keep", "panes"), "The uid 'panes' is taken by operator 'Window'"),
+        (lambda s: s.rename("keep", ""), "A uid must be a text"),
+        (lambda s: s.drop_operator("Window"), "Several operators of .* are called 'Window': give the id of one"),
+        (lambda s: s.drop_operator("keep").put("keep", "total", 1, 1), "There is no operator 'keep'"),
+    ],
+)
+def test_a_change_that_cannot_be_is_told_at_once(change: Any, message: str, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save_savepoint(running(), tmp_path))
+    with pytest.raises(InvalidProgramError, match=message):
+        change(savepoint)
+
+
+def test_what_is_no_savepoint_is_said_to_be_none(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(DamagedStateError, match="is not a checkpoint or savepoint: there is no file _metadata in it"):
+            Savepoint.load(path)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DamagedStateError, match="is not a checkpoint or savepoint"):
+        Savepoint.load(tmp_path / "file")
+    save_checkpoint(running(), tmp_path / "job", 7)
+    with pytest.raises(InvalidProgramError, match="is a job's directory of checkpoints: give one, .*/job/chk-7"):
+        Savepoint.load(tmp_path / "job")
+
+
+@SAVES
+def test_a_damaged_file_is_named(save: Save, tmp_path: Path) -> None:
+    location = save(running(), tmp_path)
+    with pytest.raises(DamagedStateError, match=f"{location}/_metadata is damaged"):
+        text = Path(location, "_metadata").read_bytes()
+        Path(location, "_metadata").write_bytes(text[:-5])
+        Savepoint.load(location)
+    Path(location, "_metadata").write_bytes(text)
+    victim = max((p for p in tmp_path.rglob("*") if p.suffix in (".parquet", ".delta")), key=os.path.getsize)
+    data = bytearray(victim.read_bytes())
+    data[20] ^= 0xFF
+    victim.write_bytes(data)
+    savepoint = Savepoint.load(location)
+    with pytest.raises(DamagedStateError, match=f"{victim.name} is damaged"):
+        for operator in savepoint.operators():
+            for found in operator.states:
+                list(savepoint._rows(operator.id, found.name, found.scope))
+    victim.unlink()
+    with pytest.raises(DamagedStateError, match=f"The file .*{victim.name} is missing"):
+        Savepoint.load(location).operators()
+
+
+def test_a_manifest_of_before_is_read(tmp_path: Path) -> None:
+    """Manifests that do not say what states there are, or not all: the files do."""
+    location = save_checkpoint(running(), tmp_path)
+    path = Path(location, "_metadata")
+    manifest = decode_manifest("_metadata", path.read_bytes())
+    for vertex in manifest.snapshot.vertices.values():
+        for operator in vertex.operators:
+            operator.tables = {}
+    path.write_bytes(encode_manifest(Manifest(**vars(manifest))))
+    savepoint = Savepoint.load(location)
+    assert state(savepoint, "keep", "total").rows == 7
+    assert json.dumps(sorted(r.value for r in savepoint.keyed_state("keep", "total")))
