@@ -1,4 +1,4 @@
-"""Savepoints and checkpoints from outside: what is listed, read, changed and written is what jobs hold and go on from."""
+"""Savepoints and checkpoints from outside: what is read, changed and written is what jobs hold and go on from."""
 
 from __future__ import annotations
 
@@ -219,8 +219,8 @@ def test_listing_needs_no_class_of_the_program_and_rows_say_what_is_missing(
     with pytest.raises(MissingClassError) as e:
         list(savepoint.keyed_state("counts", "reduce"))
     assert str(e.value) == (
-        "State 'reduce' of operator 'counts' cannot be read because a class of the program is not found here (No module "
-        "named 'a_shop'): run this with the program's directory on PYTHONPATH."
+        "State 'reduce' of operator 'counts' cannot be read because a class of the program is not found here (No "
+        "module named 'a_shop'): run this with the program's directory on PYTHONPATH."
     )
     assert [r.value for r in savepoint.keyed_state("plain", "reduce")] == [3]
 
@@ -351,7 +351,7 @@ def test_windows_can_be_changed(save: Save, tmp_path: Path) -> None:
     results = finished(written, 3)
     # The pane of key 0 has two more records, 42 and 49, and 56.
     assert 1_000_000 + 42 + 49 + 56 in results
-    assert {2_000_000, 3_000_000, 4_000_000} <= set(r for r in results if isinstance(r, int))
+    assert {2_000_000, 3_000_000, 4_000_000} <= {r for r in results if isinstance(r, int)}
     assert any(r[0] == "general" and 5_000_000 in r[3] for r in tagged(results))
 
 
@@ -417,7 +417,6 @@ def test_everything_of_a_renamed_operator_goes_with_it(tmp_path: Path) -> None:
     written = savepoint.write(tmp_path / "after")
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
     # The sum has no uid, and finds its state by its place behind operators that are called otherwise now.
-    env.get_configuration().set_string("execution.state-recovery.ignore-unclaimed-state", "true")
     with pytest.raises(InvalidProgramError, match="'Keyed Sum' \\(no uid\\) has nowhere to go"):
         start_from(env, written)
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
@@ -504,7 +503,9 @@ def test_a_change_that_cannot_be_is_told_at_once(change: Any, message: str, tmp_
 
 def test_what_is_no_savepoint_is_said_to_be_none(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(DamagedStateError, match="is not a checkpoint or savepoint: there is no file _metadata in it"):
+        with pytest.raises(
+            DamagedStateError, match="is not a checkpoint or savepoint: there is no file _metadata in it"
+        ):
             Savepoint.load(path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(DamagedStateError, match="is not a checkpoint or savepoint"):

@@ -136,6 +136,8 @@ def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, dec
         about = tables.get(state.table)
         if about is not None:
             report.changed += (Finding(operator.name, state.name, text) for text in _changes(state, about))
+            if state.table == "_window_contents" and "_merging_windows" in tables and not _merged(operator):
+                report.changed.append(Finding(operator.name, state.name, "is of windows that did not merge and do now"))
         elif state.is_internal:
             if state.rows and not _taken_over(state, tables):
                 text = f"{state.rows} rows of the operator that was there, which the one of today does not read"
@@ -171,6 +173,10 @@ def _taken_over(state: StateInfo, now: dict[str, dict[str, str]]) -> bool:
         general = now.get("_window_contents", {}).get("kind") in _COMBINED and not {"_panes", "_sessions"} & set(now)
         return general and ("_merging_windows" in now) == (state.table == "_sessions")
     return False
+
+
+def _merged(operator: OperatorInfo) -> bool:
+    return any(s.table == "_merging_windows" and s.rows for s in operator.states)
 
 
 def _is_broadcast_of(node: ChainNode, state: StateInfo) -> bool:

@@ -1,0 +1,311 @@
+"""Whether a program can start from a savepoint: told before it is tried, and the same as what then happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from state_programs import build
+
+from millstream.checkpoint.declared import declared_states
+from millstream.checkpoint.inspect import Inspection
+from millstream.checkpoint.restore import restore
+from millstream.checkpoint.upgrade import UpgradeReport, check_upgrade
+from millstream.common import Time, Types, WatermarkStrategy
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from millstream.datastream.functions import MapFunction, ProcessWindowFunction
+from millstream.datastream.state import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from millstream.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from millstream.operators.failures import SubtaskFailed
+from millstream.testing import CollectSink, LocalJob, save_checkpoint, save_savepoint, start_from
+
+Env = StreamExecutionEnvironment
+
+
+class Holding(KeyedProcessFunction):
+    """Holds a value in each of some states."""
+
+    def __init__(self, *descriptors: StateDescriptor, problem: Exception | None = None) -> None:
+        self.descriptors = descriptors
+        self.problem = problem
+
+    def open(self, runtime_context: Any) -> None:
+        self.values = [runtime_context.get_state(d) for d in self.descriptors if isinstance(d, ValueStateDescriptor)]
+        self.lists = [runtime_context.get_list_state(d) for d in self.descriptors if isinstance(d, ListStateDescriptor)]
+        if self.problem is not None:
+            raise self.problem
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        for held in self.values:
+            held.update(value)
+        for held in self.lists:
+            held.add(value)
+        return iter(())
+
+
+INT = ValueStateDescriptor("held", Types.INT())
+
+
+def holding(function: KeyedProcessFunction, uid: str | None = "hold", parallelism: int = 2) -> Env:
+    env = Env.get_execution_environment().set_parallelism(parallelism)
+    stream = env.from_collection(list(range(20))).uid("numbers").key_by(lambda x: x % 5).process(function)
+    if uid is not None:
+        stream = stream.uid(uid)
+    stream.sink_to(CollectSink()).uid("out")
+    return env
+
+
+def saved(env: Env, directory: Path, save: Callable[..., str] = save_savepoint) -> str:
+    job = LocalJob(env, epoch_sizes=lambda: 10)
+    job.run_epoch()
+    return save(job, directory)
+
+
+def check(location: str, env: Env) -> UpgradeReport:
+    plan = LocalJob(env).plan
+    return check_upgrade(Inspection.open(location), plan, declared_states(plan))
+
+
+def texts(findings: Any) -> list[tuple[str, str | None, str]]:
+    return [(f.operator, f.state, f.text) for f in findings]
+
+
+def can_start(location: str, env: Callable[[], Env]) -> bool:
+    """Try it."""
+    try:
+        start_from(env(), location, epoch_sizes=lambda: 5).run_epoch()
+    except (InvalidProgramError, SubtaskFailed):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("save", [save_savepoint, save_checkpoint])
+def test_the_same_program_fits(save: Any, tmp_path: Path) -> None:
+    report = check(saved(build()[0], tmp_path, save), build()[0])
+    assert report.fits()
+    assert not (report.new or report.lost or report.changed or report.unknown)
+    assert [(f.operator, f.text[:24]) for f in report.warnings] == [("Keyed Sum", "has state but no uid: it")]
+    restored = {m.uid or m.operator: m.restores for m in report.matches}
+    assert restored["numbers"] == ["position"]
+    assert "total (value, 7 rows)" in restored["keep"]
+    assert restored["rules"] == ["rules (broadcast, 2 rows)"]
+
+
+def test_another_parallelism_is_told(tmp_path: Path) -> None:
+    env = build(3)[0].set_max_parallelism(64)
+    report = check(saved(build()[0], tmp_path), env)
+    assert report.fits()
+    found = {m.uid: m for m in report.matches}
+    assert found["keep"].parallelism == (2, 3)
+    assert found["keep"].max_parallelism == (128, 64)
+    assert found["numbers"].parallelism == (1, 1)
+
+
+def test_state_without_an_operator_is_lost_and_the_other_is_new(tmp_path: Path) -> None:
+    location = saved(holding(Holding(INT)), tmp_path)
+    report = check(location, holding(Holding(INT), uid="held elsewhere"))
+    assert not report.fits()
+    assert report.fits(allow_lost=True)
+    assert texts(report.lost) == [
+        ("Keyed Process", None, "held (value, 5 rows): the program has no operator with uid 'hold'")
+    ]
+    assert texts(report.new) == [("Keyed Process", None, "is new and starts empty (held)")]
+    assert not can_start(location, lambda: holding(Holding(INT), uid="held elsewhere"))
+
+
+def test_state_that_was_found_by_its_place_is_told_to_be_so(tmp_path: Path) -> None:
+    location = saved(holding(Holding(INT), uid=None), tmp_path)
+    assert [f.text for f in check(location, holding(Holding(INT), uid=None)).warnings] == [
+        "has state but no uid: it is found again only by its place in the program. Give it .uid(...)"
+    ]
+    lost = check(location, holding(Holding(INT), uid="now with")).lost
+    assert lost[0].text.startswith("held (value, 5 rows): it had no uid, and there is no operator at its place (id ")
+
+
+EXPIRING = ValueStateDescriptor("held", Types.INT())
+EXPIRING.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        (ListStateDescriptor("held", Types.INT()), "was value state and is list state now"),
+        (
+            ValueStateDescriptor("held", Types.STRING()),
+            "was declared as Integer and is declared as String now; values stay what they were",
+        ),
+        (EXPIRING, "did not expire and does now, which is stored differently"),
+    ],
+)
+def test_a_state_that_is_something_else_now_is_told(now: StateDescriptor, text: str, tmp_path: Path) -> None:
+    report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(now)))
+    assert not report.fits(allow_lost=True)
+    assert texts(report.changed) == [("Keyed Process", "held", text)]
+
+
+def test_a_state_that_expired_and_does_not_any_more_is_told(tmp_path: Path) -> None:
+    report = check(saved(holding(Holding(EXPIRING)), tmp_path), holding(Holding(INT)))
+    assert [f.text for f in report.changed] == ["expired and does not now, which is stored differently"]
+
+
+def test_the_types_of_map_state_are_compared_by_keys_and_values(tmp_path: Path) -> None:
+    assert MapStateDescriptor("m", Types.STRING(), Types.INT()).type_text() == "String -> Integer"
+    assert MapStateDescriptor("m", None, Types.INT()).type_text() == "? -> Integer"
+    assert MapStateDescriptor("m").type_text() == ""
+
+
+def test_a_type_that_was_not_declared_before_or_is_not_now_fits(tmp_path: Path) -> None:
+    untyped = ValueStateDescriptor("held")
+    assert check(saved(holding(Holding(untyped)), tmp_path / "1"), holding(Holding(INT))).fits()
+    assert check(saved(holding(Holding(INT)), tmp_path / "2"), holding(Holding(untyped))).fits()
+
+
+def test_new_states_start_empty_and_those_that_nobody_asks_for_stay(tmp_path: Path) -> None:
+    other = ValueStateDescriptor("other")
+    report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(other)))
+    assert report.fits()
+    assert texts(report.new) == [("Keyed Process", "other", "starts empty")]
+    assert texts(report.warnings) == [
+        ("Keyed Process", "held", "is not asked for in open(): it stays as it is until it is")
+    ]
+
+
+def test_a_kind_that_changed_without_rows_fits(tmp_path: Path) -> None:
+    location = saved(holding(Holding(INT)), tmp_path / "before")
+    from millstream.state_processor import Savepoint
+
+    emptied = Savepoint.load(location).update("hold", "held", lambda row: None).write(tmp_path / "after")
+    lists = ListStateDescriptor("held")
+    assert not check(location, holding(Holding(lists))).fits()
+    assert check(emptied, holding(Holding(lists))).fits()
+    assert not can_start(location, lambda: holding(Holding(lists)))
+    assert can_start(emptied, lambda: holding(Holding(lists)))
+
+
+def test_functions_that_cannot_be_opened_are_told_and_the_rest_is_compared(tmp_path: Path) -> None:
+    location = saved(holding(Holding(INT)), tmp_path)
+    broken = Holding(INT, problem=ConnectionError("no database\nat this address"))
+    report = check(location, holding(broken))
+    assert report.fits()
+    assert texts(report.unknown) == [
+        ("Keyed Process", None, "its functions could not be opened: ConnectionError: no database at this address")
+    ]
+    # What it has asked for before it failed is known.
+    wrong = Holding(ListStateDescriptor("held"), problem=ConnectionError())
+    assert [f.text for f in check(location, holding(wrong)).changed] == ["was value state and is list state now"]
+
+
+def test_nothing_that_cannot_have_state_is_opened(tmp_path: Path) -> None:
+    class Explodes(MapFunction):
+        def open(self, runtime_context: Any) -> None:
+            raise AssertionError("opened")
+
+        def map(self, value: Any) -> Any:
+            return value
+
+    def program(exploding: bool) -> Env:
+        env = Env.get_execution_environment().set_parallelism(1)
+        stream = env.from_collection([1, 2, 3]).uid("numbers")
+        if exploding:
+            stream = stream.map(Explodes())
+        stream.key_by(lambda x: x).sum(0).uid("sum").sink_to(CollectSink()).uid("out")
+        return env
+
+    report = check(saved(program(False), tmp_path), program(True))
+    assert report.fits()
+    assert not report.unknown
+
+
+def test_a_new_source_begins_at_its_beginning_and_a_lost_one_is_lost(tmp_path: Path) -> None:
+    def program(uid: str) -> Env:
+        env = Env.get_execution_environment().set_parallelism(1)
+        env.from_collection([1, 2, 3] * 10).uid(uid).key_by(lambda x: x).sum(0).uid("sum").sink_to(CollectSink())
+        return env
+
+    report = check(saved(program("a"), tmp_path), program("b"))
+    assert [f.text for f in report.new] == ["is a new source and is read from its beginning"]
+    assert [f.text for f in report.lost] == ["position: the program has no operator with uid 'a'"]
+
+
+# --- windows
+
+
+class Listed(ProcessWindowFunction):
+    """Yields the records of a window."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Iterator[Any]:
+        yield key, sorted(elements)
+
+    def clear(self, context: Any) -> None:
+        pass
+
+
+def windows(make: Callable[[Any], Any]) -> Env:
+    env = Env.get_execution_environment().set_parallelism(2)
+    marks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
+    keyed = env.from_collection(list(range(20))).uid("n").assign_timestamps_and_watermarks(marks).uid("marks")
+    make(keyed.key_by(lambda x: x % 5)).uid("windows").sink_to(CollectSink()).uid("out")
+    return env
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def tumbling(keyed: Any) -> Any:
+    return keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
+
+
+def session(keyed: Any) -> Any:
+    return keyed.window(EventTimeSessionWindows.with_gap(Time.milliseconds(100)))
+
+
+WINDOWS = {
+    "panes": lambda k: tumbling(k).reduce(add),
+    "lateness": lambda k: tumbling(k).allowed_lateness(5).reduce(add),
+    "listed": lambda k: tumbling(k).process(Listed()),
+    "sessions": lambda k: session(k).reduce(add),
+    "late sessions": lambda k: session(k).allowed_lateness(5).reduce(add),
+    "listed sessions": lambda k: session(k).process(Listed()),
+    "no windows": lambda k: k.sum(0),
+}
+FITS = [{"panes", "lateness"}, {"sessions", "late sessions"}]
+
+
+@pytest.mark.parametrize("before", WINDOWS)
+@pytest.mark.parametrize("now", WINDOWS)
+def test_windows_of_another_kind_fit_where_they_can_be_taken_over(before: str, now: str, tmp_path: Path) -> None:
+    report = check(saved(windows(WINDOWS[before]), tmp_path), windows(WINDOWS[now]))
+    fits = before == now or any({before, now} <= group for group in FITS)
+    assert report.fits() == fits, report.changed
+
+
+# --- what is refused when it is tried
+
+
+def test_staged_output_of_a_sink_that_is_gone_is_lost(tmp_path: Path) -> None:
+    location = saved(holding(Holding(INT)), tmp_path)
+    inspection = Inspection.open(location)
+    sink = inspection.operator("out")
+    inspection.snapshot.committables[sink.id] = b""
+
+    def program() -> Env:
+        env = Env.get_execution_environment().set_parallelism(2)
+        stream = env.from_collection(list(range(20))).uid("numbers").key_by(lambda x: x % 5).process(Holding(INT))
+        stream.uid("hold").sink_to(CollectSink()).uid("another")
+        return env
+
+    plan = LocalJob(program()).plan
+    report = check_upgrade(inspection, plan, declared_states(plan))
+    assert [f.text for f in report.lost] == ["staged output: the program has no operator with uid 'out'"]
+    with pytest.raises(InvalidProgramError, match="'Collect Sink' \\(uid 'out'\\) has nowhere to go"):
+        restore(inspection.snapshot, plan, "")
