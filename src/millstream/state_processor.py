@@ -46,7 +46,7 @@ class Savepoint:
         >>> import tempfile
         >>> from millstream.testing import CollectSink, LocalJob, save_savepoint
         >>> env = StreamExecutionEnvironment.get_execution_environment()
-        >>> words = env.from_collection(["a", "b", "a"]).map(lambda w: (w, 1))
+        >>> words = env.from_collection(["a", "b", "a", "b"]).map(lambda w: (w, 1))
         >>> _ = words.key_by(lambda t: t[0]).sum(1).uid("counts").sink_to(CollectSink())
         >>> job = LocalJob(env, epoch_sizes=lambda: 3)
         >>> job.run_epoch()

@@ -165,7 +165,7 @@ def operator_id_of(uid: str) -> str:
 
     Example:
         >>> operator_id_of("counts")
-        '92a96f4f4d1f48f9a8ac69b8ee4e8b68'
+        '0cb9180a0e92d32bdb8a45d832e681a1'
     """
     return _hash("uid", uid)
 
