@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import pickle
 import sys
 import types
 from collections import Counter
@@ -18,10 +19,13 @@ import pytest
 from state_programs import COUNT, build, key_of
 
 from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
+from millstream.checkpoint.restore import is_same_graph
+from millstream.common import WatermarkStrategy
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
 from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TimeWindow
+from millstream.graph.stream_graph import operator_id_of
 from millstream.state.key_groups import freeze, key_group, owned_groups, thaw
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalJob, ManualClock, save_checkpoint, save_savepoint, start_from
@@ -192,6 +196,37 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> type[Item]:
     module.Item = item  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "a_shop", module)
     return item
+
+
+class Both(KeyedProcessFunction):
+    """Holds an object of the program's own class, and beside it a number."""
+
+    def __init__(self, shop: Any) -> None:
+        self.shop = shop
+
+    def open(self, runtime_context: Any) -> None:
+        self.item = runtime_context.get_state(ValueStateDescriptor("item"))
+        self.number = runtime_context.get_state(ValueStateDescriptor("number"))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        self.item.update(self.shop("a"))
+        self.number.update(value)
+        return iter(())
+
+
+@SAVES
+def test_a_state_is_read_without_the_classes_of_the_one_beside_it(
+    save: Save, shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    env.from_collection([1, 2, 3, 4]).key_by(lambda x: x).process(Both(shop)).uid("both").sink_to(CollectSink())
+    job = LocalJob(env, epoch_sizes=lambda: 3)
+    job.run_epoch()
+    savepoint = Savepoint.load(save(job, tmp_path))
+    monkeypatch.delitem(sys.modules, "a_shop")
+    assert sorted(r.value for r in savepoint.keyed_state("both", "number")) == [1, 2, 3]
+    with pytest.raises(MissingClassError):
+        list(savepoint.keyed_state("both", "item"))
 
 
 def items(shop: Any) -> LocalJob:
@@ -427,6 +462,27 @@ def test_everything_of_a_renamed_operator_goes_with_it(tmp_path: Path) -> None:
     assert counted(tagged(sink.results())) == before
 
 
+def test_a_renamed_operator_keeps_its_time_and_its_place_in_the_graph(tmp_path: Path) -> None:
+    def program(source: str, uid: str) -> StreamExecutionEnvironment:
+        env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+        marks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
+        stream = env.from_collection(list(range(20))).uid(source).assign_timestamps_and_watermarks(marks).uid("marks")
+        stream.key_by(lambda x: x % 5).sum(0).uid(uid).sink_to(CollectSink()).uid("out")
+        return env
+
+    job = LocalJob(program("numbers", "sum"), epoch_sizes=lambda: 10)
+    job.run_epoch()
+    savepoint = Savepoint.load(save_savepoint(job, tmp_path / "before"))
+    written = savepoint.rename("numbers", "n").rename("sum", "s").write(tmp_path / "after")
+    snapshot = decode_manifest("after", Path(written, "_metadata").read_bytes()).snapshot
+    assert is_same_graph(snapshot, LocalJob(program("n", "s")).plan)
+    (vertex,) = [v for v in snapshot.vertices.values() if any(o.uid == "s" for o in v.operators)]
+    for subtask in vertex.subtasks:
+        watermarks = pickle.loads(subtask.carried)[5]
+        assert watermarks[operator_id_of("s")] == 7
+        assert operator_id_of("sum") not in watermarks
+
+
 def test_an_operator_without_uid_can_be_given_one(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
     written = savepoint.rename("Keyed Sum", "sum").write(tmp_path / "after")
@@ -535,6 +591,14 @@ def test_a_damaged_file_is_named(save: Save, tmp_path: Path) -> None:
     victim.unlink()
     with pytest.raises(DamagedStateError, match=f"The file .*{victim.name} is missing"):
         Savepoint.load(location).operators()
+
+
+def test_a_damaged_file_is_not_copied(tmp_path: Path) -> None:
+    location = save_savepoint(running(), tmp_path / "before")
+    victim = max(Path(location).glob("*.parquet"), key=os.path.getsize)
+    victim.write_bytes(victim.read_bytes()[:-1] + b"x")
+    with pytest.raises(DamagedStateError, match=f"{victim.name} is damaged"):
+        Savepoint.load(location).write(tmp_path / "after")
 
 
 def test_a_manifest_of_before_is_read(tmp_path: Path) -> None:

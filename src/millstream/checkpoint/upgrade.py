@@ -90,7 +90,7 @@ def check_upgrade(inspection: Inspection, plan: JobPlan, declared: dict[str, Dec
     matched = {m.id for m in report.matches}
     for node, _ in here.values():
         if node.id not in matched:
-            _new(report, node, declared.get(node.id, Declared()))
+            _new(report, node, declared.get(node.id, Declared()), node.id in inspection.vertices)
     return report
 
 
@@ -192,15 +192,15 @@ def _declared_names(declared: Declared) -> Iterator[tuple[str, str]]:
         yield from (("operator" if which else KEYED, name) for name in asked)
 
 
-def _new(report: UpgradeReport, node: ChainNode, declared: Declared) -> None:
+def _new(report: UpgradeReport, node: ChainNode, declared: Declared, was_there: bool) -> None:
     if isinstance(node.operator, SourceOperator):
         report.new.append(Finding(node.name, None, "is a new source and is read from its beginning"))
         return
     names = [shown_name(name) for _, name in _declared_names(declared)]
     if not any(declared.tables.values()) and not declared.problem:
         return
-    text = f"is new and starts empty ({', '.join(names)})" if names else "is new and starts empty"
-    report.new.append(Finding(node.name, None, text))
+    text = "had no state and starts empty" if was_there else "is new and starts empty"
+    report.new.append(Finding(node.name, None, f"{text} ({', '.join(names)})" if names else text))
     if node.uid is None:
         report.warnings.append(_fragile(node))
 
