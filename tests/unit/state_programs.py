@@ -23,10 +23,13 @@ RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
 COUNT = 60
 
 
+# Keys of all sorts: numbers, texts, a tuple, and what can only be looked up in a frozen form. With two subtasks and with
+# three, each has some.
+KEYS: list[Any] = [0, "1", (5, "x"), [3, 1], {"k": 4}, 3, "3"]
+
+
 def key_of(i: int) -> Any:
-    """Keys of all sorts: numbers, texts, tuples, and what only a frozen form can be looked up by."""
-    k = i % 7
-    return [k, str(k), (k, "x"), [k, 1], {"k": k}][k % 5]
+    return KEYS[i % 7]
 
 
 class Keep(KeyedProcessFunction):

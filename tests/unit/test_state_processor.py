@@ -26,7 +26,7 @@ from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironme
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TimeWindow
 from millstream.graph.stream_graph import operator_id_of
-from millstream.state.key_groups import freeze, key_group, owned_groups, thaw
+from millstream.state.key_groups import freeze, key_group, owned_groups, owner, thaw
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalJob, ManualClock, save_checkpoint, save_savepoint, start_from
 
@@ -613,3 +613,9 @@ def test_a_manifest_of_before_is_read(tmp_path: Path) -> None:
     savepoint = Savepoint.load(location)
     assert state(savepoint, "keep", "total").rows == 7
     assert json.dumps(sorted(r.value for r in savepoint.keyed_state("keep", "total")))
+
+
+def test_each_subtask_of_these_tests_has_keys() -> None:
+    for parallelism in (2, 3):
+        owners = {owner(key_group(freeze(key_of(i)), 128), parallelism, 128) for i in range(7)}
+        assert owners == set(range(parallelism))

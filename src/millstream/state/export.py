@@ -146,7 +146,8 @@ def read_part(name: str, data: bytes | memoryview, checksum: int | None) -> pa.T
     """Read a part; a damaged one is an error that names the file."""
     check_part(name, data, checksum)
     try:
-        table = pq.read_table(pa.BufferReader(data))
+        # Without Arrow's threads: a process that ends soon after they were started may be aborted.
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
         return table.select(SCHEMA.names).cast(SCHEMA)
     except (pa.ArrowException, OSError, KeyError, ValueError) as e:
         raise DamagedStateError(f"Savepoint file {name} is damaged: {e}") from e
@@ -156,10 +157,11 @@ def index_part(name: str, data: bytes | memoryview, checksum: int | None) -> Ite
     """Yield the tables of a part without their rows: how many those are, and how many bytes they take."""
     table = read_part(name, data, checksum)
     sizes = pc.add(pc.binary_length(table["pickled_row"]), pc.binary_length(table["pickled_value"]))
-    by_table = ["state", "kind", "address"]
-    counted = table.select(by_table).append_column("size", sizes).group_by(by_table, use_threads=False)
-    for found in counted.aggregate([("size", "count"), ("size", "sum")]).to_pylist():
-        yield Section(found["state"], found["kind"], found["address"], {}), found["size_count"], found["size_sum"]
+    for name in pc.unique(table["state"]).to_pylist():
+        found = pc.equal(table["state"], name)
+        mine = sizes.filter(found)
+        first = table.slice(pc.index(table["state"], name).as_py(), 1).to_pylist()[0]
+        yield Section(name, first["kind"], first["address"], {}), len(mine), pc.sum(mine).as_py()
 
 
 def decode_part(
