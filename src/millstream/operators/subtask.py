@@ -566,8 +566,8 @@ class Subtask:
     def _take_over(self, left: TakenOver) -> None:
         self._watermark, self._idle, self.ended = left.watermark, False, left.ended
         for channel in self._channels.values():
-            channel.watermark, channel.idle = left.watermark, False
             channel.ended = channel.edge.id in left.ended_edges
+            channel.watermark, channel.idle = MAX_WATERMARK if channel.ended else left.watermark, False
         self._restore_operators(left.operators, left.watermarks)
         # Those behind do not know yet how far each of their new channels has come.
         self._must_announce = not left.ended
