@@ -316,7 +316,7 @@ def test_operator_state_is_dealt_out_anew(parallelism: int) -> None:
     assert all(restored and union == [0, 1, 2, 10, 11, 12] for restored, union, _ in first)
     given = [v for mine in {tuple(m[:-1]): m for _, _, m in first}.values() for v in mine]
     if parallelism == 1:
-        assert {v for v in given} == {0, 1, 2, 3, 10, 11, 12, 13}
+        assert set(given) == {0, 1, 2, 3, 10, 11, 12, 13}
     else:
         # The third subtask has no split to read, so what it was given does not show.
         assert Counter(given)[0] <= 1 and len([v for v in given if v in (0, 1, 2, 10, 11, 12)]) == 12 // parallelism
