@@ -457,6 +457,9 @@ class _Client(JobClient):
         self._job.ask(request)
         return CompletableFuture(request.done)
 
+    def get_checkpoint_statistics(self) -> dict[str, Any]:
+        return self._job.checkpoint_statistics()
+
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
         check_parallelism(parallelism, "the job")
         request = RescaleRequest(parallelism)

@@ -36,6 +36,7 @@ class Execution:
         self._carried = start.carried
         self._tables: dict[str, dict[str, dict[str, str]]] = {}
         self._exported: dict[tuple[int, int], dict[str, StoredState]] = {}
+        self._written = 0
         # When subtasks have something to do without input.
         self._wakes: dict[tuple[int, int], int] = {}
         self.alignment = Alignment(plan)
@@ -111,6 +112,7 @@ class Execution:
         self._wakes.pop(address, None)
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
+        self._written += report.state_bytes
         self.alignment.learn(report)
         self._tables.update(report.tables)
         self._exported[address] = report.exported
@@ -129,6 +131,11 @@ class Execution:
                 chain.clear()
             chain.append(name)
         return replaced
+
+    def take_written(self) -> int:
+        """Return how many bytes of state were written since this was last asked."""
+        written, self._written = self._written, 0
+        return written
 
     def live_files(self) -> set[str]:
         """Return the names of the state files that the next epoch may need."""

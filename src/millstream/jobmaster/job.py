@@ -141,6 +141,10 @@ class JobMaster:
         if runner is not None:
             runner.cancel()
 
+    def checkpoint_statistics(self) -> dict[str, Any]:
+        """Return how many checkpoints there were, and what is known of the last ones."""
+        return self._checkpoints.statistics() if hasattr(self, "_checkpoints") else {"counts": {}, "history": []}
+
     @property
     def savepoint_directory(self) -> str | None:
         return self._options.checkpoints.savepoint_directory

@@ -135,6 +135,8 @@ class SubtaskReport:
     tables: dict[str, dict[str, dict[str, str]]]
     # With a savepoint: where the state was exported to.
     exported: dict[str, StoredState]
+    # How many bytes of state were written.
+    state_bytes: int
 
 
 @dataclass
@@ -393,6 +395,7 @@ class Subtask:
             self.ended,
             {i: s.describe() for i, s in self._states.items()} if task.checkpoint is not None else {},
             exported,
+            sum(s.take_written() for s in self._states.values()),
         )
 
     def close(self) -> None:
