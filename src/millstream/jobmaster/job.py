@@ -268,6 +268,7 @@ class JobMaster:
             # The others only run the epoch again that failed for all.
             others = restore(self._last_cut, self.plan, None)
             back = combine(self.plan, region, back, others)
+        self._store.discard_all_but({c.id for c in coordinator.retained()})
         job_id = target.cut.job_id if target is not None else self.plan.settings.job_id
         self._output.recover({} if target is None else target.cut.committables, job_id, operators)
         self._execute(self.plan, back)
