@@ -23,11 +23,7 @@ def main() -> int:
     options = parser.parse_args()
     # Every case fails on purpose: its log would hide what counts.
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
-    chosen = [
-        c
-        for c in cases(options.seeds)
-        if options.only in (None, c.step) and options.what in (None, c.what)
-    ]
+    chosen = [c for c in cases(options.seeds) if options.only in (None, c.step) and options.what in (None, c.what)]
     differences, reached, started = 0, 0, time.monotonic()
     for i, case in enumerate(chosen, 1):
         outcome = run(case)

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.faults import job
+
 from millstream.common import Configuration
 from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, SETTING, TASK_POINTS
-from tests.faults import job
 
 ROOT = Path(__file__).resolve().parents[2]
 WHATS = ("raise", "kill-worker", "kill-executor", "kill-driver")

@@ -27,7 +27,6 @@ from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.pickles import dump
 
-
 _REMEMBERED = 10
 
 
@@ -175,6 +174,10 @@ class Coordinator:
         """An acknowledged epoch has staged output."""
         self._staged.entries.append((operator, subtask, committable))
 
+    def has_staged(self) -> bool:
+        """Tell whether output waits for a checkpoint."""
+        return bool(self._staged.entries)
+
     # --- what happens to a checkpoint
 
     def acknowledge(
@@ -284,6 +287,10 @@ class Coordinator:
         else:
             self._completed = [c for c in self._completed if c.id < checkpoint.id]
         return self.latest()
+
+    def forget_origin(self) -> None:
+        """What the job has started from is gone: there is something newer to go back to."""
+        self._restored = None
 
     def retained(self) -> list[Checkpoint]:
         """Return the complete checkpoints that are kept."""

@@ -44,6 +44,8 @@ class Start:
     carried: dict[Address, bytes] = field(default_factory=dict)
     sources: dict[str, bytes] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
+    # Files of the job's own that are read once more and then are not the job's state any longer.
+    held: set[str] = field(default_factory=set)
 
 
 def edges_of(plan: JobPlan) -> list[tuple[int, str, str, int, str]]:
@@ -76,6 +78,8 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     _check_all_taken(snapshot, plan, allow_non_restored)
     same = is_same_graph(snapshot, plan)
     start = Start(snapshot.epoch)
+    if state_url is None:
+        start.held = snapshot.files()
     source_ids = {n.id for v in plan.vertices for n in v.nodes if isinstance(n.operator, SourceOperator)}
     start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
     owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}
@@ -209,6 +213,6 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
 
 def has_state(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:
     """Tell whether an operator has left anything that would be lost without it."""
-    if operator_id in snapshot.sources:
+    if operator_id in snapshot.sources or operator_id in snapshot.committables:
         return True
     return any(operator_of(i)[0] == operator_id for s in vertex.subtasks for i in (*s.states, *s.parts))

@@ -130,6 +130,7 @@ class Checkpoints:
         if self.claimed is not None:
             delete_origin(self.claimed, self.store.options)
             self.claimed = None
+            self.coordinator.forget_origin()
 
     def confirm_sources(self, checkpoint: Checkpoint) -> None:
         """Tell the sources what has been processed for good."""
@@ -143,6 +144,8 @@ class Checkpoints:
         for checkpoint in checkpoints:
             self.store.discard(checkpoint.id)
             self.locations.pop(checkpoint.id, None)
+            # It is remembered for a while, but not what was in it.
+            checkpoint.snapshot = None
             fault_point("driver.in-clean-up")
         self.sweep()
         fault_point("driver.after-clean-up")

@@ -119,13 +119,15 @@ class SparkEngine:
     # Plans by their identity; pickled once, however often a job restarts.
     pickled: dict[int, bytes]
     _saved: dict[int, str] = field(default_factory=dict)
+    _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
     def runner(self, plan: JobPlan, attempt: int) -> SparkEpochs:
         if id(plan) not in self._saved:
             directory = self._saved[id(plan)] = os.path.join(self.directory, f"plan-{len(self._saved)}")
             pickled = self.pickled.pop(id(plan), None) or dump_plan(plan)
             save_plan(directory, pickled, [p for p in sys.path if p], self.state)
-        job = JobRef(f"{plan.settings.job_id}-{attempt}", self._saved[id(plan)], attempt)
+        key = f"{plan.settings.job_id}-{self._run}-{attempt}"
+        job = JobRef(key, self._saved[id(plan)], attempt, self._run)
         return SparkEpochs(get_context(self.config), plan, job, self.name)
 
 

@@ -37,6 +37,8 @@ class JobRef:
     key: str
     directory: str
     attempt: int
+    # Tells this run of the program from every other.
+    run: str
 
 
 class LevelFunction:
@@ -57,8 +59,8 @@ class LevelFunction:
         try:
             runtime = _runtime(self.job, slot, printed)
             context = TaskContext.get()
-            # The execution's number is in it, so that no name is ever used twice.
-            attempt = f"{self.job.attempt}.{context.taskAttemptId() if context else 0:x}"
+            # No name is ever used twice: not by another run, execution or task.
+            attempt = f"{self.job.run}.{self.job.attempt}.{context.taskAttemptId() if context else 0:x}"
             # Level 0 has no messages, only the one element that makes its partition.
             incoming: Iterable[bytes] = list(messages) if self.level else _nothing(messages)
             for target, message in runtime.run(pickle.loads(self.task), attempt, incoming):
