@@ -463,3 +463,46 @@ def test_spark_itself_is_killed(config: Configuration, tmp_path: Path) -> None:
     assert sorted(sink.results()) == counted(3000)
     # The other tests shall have a Spark with their own settings.
     stop_context()
+
+
+@pytest.mark.parametrize("setting", ["snapshot-compression=true", "incremental=false"])
+def test_compressed_and_complete_checkpoints(config: Configuration, tmp_path: Path, setting: str) -> None:
+    env, sink = checkpointed(config, tmp_path / "cp", 100), CollectSink()
+    key, _, value = setting.partition("=")
+    env.get_configuration().set_string(f"execution.checkpointing.{key}", value)
+    counting(env, sink, 3000, FailingOnce(tmp_path / "failed", 2000, "kill"))
+    job = env.execute_async()
+    if key == "incremental":
+        wait_until(lambda: len(job.get_checkpoint_statistics()["history"]) > 2)
+        wait_until(lambda: bool(os.listdir(tmp_path / "cp")))
+        # Every state is in one file, which depends on no other.
+        manifest = newest(tmp_path / "cp")
+        chains = [c for v in manifest.snapshot.vertices.values() for s in v.subtasks for c in s.states.values()]
+        assert chains and all(len(chain) == 1 for chain in chains)
+    job.get_job_execution_result().result()
+    assert (tmp_path / "failed").exists()
+    assert sorted(sink.results()) == counted(3000)
+
+
+def test_another_backend_takes_over(config: Configuration, tmp_path: Path) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
+
+    def program(env: Env, sink: CollectSink, count: int | None) -> None:
+        values = env.from_source(DataGeneratorSource(lambda i: i, count, 1000), strategy).uid("values")
+        pairs = values.map(lambda v: (v % KEYS, 1)).key_by(lambda v: v[0])
+        windows = pairs.window(TumblingEventTimeWindows.of(700)).reduce(lambda a, b: (a[0], a[1] + b[1]))
+        windows.uid("windows").sink_to(sink).uid("sink")
+
+    before, results = None, []
+    for backend in ("hashmap", "lmdb", "hashmap"):
+        env, sink = checkpointed(Configuration(config), tmp_path / "cp"), CollectSink()
+        env.get_configuration().set_string("state.backend.type", backend)
+        if before is not None:
+            env.get_configuration().set_string("execution.state-recovery.path", before)
+        program(env, sink, None)
+        job = env.execute_async()
+        wait_until(lambda sink=sink: bool(sink.results()))
+        before = job.stop_with_savepoint(False, str(tmp_path / "sp")).result()
+        job.get_job_execution_result().result()
+        results += sink.results()
+    assert Counter(results) == Counter({(k, 100): len(results) // KEYS for k in range(KEYS)})

@@ -214,8 +214,9 @@ class KeyedState:
         """
         # What was taken over from another run is made this one's own.
         taken_over = isinstance(self._version, Restored)
-        complete = taken_over or (complete and len(self._chain.files) > 1)
-        if not any(t.overlay for t in self._tables.values()) and not complete:
+        changed = any(t.overlay for t in self._tables.values())
+        complete = taken_over or (complete and len(self._chain.files) + changed > 1)
+        if not changed and not complete:
             self._dirty = False
             return None if isinstance(self._version, Restored) else self._version
         if taken_over and not self.has_rows():
