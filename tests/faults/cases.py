@@ -32,6 +32,8 @@ class Case:
     step: str
     what: str
     seed: int
+    # Whether executors are processes of their own, as on a cluster, or are part of the driver's Spark.
+    cluster: bool = False
 
     @property
     def time(self) -> int:
@@ -45,7 +47,8 @@ class Case:
         return f"{self.step}|{self.what}|{self.time}|{directory / 'fault'}"
 
     def __str__(self) -> str:
-        return f"{self.step} {self.what} (time {self.time}, seed {self.seed})"
+        where = " on a cluster" if self.cluster else ""
+        return f"{self.step} {self.what}{where} (time {self.time}, seed {self.seed})"
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ def cases(seeds: int) -> Iterator[Case]:
         for step in TASK_POINTS:
             for what in WHATS:
                 yield Case(step, what, seed)
+            yield Case(step, "kill-executor", seed, cluster=True)
         for step in DRIVER_POINTS:
             for what in WHATS:
                 yield Case(step, what, seed)
@@ -77,7 +81,7 @@ def run(case: Case) -> Outcome:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="millstream-faults-") as name:
         directory = Path(name)
-        if case.what == "kill-driver" or case.step in RECOVERY_POINTS:
+        if case.what == "kill-driver" or case.step in RECOVERY_POINTS or case.cluster:
             _run_as_drivers(case, directory)
         else:
             config = Configuration().set_string(SETTING, case.setting(directory))
@@ -96,14 +100,16 @@ def _run_as_drivers(case: Case, directory: Path) -> None:
         _drive(directory, first, latest=False)
         assert (directory / "first").exists()
     for attempt in range(6):
-        code = _drive(directory, fault, latest=attempt > 0 or case.step in RECOVERY_POINTS)
+        code = _drive(directory, fault, attempt > 0 or case.step in RECOVERY_POINTS, case.cluster)
         if code == 0:
             return
     raise AssertionError(f"{case} did not get to its end")
 
 
-def _drive(directory: Path, fault: str, latest: bool) -> int:
+def _drive(directory: Path, fault: str, latest: bool, cluster: bool = False) -> int:
     command = [sys.executable, "-m", "tests.faults.job", str(directory), "--fault", fault]
+    if cluster:
+        command += ["--master", "local-cluster[2,1,1024]"]
     done = subprocess.run(
         command + (["--latest"] if latest else []), cwd=ROOT, capture_output=True, text=True, timeout=120
     )

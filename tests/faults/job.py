@@ -115,10 +115,13 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--fault")
     parser.add_argument("--latest", action="store_true")
+    parser.add_argument("--master")
     options = parser.parse_args()
     config = Configuration()
     if options.fault:
         config.set_string(SETTING, options.fault)
+    if options.master:
+        config.set_string("spark.master", options.master)
     if options.latest:
         config.set_string("execution.state-recovery.path", "latest")
     build(options.directory, config).execute(NAME)

@@ -22,6 +22,7 @@ from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.slot import JobPlan, LevelTask, SlotRuntime
+from millstream.spark.dependencies import Dependencies
 from millstream.surroundings import Requests, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
@@ -109,16 +110,22 @@ class StateLocation:
     copies: str
 
 
-def save_plan(directory: str, plan: bytes, driver_path: list[str], state: StateLocation) -> None:
+def save_plan(
+    directory: str, plan: bytes, driver_path: list[str], state: StateLocation, dependencies: Dependencies
+) -> None:
     """Write what the workers need to know about a job."""
     os.makedirs(directory)
     with open(os.path.join(directory, "plan"), "wb") as f:
-        pickle.dump({"path": driver_path, "plan": plan, "state": state}, f, 5)
+        pickle.dump({"path": driver_path, "plan": plan, "state": state, "dependencies": dependencies}, f, 5)
 
 
 def load_plan(directory: str) -> tuple[JobPlan, Storage]:
     with open(os.path.join(directory, "plan"), "rb") as f:
         saved = pickle.load(f)
+    dependencies: Dependencies = saved["dependencies"]
+    sys.path[:0] = [p for p in dependencies.path if p not in sys.path]
+    if dependencies.directory is not None:
+        os.chdir(dependencies.directory)
     # What the driver can import, its workers can import.
     sys.path.extend(p for p in saved["path"] if p not in sys.path)
     plan: JobPlan = pickle.loads(saved["plan"])
