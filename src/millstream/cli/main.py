@@ -39,17 +39,33 @@ def cli() -> None:
 @click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 @click.option("-m", "--master", help="Spark master; local[*] when not given.")
 @click.option("-D", "defines", multiple=True, metavar="KEY=VALUE", help="A setting; spark.* goes to Spark.")
+@click.option("-pyfs", "--pyFiles", "files", help="Modules, packages or zips for the workers, parted by commas.")
+@click.option("-pyarch", "--pyArchives", "archives", help="Archives to unpack for the workers: path[#name], ...")
+@click.option("-pyreq", "--pyRequirements", "requirements", help="Packages for the workers: path[#directory].")
+@click.option("-pyexec", "--pyExecutable", "executable", help="The workers' Python.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     parallelism: int | None,
     master: str | None,
     defines: tuple[str, ...],
+    files: str | None,
+    archives: str | None,
+    requirements: str | None,
+    executable: str | None,
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
     """Run a program."""
-    run_program(program, list(arguments), _settings(parallelism, master, defines))
+    settings = _settings(parallelism, master, defines)
+    brought = {
+        "python.files": files,
+        "python.archives": archives,
+        "python.requirements": requirements,
+        "python.executable": executable,
+    }
+    settings |= {key: value for key, value in brought.items() if value is not None}
+    run_program(program, list(arguments), settings)
 
 
 @cli.command(context_settings=_PROGRAM)

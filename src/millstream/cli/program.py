@@ -13,6 +13,12 @@ from millstream.datastream.stream_execution_environment import ProgramPlanned, p
 def run_program(path: str, arguments: list[str], settings: dict[str, str]) -> None:
     """Run a program as `python path arguments...` would, with settings that win over its own defaults."""
     set_command_line(settings)
+    # The program itself may import what it brings along for its workers.
+    for file in settings.get("python.files", "").split(","):
+        if file:
+            sys.path.insert(
+                0, os.path.dirname(os.path.abspath(file)) if file.endswith(".py") else os.path.abspath(file)
+            )
     _run(path, arguments)
 
 

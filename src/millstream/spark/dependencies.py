@@ -76,7 +76,9 @@ def _unpack(archive: str, directory: str) -> None:
     file, _, name = archive.partition(MARK)
     source = os.path.abspath(file.removeprefix("file://"))
     if not os.path.exists(source):
-        raise InvalidProgramError(f"The archive {file} does not exist: it was given with add_python_archive or -pyarch.")
+        raise InvalidProgramError(
+            f"The archive {file} does not exist: it was given with add_python_archive or -pyarch."
+        )
     target = os.path.join(directory, name or os.path.basename(source))
     # A zip, a jar and a wheel are the same to whoever unpacks them.
     zipped = source.endswith((".zip", ".jar", ".whl", ".egg"))

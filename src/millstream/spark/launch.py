@@ -91,7 +91,11 @@ def launch(job: Launch) -> JobMaster:
     scratch = os.path.join(directory, "scratch")
     store = CheckpointStore(open_storage(home, reach, scratch), this_process(graph.job_name), reach)
     location = StateLocation(f"{store.storage.url}/{SHARED}", reach, scratch)
-    dependencies = prepare(config, directory)
+    try:
+        dependencies = prepare(config, directory)
+    except InvalidProgramError:
+        shutil.rmtree(directory)
+        raise
     engine = SparkEngine(config, directory, location, dependencies, graph.job_name, {id(plan): pickled})
     master = JobMaster(
         plan,
