@@ -293,7 +293,7 @@ class StreamExecutionEnvironment:
         job = self._launch_pending(job_name)
         try:
             return job.result.result()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             job.cancel()
             job.result.exception()
             raise
@@ -305,6 +305,8 @@ class StreamExecutionEnvironment:
     def _launch_pending(self, job_name: str | None) -> JobMaster:
         job = self._start(job_name, self._sinks)
         self._take_sinks()
+        for watch in _watchers:
+            watch(job)
         return job
 
     def _take_sinks(self) -> list[Transformation]:
@@ -399,6 +401,15 @@ def with_command_line(configuration: Configuration | None) -> Configuration:
     merged = Configuration(configuration)
     merged.add_all(Configuration.from_dict(_command_line))
     return merged
+
+
+# Told of every job that a program starts.
+_watchers: list[Callable[[JobMaster], None]] = []
+
+
+def watch_jobs(watch: Callable[[JobMaster], None]) -> None:
+    """Have a function called with every job that a program of this process starts."""
+    _watchers.append(watch)
 
 
 _plans_only: list[bool] = []

@@ -152,6 +152,11 @@ class JobMaster:
         """Return how many checkpoints there were, and what is known of the last ones."""
         return self._checkpoints.statistics() if hasattr(self, "_checkpoints") else {"counts": {}, "history": []}
 
+    def last_checkpoint(self) -> tuple[int, float] | None:
+        """Return the number of the last complete checkpoint, and when it was complete."""
+        latest = self._checkpoints.coordinator.latest() if hasattr(self, "_checkpoints") else None
+        return None if latest is None or latest.completed_at is None else (latest.id, latest.completed_at)
+
     @property
     def savepoint_directory(self) -> str | None:
         return self._options.checkpoints.savepoint_directory
