@@ -4,7 +4,7 @@ One run on one machine; what counts are the ratios. The bare loop and millstream
 of each counts, because neighbours on the machine only ever make a run slower; a peer, tens of times slower, runs once.
 Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes bench/results.json.
 
-    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h] [--without pyflink,bytewax,spark]
+    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i] [--without pyflink,bytewax,spark]
 """
 
 from __future__ import annotations
@@ -167,10 +167,49 @@ def show_latency(answers: dict[str, dict[str, Any]], two_levels_ms: float | None
     return lines
 
 
+def checkpoints(scale: float) -> dict[str, Any]:
+    """Checkpoints against the size of the state, recovery, and throughput with checkpoints every second and without."""
+    script, keys = "../checkpoints.py", [10_000, 100_000, 1_000_000]
+    found: dict[str, Any] = {
+        "sizes": [run_script(sys.executable, script, ["sizes", "--keys", str(k)]) for k in keys],
+        "recovery": [run_script(sys.executable, script, ["recovery", "--keys", str(k)]) for k in keys],
+    }
+    records = ["--records", str(int(60_000_000 * scale))]
+    for k in ("1000", "100000"):
+        best = {"with": 0.0, "without": 0.0}
+        for _ in range(ROUNDS):
+            for name, interval in (("without", "0"), ("with", "1000")):
+                answer = run_script(sys.executable, script, ["cost", *records, "--keys", k, "--interval", interval])
+                best[name] = max(best[name], answer["per_second"])
+        found.setdefault("cost", {})[k] = best
+    return found
+
+
+def show_checkpoints(found: dict[str, Any]) -> list[str]:
+    lines = [
+        "| (i) keys in state | first checkpoint | 1% changed: bytes | 1% changed: ms | recovery s |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for size, recovered in zip(found["sizes"], found["recovery"], strict=True):
+        lines.append(
+            f"| {size['keys']:,} | {size['first_bytes']:,} bytes, {size['first_ms']:.0f} ms | {size['bytes']:,.0f} "
+            f"| {size['ms']:.0f} | {recovered['seconds']:.2f} |"
+        )
+    lines.append("")
+    for k, pair in found["cost"].items():
+        ratio = pair["with"] / pair["without"]
+        judged = "reached" if ratio >= 0.9 else "MISSED"
+        lines.append(
+            f"Keyed reduce, {int(k):,} keys, with checkpoints every second: {pair['with']:,.0f} records/s, "
+            f"{ratio:.2f} of without (goal 0.9: {judged})."
+        )
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,h")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i")
     parser.add_argument("--without", default="", help="peers to leave out")
     options = parser.parse_args()
     only, without = options.only.split(","), options.without.split(",")
@@ -196,6 +235,9 @@ def main() -> None:
             latency["pyflink thread"] = run_script(python, "pyflink_job.py", [*seconds, "--mode", "thread"])
         results["latency"] = latency
         lines += ["", *show_latency(latency, two_levels)]
+    if "i" in only:
+        results["checkpoints"] = checkpoints(scale)
+        lines += ["", *show_checkpoints(results["checkpoints"])]
     print("\n" + "\n".join(lines))
     save(results)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from postgres import PostgresServer, running_server
 
 from millstream.common import Configuration
 from millstream.datastream import DataStream, StreamExecutionEnvironment
@@ -25,6 +26,13 @@ def _spark() -> Iterator[None]:
 def spark_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where Spark keeps its shuffle files."""
     return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server; without one on the machine the test is skipped."""
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture

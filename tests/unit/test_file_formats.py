@@ -31,7 +31,8 @@ def running() -> LocalJob:
 def manifest(location: str) -> dict[str, Any]:
     head, body = Path(location, "_metadata").read_bytes().split(b"\n", 1)
     header = json.loads(head)
-    assert (header["version"], header["length"], header["crc32"]) == (1, len(body), zlib.crc32(body))
+    checked = f"{header['millstream']} {header['version']}".encode() + body
+    assert (header["version"], header["length"], header["crc32"]) == (1, len(body), zlib.crc32(checked))
     read: dict[str, Any] = json.loads(body)
     assert header["millstream"] == read["kind"]
     return read
@@ -80,9 +81,11 @@ def unpacked(text: str) -> bytes:
 def sections(path: Path) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     data = path.read_bytes()
     assert struct.unpack(">4sH", data[:6]) == (b"MSCL", 1)
-    length, magic = struct.unpack(">I4s", data[-8:])
+    length, checksum, magic = struct.unpack(">II4s", data[-12:])
     assert magic == b"MSCL"
-    footer = json.loads(data[-8 - length : -8])
+    text = data[-12 - length : -12]
+    assert zlib.crc32(text) == checksum
+    footer = json.loads(text)
     found, at = [], 6
     for about in footer["sections"]:
         body = data[at : at + about["length"]]

@@ -243,11 +243,11 @@ class Listed(ProcessWindowFunction):
         pass
 
 
-def windows(make: Callable[[Any], Any]) -> Env:
+def windows(make: Callable[[Any], Any], sink: CollectSink | None = None) -> Env:
     env = Env.get_execution_environment().set_parallelism(2)
     marks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
     keyed = env.from_collection(list(range(20))).uid("n").assign_timestamps_and_watermarks(marks).uid("marks")
-    make(keyed.key_by(lambda x: x % 5)).uid("windows").sink_to(CollectSink()).uid("out")
+    make(keyed.key_by(lambda x: x % 5)).uid("windows").sink_to(sink or CollectSink()).uid("out")
     return env
 
 
@@ -278,9 +278,15 @@ FITS = [{"panes", "lateness"}, {"sessions", "late sessions"}]
 @pytest.mark.parametrize("before", WINDOWS)
 @pytest.mark.parametrize("now", WINDOWS)
 def test_windows_of_another_kind_fit_where_they_can_be_taken_over(before: str, now: str, tmp_path: Path) -> None:
-    report = check(saved(windows(WINDOWS[before]), tmp_path), windows(WINDOWS[now]))
+    location = saved(windows(WINDOWS[before]), tmp_path)
+    report = check(location, windows(WINDOWS[now]))
     fits = before == now or any({before, now} <= group for group in FITS)
     assert report.fits() == fits, report.changed
+    if fits:
+        whole, rest = CollectSink(), CollectSink()
+        LocalJob(windows(WINDOWS[now], whole)).run()
+        start_from(windows(WINDOWS[now], rest), location).run()
+        assert sorted(rest.results())[-5:] == sorted(whole.results())[-5:]
 
 
 # --- what is refused when it is tried

@@ -17,6 +17,7 @@ Three rules make the output exactly-once, whatever dies in between:
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
@@ -26,8 +27,12 @@ from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.pickles import dump
 
+_REMEMBERED = 10
+
 
 class CheckpointStatus(Enum):
+    """How far a checkpoint has come."""
+
     PENDING = "pending"
     WRITING = "writing"
     COMPLETED = "completed"
@@ -47,6 +52,8 @@ class Checkpoint:
     completed_at: float | None = None
     # How much of the staged output it names.
     staged: int = 0
+    # How many bytes of state were written for it: since the checkpoint before.
+    state_bytes: int = 0
     reason: str = ""
 
     @property
@@ -140,6 +147,8 @@ class Coordinator:
         self._last_end = -math.inf
         self._failures_in_a_row = 0
         self.triggered = self.failed_count = self.completed_count = 0
+        # The last ones, in whatever state, oldest first.
+        self.history: deque[Checkpoint] = deque(maxlen=_REMEMBERED)
 
     # --- when
 
@@ -155,6 +164,7 @@ class Coordinator:
         self._next_id += 1
         self._last_trigger = now
         self._pending[checkpoint.id] = checkpoint
+        self.history.append(checkpoint)
         self.triggered += 1
         return checkpoint
 
@@ -164,9 +174,15 @@ class Coordinator:
         """An acknowledged epoch has staged output."""
         self._staged.entries.append((operator, subtask, committable))
 
+    def has_staged(self) -> bool:
+        """Tell whether output waits for a checkpoint."""
+        return bool(self._staged.entries)
+
     # --- what happens to a checkpoint
 
-    def acknowledge(self, checkpoint_id: int, snapshot: Snapshot, now: float) -> list[Instruction]:
+    def acknowledge(
+        self, checkpoint_id: int, snapshot: Snapshot, now: float, state_bytes: int = 0
+    ) -> list[Instruction]:
         """The checkpoint's epoch has ended in all subtasks: the cut is known."""
         checkpoint = self._pending.get(checkpoint_id)
         if checkpoint is None or checkpoint.status is not CheckpointStatus.PENDING:
@@ -175,6 +191,7 @@ class Coordinator:
         checkpoint.snapshot = snapshot
         checkpoint.staged = self._staged.end
         checkpoint.acknowledged_at = now
+        checkpoint.state_bytes = state_bytes
         checkpoint.status = CheckpointStatus.WRITING
         return [WriteManifest(checkpoint)]
 
@@ -270,6 +287,10 @@ class Coordinator:
         else:
             self._completed = [c for c in self._completed if c.id < checkpoint.id]
         return self.latest()
+
+    def forget_origin(self) -> None:
+        """What the job has started from is gone: there is something newer to go back to."""
+        self._restored = None
 
     def retained(self) -> list[Checkpoint]:
         """Return the complete checkpoints that are kept."""

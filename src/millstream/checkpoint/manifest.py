@@ -55,7 +55,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         },
         ensure_ascii=False,
     ).encode()
-    header = {"millstream": manifest.kind, "version": VERSION, "length": len(body), "crc32": crc32(body)}
+    checksum = _checksum(manifest.kind, VERSION, body)
+    header = {"millstream": manifest.kind, "version": VERSION, "length": len(body), "crc32": checksum}
     return json.dumps(header).encode() + b"\n" + body
 
 
@@ -65,13 +66,14 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
     try:
         header = json.loads(head)
         kind, version = header["millstream"], header["version"]
+        is_newer = version > VERSION
     except (ValueError, KeyError, TypeError):
         raise DamagedStateError(f"{name} is not a manifest of millstream, or its beginning is damaged.") from None
-    if version > VERSION:
+    if is_newer:
         raise DamagedStateError(
             f"{name} was written by a newer millstream (format {version}); this one reads up to format {VERSION}."
         )
-    if not newline or len(body) != header.get("length") or crc32(body) != header.get("crc32"):
+    if not newline or len(body) != header.get("length") or _checksum(kind, version, body) != header.get("crc32"):
         raise DamagedStateError(f"{name} is damaged: it is incomplete or fails its checksum.")
     read = json.loads(body)
     snapshot = Snapshot(
@@ -84,6 +86,10 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
         {operator: _unpack(staged) for operator, staged in read["committables"].items()},
     )
     return Manifest(kind, read["id"], read["timestamp"], snapshot, read["state"], read["properties"])
+
+
+def _checksum(kind: str, version: int, body: bytes) -> int:
+    return crc32(body, crc32(f"{kind} {version}".encode()))
 
 
 def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:

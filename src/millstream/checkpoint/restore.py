@@ -45,6 +45,8 @@ class Start:
     carried: dict[Address, bytes] = field(default_factory=dict)
     sources: dict[str, bytes] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
+    # Files of the job's own that are read once more and then are not the job's state any longer.
+    held: set[str] = field(default_factory=set)
     tables: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
 
@@ -78,6 +80,8 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     _check_all_taken(snapshot, plan, allow_non_restored)
     same = is_same_graph(snapshot, plan)
     start = Start(snapshot.epoch)
+    if state_url is None:
+        start.held = snapshot.files()
     source_ids = {n.id for v in plan.vertices for n in v.nodes if isinstance(n.operator, SourceOperator)}
     start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
     owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}

@@ -253,7 +253,8 @@ class RemoteStorage:
         os.unlink(self._copy(name))
 
     def delete(self, name: str) -> None:
-        self.forget([name])
+        if name:
+            self.forget([name])
         with contextlib.suppress(FileNotFoundError):
             self._fs.rm(self._url(name), recursive=True)
 

@@ -78,6 +78,13 @@ class CheckpointStore:
         """Delete a checkpoint; its state files go with the next `sweep`."""
         self.storage.delete(f"chk-{checkpoint_id}")
 
+    def discard_all_but(self, kept: set[int]) -> None:
+        """Delete what a checkpoint that failed may have left: nobody must go on from it once its output is aborted."""
+        for name in self.storage.list(""):
+            found = _CHECKPOINT.fullmatch(name)
+            if found is not None and int(found.group(1)) not in kept:
+                self.storage.delete(name)
+
     # --- state files
 
     def wrote(self, names: Iterable[str]) -> None:

@@ -34,6 +34,10 @@ def cli() -> None:
     type=click.Choice(["CLAIM", "NO_CLAIM"], case_sensitive=False),
     help="Whether what the job starts from is deleted when it has a checkpoint of its own.",
 )
+@click.option("-pyfs", "--pyFiles", "files", help="Modules, packages or zips for the workers, parted by commas.")
+@click.option("-pyarch", "--pyArchives", "archives", help="Archives to unpack for the workers: path[#name], ...")
+@click.option("-pyreq", "--pyRequirements", "requirements", help="Packages for the workers: path[#directory].")
+@click.option("-pyexec", "--pyExecutable", "executable", help="The workers' Python.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -44,12 +48,24 @@ def run(
     from_checkpoint: str | None,
     allow_non_restored_state: bool,
     claim_mode: str | None,
+    files: str | None,
+    archives: str | None,
+    requirements: str | None,
+    executable: str | None,
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
     """Run a program, from its beginning or from where another run of it was."""
+    settings = as_settings(defines, parallelism, master)
+    brought = {
+        "python.files": files,
+        "python.archives": archives,
+        "python.requirements": requirements,
+        "python.executable": executable,
+    }
+    settings |= {key: value for key, value in brought.items() if value is not None}
     start = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
-    run_program(program, list(arguments), as_settings(defines, parallelism, master), start)
+    run_program(program, list(arguments), settings, start)
 
 
 @cli.command(context_settings=PROGRAM)

@@ -22,6 +22,12 @@ def run_program(
         last_word: settings that win over all it sets.
     """
     set_command_line(settings, last_word)
+    # The program itself may import what it brings along for its workers.
+    for file in settings.get("python.files", "").split(","):
+        if file:
+            sys.path.insert(
+                0, os.path.dirname(os.path.abspath(file)) if file.endswith(".py") else os.path.abspath(file)
+            )
     _run(path, arguments)
 
 

@@ -85,36 +85,58 @@ def _raise(step: str) -> None:
 
 
 def _kill_worker(_: str) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    """Kill this worker; from the driver, one of its workers."""
+    if _java_above():
+        os.kill(os.getpid(), signal.SIGKILL)
+    daemons = [d for java in _children(os.getpid()) if _name(java) == "java" for d in _children(java)]
+    for worker in [w for d in daemons for w in _children(d)][-1:]:
+        os.kill(worker, signal.SIGKILL)
 
 
 def _kill_executor(_: str) -> None:
-    os.kill(_java(), signal.SIGKILL)
-    signal.pause()
+    """Kill the Java this worker works for; from the driver, the one it has started."""
+    above = _java_above()
+    for java in [above] if above else [c for c in _children(os.getpid()) if _name(c) == "java"]:
+        os.kill(java, signal.SIGKILL)
+    if above:
+        signal.pause()
 
 
 def _kill_driver(_: str) -> None:
-    pid = os.getpid()
-    java = _java()
-    # In a worker of an embedded job the driver is what has started Java; in the driver it is this process.
-    os.kill(pid if java == 0 else _parent(java), signal.SIGKILL)
+    """Kill the driver: this process, or what has started the Java this worker works for."""
+    java = _java_above()
+    os.kill(_parent(java) if java else os.getpid(), signal.SIGKILL)
     signal.pause()
 
 
-def _java() -> int:
+def _java_above() -> int:
     """Return the process id of the Java that this process works for, 0 in the driver."""
     pid = os.getpid()
     while pid > 1:
         pid = _parent(pid)
-        with open(f"/proc/{pid}/comm") as f:
-            if f.read().strip() == "java":
-                return pid
+        if _name(pid) == "java":
+            return pid
     return 0
 
 
+def _name(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm") as f:
+            return f.read().strip()
+    except FileNotFoundError:
+        return ""
+
+
 def _parent(pid: int) -> int:
-    with open(f"/proc/{pid}/stat") as f:
-        return int(f.read().rpartition(")")[2].split()[1])
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return int(f.read().rpartition(")")[2].split()[1])
+    except FileNotFoundError:
+        return 0
+
+
+def _children(pid: int) -> list[int]:
+    return [int(p) for p in os.listdir("/proc") if p.isdigit() and _parent(int(p)) == pid]
 
 
 _ACTIONS = {

@@ -55,6 +55,10 @@ class JobClient(ABC):
         """Take a checkpoint now; the future holds where it is."""
 
     @abstractmethod
+    def get_checkpoint_statistics(self) -> dict[str, Any]:
+        """Return how many checkpoints there were, and of the last ones: status, duration, bytes, place."""
+
+    @abstractmethod
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
         """Go on with another parallelism from the next epoch on, without a restart.
 

@@ -217,6 +217,29 @@ class StreamExecutionEnvironment:
         warn_deprecated("get_restart_strategy()", "read restart-strategy.type of the configuration")
         return configured_strategy(self._config)
 
+    # --- what the workers need
+
+    def add_python_file(self, file_path: str) -> None:
+        """Bring a module, a package's directory or a zip along: workers can import it."""
+        self._append("python.files", file_path)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Bring an archive along: it is unpacked in the workers' working directory, under its name or another."""
+        self._append("python.archives", f"{archive_path}#{target_dir}" if target_dir else archive_path)
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Install packages for the workers, from an index or from a directory of packages."""
+        cache = f"#{requirements_cache_dir}" if requirements_cache_dir else ""
+        self._config.set_string("python.requirements", requirements_file_path + cache)
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Choose the workers' interpreter; millstream and PySpark must be installed for it."""
+        self._config.set_string("python.executable", python_exec)
+
+    def _append(self, key: str, value: str) -> None:
+        before = self._config.get_string(key, "")
+        self._config.set_string(key, f"{before},{value}" if before else value)
+
     # --- sources
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
@@ -270,7 +293,7 @@ class StreamExecutionEnvironment:
         job = self._launch_pending(job_name)
         try:
             return job.result.result()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             job.cancel()
             job.result.exception()
             raise
@@ -282,6 +305,8 @@ class StreamExecutionEnvironment:
     def _launch_pending(self, job_name: str | None) -> JobMaster:
         job = self._start(job_name, self._sinks)
         self._take_sinks()
+        for watch in _watchers:
+            watch(job)
         return job
 
     def _take_sinks(self) -> list[Transformation]:
@@ -387,6 +412,15 @@ def with_command_line(configuration: Configuration | None) -> Configuration:
     return merged
 
 
+# Told of every job that a program starts.
+_watchers: list[Callable[[JobMaster], None]] = []
+
+
+def watch_jobs(watch: Callable[[JobMaster], None]) -> None:
+    """Have a function called with every job that a program of this process starts."""
+    _watchers.append(watch)
+
+
 _plans_only: list[bool] = []
 
 
@@ -466,6 +500,9 @@ class _Client(JobClient):
         request = CheckpointRequest()
         self._job.ask(request)
         return CompletableFuture(request.done)
+
+    def get_checkpoint_statistics(self) -> dict[str, Any]:
+        return self._job.checkpoint_statistics()
 
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
         check_parallelism(parallelism, "the job")

@@ -157,7 +157,7 @@ def _identify(nodes: list[StreamNode]) -> None:
             node.operator_id = operator_id_of(t.uid)
         else:
             inputs = [f"{e.source.operator_id}/{e.input_index}/{e.tag.tag_id if e.tag else ''}" for e in node.in_edges]
-            node.operator_id = _hash("place", str(place[node]), type(t.operator).__name__, *inputs)
+            node.operator_id = _hash("place", str(place[node]), t.operator.identity, *inputs)
 
 
 def operator_id_of(uid: str) -> str:

@@ -7,6 +7,7 @@ import pickle
 import queue
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from millstream.checkpoint.coordinator import (
     Checkpoint,
@@ -62,7 +63,8 @@ class Checkpoints:
     def taken(self, checkpoint: Checkpoint) -> None:
         """The epoch of a checkpoint has ended."""
         snapshot = self.execution.snapshot()
-        self._carry_out(self.coordinator.acknowledge(checkpoint.id, snapshot, self._clock()))
+        written = self.execution.take_written()
+        self._carry_out(self.coordinator.acknowledge(checkpoint.id, snapshot, self._clock(), written))
         self.settle(_PATIENCE)
 
     def settle(self, patience: float = 0.0) -> None:
@@ -128,6 +130,7 @@ class Checkpoints:
         if self.claimed is not None:
             delete_origin(self.claimed, self.store.options)
             self.claimed = None
+            self.coordinator.forget_origin()
 
     def confirm_sources(self, checkpoint: Checkpoint) -> None:
         """Tell the sources what has been processed for good."""
@@ -141,9 +144,36 @@ class Checkpoints:
         for checkpoint in checkpoints:
             self.store.discard(checkpoint.id)
             self.locations.pop(checkpoint.id, None)
+            # It is remembered for a while, but not what was in it.
+            checkpoint.snapshot = None
             fault_point("driver.in-clean-up")
         self.sweep()
         fault_point("driver.after-clean-up")
+
+    def statistics(self) -> dict[str, Any]:
+        """Return how many checkpoints there were, and what is known of the last ones."""
+        coordinator = self.coordinator
+        return {
+            "counts": {
+                "triggered": coordinator.triggered,
+                "completed": coordinator.completed_count,
+                "failed": coordinator.failed_count,
+                "in_progress": len(coordinator.in_flight()),
+            },
+            "history": [self._described(c) for c in coordinator.history],
+        }
+
+    def _described(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        end = checkpoint.completed_at
+        return {
+            "id": checkpoint.id,
+            "status": checkpoint.status.name,
+            "trigger_timestamp": int(checkpoint.triggered_at * 1000),
+            "end_to_end_duration_ms": None if end is None else (end - checkpoint.triggered_at) * 1000,
+            "state_bytes": checkpoint.state_bytes,
+            "location": self.locations.get(checkpoint.id),
+            "failure": checkpoint.reason or None,
+        }
 
     def sweep(self) -> None:
         """Delete state files that neither the job nor a checkpoint needs."""

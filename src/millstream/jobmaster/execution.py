@@ -16,7 +16,7 @@ from millstream.operators.slot import JobPlan, LevelTask, SlotReport
 from millstream.operators.source import SourceOperator, SplitEnumerator
 from millstream.operators.subtask import SubtaskReport, Vertex
 from millstream.state.keyed import Version
-from millstream.state.restored import StoredState
+from millstream.state.restored import Restored, StoredState
 
 Shares = dict[int, dict[int, list[Any]]]
 
@@ -37,6 +37,8 @@ class Execution:
         # What is known of the tables of each state.
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
         self._exported: dict[tuple[int, int], dict[str, StoredState]] = {}
+        self._written = 0
+        self._held = start.held
         # When subtasks have something to do without input.
         self._wakes: dict[tuple[int, int], int] = {}
         self.alignment = Alignment(plan)
@@ -98,6 +100,8 @@ class Execution:
         replaced = False
         for report in (r for slot in reports for r in slot.subtasks):
             replaced |= self._keep(report, written)
+        if not any(isinstance(v, Restored) for files in self._state_files.values() for v in files.values()):
+            self._held = set()
         over = {v.id for v in self.plan.vertices if self._has_ended(v, reports)}
         self.ended |= over
         return written, replaced
@@ -112,6 +116,7 @@ class Execution:
         self._wakes.pop(address, None)
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
+        self._written += report.state_bytes
         self.alignment.learn(report)
         for state_id, tables in report.tables.items():
             # A subtask, or a run, may not have come to ask for all of them. Snapshots hold on to the dicts as they are.
@@ -123,7 +128,6 @@ class Execution:
         if report.state_files:
             self._state_files[address] = report.state_files
         for state_id, name in report.state_files.items():
-            assert not isinstance(name, tuple)
             chain = self._chains.setdefault((*address, state_id), [])
             if name is None or (chain and chain[-1] == name):
                 continue
@@ -135,16 +139,14 @@ class Execution:
             chain.append(name)
         return replaced
 
+    def take_written(self) -> int:
+        """Return how many bytes of state were written since this was last asked."""
+        written, self._written = self._written, 0
+        return written
+
     def live_files(self) -> set[str]:
         """Return the names of the state files that the next epoch may need."""
-        return {name for chain in self._chains.values() for name in chain} | {
-            stored.file
-            for files in self._state_files.values()
-            for version in files.values()
-            if version is not None and not isinstance(version, str)
-            for stored in version.files
-            if stored is not None
-        }
+        return {name for chain in self._chains.values() for name in chain} | self._held
 
     def snapshot(self) -> Snapshot:
         """Return the cut at the end of the last epoch, without staged output."""

@@ -41,7 +41,14 @@ from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.progress import Progress
 from millstream.jobmaster.regions import combine, operators_in, region_of
-from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest, refuse
+from millstream.jobmaster.requests import (
+    CheckpointRequest,
+    Request,
+    RequestFailedError,
+    RescaleRequest,
+    SavepointRequest,
+    refuse,
+)
 from millstream.jobmaster.restart import NoRestart, RestartStrategy
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport
 
@@ -140,6 +147,15 @@ class JobMaster:
         self._woken.set()
         if runner is not None:
             runner.cancel()
+
+    def checkpoint_statistics(self) -> dict[str, Any]:
+        """Return how many checkpoints there were, and what is known of the last ones."""
+        return self._checkpoints.statistics() if hasattr(self, "_checkpoints") else {"counts": {}, "history": []}
+
+    def last_checkpoint(self) -> tuple[int, float] | None:
+        """Return the number of the last complete checkpoint, and when it was complete."""
+        latest = self._checkpoints.coordinator.latest() if hasattr(self, "_checkpoints") else None
+        return None if latest is None or latest.completed_at is None else (latest.id, latest.completed_at)
 
     @property
     def savepoint_directory(self) -> str | None:
@@ -264,6 +280,7 @@ class JobMaster:
             # The others only run the epoch again that failed for all.
             others = restore(self._last_cut, self.plan, None)
             back = combine(self.plan, region, back, others)
+        self._store.discard_all_but({c.id for c in coordinator.retained()})
         job_id = target.cut.job_id if target is not None else self.plan.settings.job_id
         self._output.recover({} if target is None else target.cut.committables, job_id, operators)
         self._execute(self.plan, back)
@@ -302,6 +319,8 @@ class JobMaster:
                 self._wait(max(0.0, self._options.buffer_timeout - seconds))
         if not self._cancel.is_set():
             self._checkpoints.settle_all()
+            if self._checkpoints.coordinator.has_staged():
+                raise JobExecutionError("The job's last checkpoint failed, so that its last output does not count.")
 
     def _run_epoch(
         self,
@@ -415,7 +434,7 @@ class JobMaster:
                 self._serve(request)
             except BaseException as e:
                 refuse(request, e)
-                if not isinstance(e, InvalidProgramError):
+                if not isinstance(e, (InvalidProgramError, RequestFailedError)):
                     raise
 
     def _serve(self, request: Request) -> None:
@@ -433,21 +452,28 @@ class JobMaster:
             raise InvalidProgramError(
                 "The job takes no checkpoints: set execution.checkpointing.interval, or take a savepoint."
             )
-        before = self._checkpoints.coordinator.latest()
-        self._run_epoch({}, frozenset(), checkpoint=True)
+        return self._checkpoints.locations[self._run_checkpoint(frozenset()).id]
+
+    def _run_checkpoint(self, ending: frozenset[int], savepoint: str | None = None) -> Checkpoint:
+        """Run an epoch without input and wait until its checkpoint is complete."""
+        coordinator = self._checkpoints.coordinator
+        before = coordinator.latest()
+        self._run_epoch({}, ending, checkpoint=True, flush=True, savepoint=savepoint)
         self._checkpoints.settle_all()
-        latest = self._checkpoints.coordinator.latest()
+        latest = coordinator.latest()
         if latest is None or latest is before:
-            raise JobExecutionError("The checkpoint failed; the log says why.")
-        return self._checkpoints.locations[latest.id]
+            raise RequestFailedError(f"The checkpoint failed: {coordinator.history[-1].reason}")
+        return latest
 
     def _take_savepoint(self, request: SavepointRequest) -> str:
         settings = self.plan.settings
         location = f"{request.directory.rstrip('/')}/savepoint-{settings.job_id[:6]}-{uuid.uuid4().hex[:12]}"
         ending = frozenset(self._execution.running_sources()) if request.drain else frozenset()
         # What was staged counts before the savepoint is complete, so that the savepoint need not name it.
-        self._run_epoch({}, ending, self._options.checkpoints.enabled, flush=True, savepoint=location)
-        self._checkpoints.settle_all()
+        if self._options.checkpoints.enabled:
+            self._run_checkpoint(ending, location)
+        else:
+            self._run_epoch({}, ending, checkpoint=False, flush=True, savepoint=location)
         snapshot = self._execution.savepoint()
         manifest = Manifest("savepoint", snapshot.epoch, int(self._clock() * 1000), snapshot, "")
         storage = self._store.elsewhere(location)
@@ -485,6 +511,8 @@ class JobMaster:
         if self._runner is not None:
             steps.append(self._runner.release)
         if hasattr(self, "_execution"):
+            if outcome is not JobStatus.FINISHED:
+                steps.append(self._abort_staged)
             steps += [s.close for s in self._execution.sources.values()]
             steps += self._output.closers()
             steps.append(lambda: self._leave_checkpoints(outcome))
@@ -495,6 +523,14 @@ class JobMaster:
             except Exception as e:
                 # The job's own outcome is what the user must hear; this is only what was left behind.
                 log.warning("while ending job '%s': %s", self.plan.settings.job_name, e)
+
+    def _abort_staged(self) -> None:
+        """The job ends before its time: output that no checkpoint names will never count."""
+        latest = self._checkpoints.coordinator.latest()
+        if latest is not None:
+            self._output.recover(latest.cut.committables, latest.cut.job_id)
+        else:
+            self._output.recover({}, self.plan.settings.job_id)
 
     def _leave_checkpoints(self, outcome: JobStatus) -> None:
         """Delete the job's checkpoints, or leave those that are wanted."""

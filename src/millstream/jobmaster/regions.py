@@ -47,5 +47,6 @@ def combine(plan: JobPlan, region: frozenset[int], failed: Start, others: Start)
             **{o: s for o, s in failed.sources.items() if o in heads},
         },
         frozenset((failed.ended & region) | (others.ended - region)),
+        failed.held | others.held,
         {**failed.tables, **others.tables},
     )

@@ -6,6 +6,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.errors import MillstreamError
+
 
 @dataclass
 class SavepointRequest:
@@ -30,6 +32,10 @@ class RescaleRequest:
 
     parallelism: int
     done: Future[None] = field(default_factory=Future)
+
+
+class RequestFailedError(MillstreamError):
+    """What was asked could not be done; the job itself goes on."""
 
 
 Request = SavepointRequest | CheckpointRequest | RescaleRequest

@@ -87,6 +87,11 @@ class Operator:
     # Whether the records it emits have timestamps even if those it takes have none.
     assigns_timestamps = False
 
+    @property
+    def identity(self) -> str:
+        """What kind of operator it is to whoever looks for it in a savepoint."""
+        return type(self).__name__
+
     setup: OperatorSetup
     # How far event time has come.
     watermark = MIN_WATERMARK

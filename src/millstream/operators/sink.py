@@ -123,10 +123,11 @@ class SinkOperator(Operator):
         w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
 
     def carry(self) -> Any:
-        return self.writer.carry()
+        # In a tuple: a writer that is behind must also be told that nothing is carried any more.
+        return (self.writer.carry(),)
 
     def restore(self, carried: Any) -> None:
-        self.writer.restore(carried)
+        self.writer.restore(carried[0])
 
     def close(self) -> None:
         self.writer.close()

@@ -135,6 +135,8 @@ class SubtaskReport:
     tables: dict[str, dict[str, dict[str, str]]]
     # With a savepoint: where the state was exported to.
     exported: dict[str, StoredState]
+    # How many bytes of state were written.
+    state_bytes: int
 
 
 @dataclass
@@ -393,6 +395,7 @@ class Subtask:
             self.ended,
             self.tables() if task.checkpoint is not None else {},
             exported,
+            sum(s.take_written() for s in self._states.values()),
         )
 
     def tables(self) -> dict[str, dict[str, dict[str, str]]]:
@@ -570,8 +573,8 @@ class Subtask:
     def _take_over(self, left: TakenOver) -> None:
         self._watermark, self._idle, self.ended = left.watermark, False, left.ended
         for channel in self._channels.values():
-            channel.watermark, channel.idle = left.watermark, False
             channel.ended = channel.edge.id in left.ended_edges
+            channel.watermark, channel.idle = MAX_WATERMARK if channel.ended else left.watermark, False
         self._restore_operators(left.operators, left.watermarks)
         # Those behind do not know yet how far each of their new channels has come.
         self._must_announce = not left.ended

@@ -26,7 +26,9 @@ class SparkEpochs:
     would wrap and pickle its functions anew for every epoch.
     """
 
-    def __init__(self, context: SparkContext, plan: JobPlan, job: JobRef, name: str) -> None:
+    def __init__(
+        self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
+    ) -> None:
         self._context = context
         self._jvm: Any = context._jvm
         self._plan = plan
@@ -36,7 +38,8 @@ class SparkEpochs:
         self._slots = [plan.slots(level) for level in range(plan.levels)]
         self._start: Any = None
         # On this machine the very interpreter that runs here, whatever the context was told.
-        self._python = sys.executable if str(context.master).startswith("local") else context.pythonExec
+        own = sys.executable if str(context.master).startswith("local") else context.pythonExec
+        self._python = executable or own
         self._embedded = control.is_embedded()
 
     def open(self) -> None:

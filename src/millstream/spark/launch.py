@@ -26,6 +26,7 @@ from millstream.jobmaster.job import JobMaster, JobOptions
 from millstream.jobmaster.restart import restart_strategy
 from millstream.operators.slot import JobPlan
 from millstream.operators.subtask import JobSettings
+from millstream.spark.dependencies import Dependencies, prepare
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.pickling import dump_plan
 from millstream.spark.session import DEFAULT_MASTER, get_context
@@ -90,7 +91,12 @@ def launch(job: Launch) -> JobMaster:
     scratch = os.path.join(directory, "scratch")
     store = CheckpointStore(open_storage(home, reach, scratch), this_process(graph.job_name), reach)
     location = StateLocation(f"{store.storage.url}/{SHARED}", reach, scratch)
-    engine = SparkEngine(config, directory, location, graph.job_name, {id(plan): pickled})
+    try:
+        dependencies = prepare(config, directory)
+    except InvalidProgramError:
+        shutil.rmtree(directory)
+        raise
+    engine = SparkEngine(config, directory, location, dependencies, graph.job_name, {id(plan): pickled})
     master = JobMaster(
         plan,
         engine,
@@ -115,18 +121,21 @@ class SparkEngine:
     config: Configuration
     directory: str
     state: StateLocation
+    dependencies: Dependencies
     name: str
     # Plans by their identity; pickled once, however often a job restarts.
     pickled: dict[int, bytes]
     _saved: dict[int, str] = field(default_factory=dict)
+    _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
     def runner(self, plan: JobPlan, attempt: int) -> SparkEpochs:
         if id(plan) not in self._saved:
             directory = self._saved[id(plan)] = os.path.join(self.directory, f"plan-{len(self._saved)}")
             pickled = self.pickled.pop(id(plan), None) or dump_plan(plan)
-            save_plan(directory, pickled, [p for p in sys.path if p], self.state)
-        job = JobRef(f"{plan.settings.job_id}-{attempt}", self._saved[id(plan)], attempt)
-        return SparkEpochs(get_context(self.config), plan, job, self.name)
+            save_plan(directory, pickled, [p for p in sys.path if p], self.state, self.dependencies)
+        key = f"{plan.settings.job_id}-{self._run}-{attempt}"
+        job = JobRef(key, self._saved[id(plan)], attempt, self._run)
+        return SparkEpochs(get_context(self.config), plan, job, self.name, self.dependencies.executable)
 
 
 def _job_id(config: Configuration) -> str:

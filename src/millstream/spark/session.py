@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
@@ -115,11 +117,21 @@ def _start_jvm(settings: dict[str, str], log_level: str) -> Java:
         "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         DIRECTORY_VARIABLE: make_directory(),
     }
+    if settings["spark.master"].startswith("local-cluster"):
+        # What Spark's scripts tell the launcher of executors, and where these may write.
+        environment.setdefault("SPARK_SCALA_VERSION", "2.13")
+        environment.setdefault("SPARK_WORKER_DIR", _temporary_directory())
     options = settings.get("spark.driver.extraJavaOptions", "").split()
     reached_by = start_gateway(java, settings.get("spark.driver.memory", "1g"), options, log_level, environment)
     with _environment(reached_by):
         SparkContext._ensure_initialized()
     return java
+
+
+def _temporary_directory() -> str:
+    directory = tempfile.mkdtemp(prefix="millstream-executors-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 @contextmanager

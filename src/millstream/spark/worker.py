@@ -22,6 +22,7 @@ from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.slot import JobPlan, LevelTask, SlotRuntime
+from millstream.spark.dependencies import Dependencies
 from millstream.surroundings import Requests, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
@@ -37,6 +38,8 @@ class JobRef:
     key: str
     directory: str
     attempt: int
+    # Tells this run of the program from every other.
+    run: str
 
 
 class LevelFunction:
@@ -57,8 +60,8 @@ class LevelFunction:
         try:
             runtime = _runtime(self.job, slot, printed)
             context = TaskContext.get()
-            # The execution's number is in it, so that no name is ever used twice.
-            attempt = f"{self.job.attempt}.{context.taskAttemptId() if context else 0:x}"
+            # No name is ever used twice: not by another run, execution or task.
+            attempt = f"{self.job.run}.{self.job.attempt}.{context.taskAttemptId() if context else 0:x}"
             # Level 0 has no messages, only the one element that makes its partition.
             incoming: Iterable[bytes] = list(messages) if self.level else _nothing(messages)
             for target, message in runtime.run(pickle.loads(self.task), attempt, incoming):
@@ -107,16 +110,22 @@ class StateLocation:
     copies: str
 
 
-def save_plan(directory: str, plan: bytes, driver_path: list[str], state: StateLocation) -> None:
+def save_plan(
+    directory: str, plan: bytes, driver_path: list[str], state: StateLocation, dependencies: Dependencies
+) -> None:
     """Write what the workers need to know about a job."""
     os.makedirs(directory)
     with open(os.path.join(directory, "plan"), "wb") as f:
-        pickle.dump({"path": driver_path, "plan": plan, "state": state}, f, 5)
+        pickle.dump({"path": driver_path, "plan": plan, "state": state, "dependencies": dependencies}, f, 5)
 
 
 def load_plan(directory: str) -> tuple[JobPlan, Storage]:
     with open(os.path.join(directory, "plan"), "rb") as f:
         saved = pickle.load(f)
+    dependencies: Dependencies = saved["dependencies"]
+    sys.path[:0] = [p for p in dependencies.path if p not in sys.path]
+    if dependencies.directory is not None:
+        os.chdir(dependencies.directory)
     # What the driver can import, its workers can import.
     sys.path.extend(p for p in saved["path"] if p not in sys.path)
     plan: JobPlan = pickle.loads(saved["plan"])

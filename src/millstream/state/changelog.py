@@ -3,7 +3,7 @@
 A file holds what one operator's subtask changed in one epoch (a delta), or all it holds (a base). Its name
 says who wrote it; its footer says which files come before it, so a handle is one name:
 
-    MSCL | version u16 | sections | footer (JSON) | footer length u32 | MSCL
+    MSCL | version u16 | sections | footer (JSON) | its length u32 | its checksum u32 | MSCL
 
 A section is a pickled dict of rows of one state table; a large table has several, so that neither writing nor reading
 needs more memory than one. A retry or a twin writes under a name of its own, and only the name that the driver
@@ -27,7 +27,7 @@ from millstream.common.pickles import dump
 _MAGIC = b"MSCL"
 _VERSION = 1
 _HEAD = struct.Struct(">4sH")
-_TAIL = struct.Struct(">I4s")
+_TAIL = struct.Struct(">II4s")
 
 # Makes objects of pickled bytes.
 Loads = Callable[[Any], Any]
@@ -117,7 +117,7 @@ def encode(header: FileHeader, content: Iterable[Section], compressed: bool = Fa
         }
     ).encode()
     yield footer
-    yield _TAIL.pack(len(footer), _MAGIC)
+    yield _TAIL.pack(len(footer), crc32(footer), _MAGIC)
 
 
 @dataclass(frozen=True)
@@ -166,15 +166,18 @@ def decode(name: str, data: bytes | memoryview) -> ChangelogFile:
         magic, version = _HEAD.unpack_from(data)
     except struct.error as e:
         raise DamagedStateError(f"State file {name} is damaged: it is too short ({e}).") from e
-    if magic != _MAGIC:
+    if magic != _MAGIC or version < 1:
         raise DamagedStateError(f"State file {name} is not a millstream state file.")
     if version > _VERSION:
         raise DamagedStateError(f"State file {name} has format {version}; this millstream reads up to {_VERSION}.")
     try:
-        length, end_magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
+        length, checksum, end_magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
         if end_magic != _MAGIC:
             raise ValueError("its end is missing")
-        footer = json.loads(bytes(data[len(data) - _TAIL.size - length : len(data) - _TAIL.size]))
+        text = bytes(data[len(data) - _TAIL.size - length : len(data) - _TAIL.size])
+        if crc32(text) != checksum:
+            raise ValueError("it fails its checksum")
+        footer = json.loads(text)
         header = FileHeader(
             footer["operator"],
             footer["subtask"],

@@ -76,7 +76,7 @@ def _batch(section: Section, max_parallelism: int) -> pa.RecordBatch:
             section.table,
             section.kind,
             section.address,
-            None if named else key_group(plain, max_parallelism),
+            None if named else key_group(key, max_parallelism),
             None if named else text_of(plain),
             _namespace(section.address, row),
             text_of(value),

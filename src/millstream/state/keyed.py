@@ -116,6 +116,7 @@ class KeyedState:
         # The file that holds what is in the overlays now, None before one was written.
         self._pending: FileRef | None = None
         self._dirty = False
+        self._written = 0
 
     def table(self, name: str, kind: str, address: str = BY_KEY) -> StateTable:
         """Return the table of that name, making it when it is new."""
@@ -212,8 +213,9 @@ class KeyedState:
         """
         # What was taken over from another run is made this one's own.
         taken_over = isinstance(self._version, Restored)
-        complete = taken_over or (complete and len(self._chain.files) > 1)
-        if not any(t.overlay for t in self._tables.values()) and not complete:
+        changed = any(t.overlay for t in self._tables.values())
+        complete = taken_over or (complete and len(self._chain.files) + changed > 1)
+        if not changed and not complete:
             self._dirty = False
             return None if isinstance(self._version, Restored) else self._version
         if taken_over and not self.has_rows():
@@ -229,7 +231,13 @@ class KeyedState:
         header = FileHeader(self._operator, self._subtask, epoch, rebase, parents)
         size = self._storage.write(name, encode(header, self._sections(rebase), self._compressed))
         self._pending = FileRef(name, size, rebase)
+        self._written += size
         return name
+
+    def take_written(self) -> int:
+        """Return how many bytes were written since this was last asked."""
+        written, self._written = self._written, 0
+        return written
 
     def _sections(self, everything: bool) -> Iterator[Section]:
         for name, table in self._tables.items():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.state.changelog import ChangelogFile, Loads, Section, replay
-from millstream.state.key_groups import key_group, thaw
+from millstream.state.key_groups import key_group
 from millstream.state.table import BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
 
 SPLIT_LIST, UNION_LIST = "split.", "union."
@@ -134,10 +134,10 @@ def owned(
                 row,
                 content
                 if content is None
-                else {k: v for k, v in content.items() if key_group(thaw(k), max_parallelism) in groups},
+                else {k: v for k, v in content.items() if key_group(k, max_parallelism) in groups},
             )
         return
     assert address in (BY_KEY, BY_NAMESPACE, BY_TIME), address
     for row, content in rows:
-        if key_group(thaw(key_of(address, row)), max_parallelism) in groups:
+        if key_group(key_of(address, row), max_parallelism) in groups:
             yield row, content

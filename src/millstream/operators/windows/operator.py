@@ -17,6 +17,7 @@ from millstream.operators.windows.assigners import MergingWindowAssigner, Window
 from millstream.operators.windows.contents import Contents, Result, Stamped
 from millstream.operators.windows.evictors import Evictor, EvictorContext, TimestampedValue
 from millstream.operators.windows.merging import MergingWindows
+from millstream.operators.windows.takeover import take_panes, take_sessions
 from millstream.operators.windows.triggers import OnMergeContext, Trigger, TriggerResult
 from millstream.state.descriptors import (
     AggregatingStateDescriptor,
@@ -68,6 +69,11 @@ class WindowOperator(Operator):
         self.late_tag = late_tag
         self.evictor = evictor
 
+    @property
+    def identity(self) -> str:
+        # Also of the quick ones: which of them it is depends on the backend.
+        return WindowOperator.__name__
+
     def functions(self) -> list[UserFunction]:
         return [self.result.function] if self.result.function is not None else []
 
@@ -81,6 +87,7 @@ class WindowOperator(Operator):
         if self._merges:
             self._merging = setup.state.table("_merging_windows", "windows")
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
+        setup.state.when_taken_over(self._take_over)
         self._assigning = _AssignerContext(self)
         self._triggering = _TriggerContext(self)
         self._processing = ProcessWindowContext(self)
@@ -92,6 +99,17 @@ class WindowOperator(Operator):
         w.line(f"{many} = {process}({value.name}, {value.timestamp})", self, value.name)
         with w.block(f"if {many}:"), w.block(f"for {out}, {out}t in {many}:"):
             downstream(Var(out, f"{out}t", settled=False))
+
+    def _take_over(self) -> None:
+        """Bring what a quick operator has left into this one's form."""
+        assert self.timers is not None
+        windows = take_panes(self._state, getattr(self.assigner, "size", 0)) + take_sessions(self._state)
+        for key, window, contents in windows:
+            self.contents.table.put((key, window), contents)
+            if self._merges:
+                self._merging.put(key, {**(self._merging.get(key) or {}), window: window})
+            self.timers.event.register((window.max_timestamp(), key, window))
+            self._register_cleanup(key, window)
 
     # --- records
 

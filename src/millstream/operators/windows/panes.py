@@ -17,6 +17,7 @@ from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from millstream.operators.windows.contents import Aggregated, Reduced
 from millstream.operators.windows.operator import WindowOperator
+from millstream.operators.windows.takeover import take_windows
 from millstream.operators.windows.triggers import EventTimeTrigger
 from millstream.operators.windows.windows import TimeWindow
 from millstream.state.key_groups import freeze
@@ -47,6 +48,13 @@ class PaneOperator(WindowOperator):
         assigner = self.assigner
         assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
         self._size = assigner.size
+
+    def _take_over(self) -> None:
+        panes: dict[int, dict[Any, Any]] = {}
+        for key, window, contents in take_windows(self._state, self.contents.kind):
+            panes.setdefault(window.start, {})[key] = contents
+        for start, pane in panes.items():
+            self._panes.put(start, pane)
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         assigner, stamp = self.assigner, value.timestamp

@@ -18,6 +18,7 @@ from millstream.operators.windows.assigners import EventTimeSessionWindows
 from millstream.operators.windows.contents import Aggregated, Reduced
 from millstream.operators.windows.operator import WindowOperator
 from millstream.operators.windows.panes import PaneOperator
+from millstream.operators.windows.takeover import take_windows
 from millstream.operators.windows.triggers import EventTimeTrigger
 from millstream.operators.windows.windows import TimeWindow
 from millstream.state.key_groups import freeze
@@ -51,6 +52,10 @@ class SessionOperator(PaneOperator):
         self._ends: list[tuple[int, int, Any]] = []
         self._number = 0
         setup.state.when_loaded(self._load)
+
+    def _take_over(self) -> None:
+        for key, window, contents in take_windows(self._state, self.contents.kind):
+            self._keep(key, [*_sessions(self._open.get(key)), [window.start, window.end, contents]])
 
     def _load(self) -> None:
         self._ends = []

@@ -1,0 +1,146 @@
+"""BucketAssigner: which directory of a FileSink a record goes to."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.watermark_strategy import MIN_WATERMARK
+
+__all__ = ["BucketAssigner", "BucketContext"]
+
+
+class BucketContext:
+    """What an assigner may ask about the time of a record."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+
+    def current_processing_time(self) -> int:
+        return self._clock()
+
+    def current_watermark(self) -> int:
+        # Sinks are not told about event time.
+        return MIN_WATERMARK
+
+    def timestamp(self) -> int | None:
+        return None
+
+
+class BucketAssigner(ABC):
+    """Names the bucket of every record: a directory below the sink's base path, "" for the base path itself.
+
+    Example:
+        >>> class ByFirstLetter(BucketAssigner):
+        ...     def get_bucket_id(self, element, context):
+        ...         return element[0]
+    """
+
+    # Whether the bucket depends on the record. An assigner that only looks at the clock is asked once for many.
+    by_element = True
+
+    @staticmethod
+    def base_path_bucket_assigner() -> BucketAssigner:
+        """Return an assigner that puts all files into the base path."""
+        return _BasePath()
+
+    @staticmethod
+    def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
+        """Return an assigner by the time of day at which records are written.
+
+        Args:
+            format_str: a pattern as Java's DateTimeFormatter has it, of the letters y, M, d, H, m and s.
+            timezone_id: such as "Europe/Berlin" or "GMT-08:00"; None is the zone of the machine that writes.
+        """
+        return _DateTime(format_str, timezone_id)
+
+    @abstractmethod
+    def get_bucket_id(self, element: Any, context: BucketContext) -> Any:
+        """Return the bucket; `str` of it is its path."""
+
+
+class _BasePath(BucketAssigner):
+    by_element = False
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        return ""
+
+
+class _DateTime(BucketAssigner):
+    by_element = False
+
+    def __init__(self, pattern: str, timezone_id: str | None) -> None:
+        self._template = python_template(pattern)
+        self._zone = None if timezone_id is None else time_zone(timezone_id)
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        now = datetime.fromtimestamp(context.current_processing_time() / 1000, self._zone)
+        return self._template.format(now=now, short_year=now.year % 100)
+
+
+_FIELDS = {
+    "yyyy": "{now.year:04d}",
+    "yy": "{short_year:02d}",
+    "y": "{now.year}",
+    "MM": "{now.month:02d}",
+    "M": "{now.month}",
+    "dd": "{now.day:02d}",
+    "d": "{now.day}",
+    "HH": "{now.hour:02d}",
+    "H": "{now.hour}",
+    "mm": "{now.minute:02d}",
+    "m": "{now.minute}",
+    "ss": "{now.second:02d}",
+    "s": "{now.second}",
+}
+# Two quotes; a quoted text; letters of one kind; any other character.
+_PATTERN = re.compile(r"(?P<quote>'')|'(?P<quoted>(?:[^']|'')+)'|(?P<field>([A-Za-z])\4*)|(?P<other>.)", re.DOTALL)
+
+
+def python_template(pattern: str) -> str:
+    """Turn a pattern of Java's DateTimeFormatter into one for str.format.
+
+    Example:
+        >>> python_template("yyyy'y'M")
+        '{now.year:04d}y{now.month}'
+    """
+    parts: list[str] = []
+    for found in _PATTERN.finditer(pattern):
+        field, other = found["field"], found["other"]
+        if (field is not None and field not in _FIELDS) or (other is not None and other in "'[]{}#"):
+            raise InvalidProgramError(
+                f"date_time_bucket_assigner: {field or other!r} in the pattern {pattern!r} is not supported; "
+                f"use {', '.join(_FIELDS)} and put other text in single quotes."
+            )
+        if field is not None:
+            parts.append(_FIELDS[field])
+        elif found["quote"]:
+            parts.append("'")
+        else:
+            text = other or found["quoted"].replace("''", "'")
+            parts.append(text.replace("{", "{{").replace("}", "}}"))
+    return "".join(parts)
+
+
+_OFFSET = re.compile(r"(?:GMT|UTC|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2}))?")
+
+
+def time_zone(timezone_id: str) -> tzinfo:
+    """Return a time zone by its name or by its distance from UTC."""
+    offset = _OFFSET.fullmatch(timezone_id)
+    if offset is not None:
+        distance = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"] or 0))
+        if distance <= timedelta(hours=18):
+            return timezone(-distance if offset["sign"] == "-" else distance)
+    try:
+        return UTC if timezone_id == "Z" else ZoneInfo(timezone_id)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidProgramError(
+            f"date_time_bucket_assigner: there is no time zone {timezone_id!r}; "
+            "'Europe/Berlin' and 'GMT-08:00' are ways to name one."
+        ) from None

@@ -1,0 +1,56 @@
+"""State of windows that was written by another kind of window operator: after a change of backend, trigger or lateness.
+
+The quick operators keep windows in tables of their own (`panes`, `sessions`); the general one keeps contents by (key,
+window), with timers. When state is taken over from another run, it is brought into the form its new operator has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.operators.windows.windows import TimeWindow
+from millstream.state.keyed import KeyedState
+from millstream.state.table import BY_KEY, BY_NAMESPACE, BY_PANE, BY_TIME
+
+PANES, SESSIONS = "_panes", "_sessions"
+CONTENTS, MERGING, TIMERS = "_window_contents", "_merging_windows", "_event_timers"
+
+
+def take_panes(state: KeyedState, size: int) -> list[tuple[Any, TimeWindow, Any]]:
+    """Remove the panes of a quick operator; return them as (key, window, contents)."""
+    if not any(True for _ in state.rows(PANES)):
+        return []
+    table = state.table(PANES, "panes", BY_PANE)
+    found = [
+        (key, TimeWindow(start, start + size), contents)
+        for start, pane in table.rows()
+        for key, contents in pane.items()
+    ]
+    table.base.clear()
+    return found
+
+
+def take_sessions(state: KeyedState) -> list[tuple[Any, TimeWindow, Any]]:
+    """Remove the sessions of a quick operator; return them as (key, window, contents)."""
+    if not any(True for _ in state.rows(SESSIONS)):
+        return []
+    table = state.table(SESSIONS, "sessions", BY_KEY)
+    found = [
+        (key, TimeWindow(start, end), contents)
+        for key, sessions in table.rows()
+        for start, end, contents in ([sessions] if isinstance(sessions, list) else sessions)
+    ]
+    table.base.clear()
+    return found
+
+
+def take_windows(state: KeyedState, kind: str) -> list[tuple[Any, TimeWindow, Any]]:
+    """Remove the windows and timers of a general operator; return them as (key, window, contents)."""
+    contents = state.table(CONTENTS, kind, BY_NAMESPACE)
+    merging = state.table(MERGING, "windows", BY_KEY)
+    # A merged window has its contents under the window that came first.
+    actual = {(key, kept): window for key, windows in merging.rows() for window, kept in windows.items()}
+    found = [(key, actual.get((key, window), window), value) for (key, window), value in contents.rows()]
+    for table in (contents, merging, state.table(TIMERS, "timers", BY_TIME)):
+        table.base.clear()
+    return found

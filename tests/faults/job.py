@@ -1,0 +1,131 @@
+"""The job that must survive everything: offsets -> keyed state, timers and windows -> a transactional sink.
+
+    python tests/faults/job.py <directory> [--fault SETTING] [--latest]
+
+runs it once, as a driver of its own; `directory` holds its database and its checkpoints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from millstream.common import Configuration, WatermarkStrategy
+from millstream.common.faults import SETTING
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.connectors.sql import SqlSink
+from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.datastream.window import TumblingEventTimeWindows
+
+RECORDS, KEYS, WINDOW, LATER = 2400, 11, 400, 250
+# So many records a subtask and epoch: about twenty epochs.
+EPOCH = 60
+NAME = "survivor"
+
+Fact = tuple[str, int, int]
+
+
+class CountAndRemind(KeyedProcessFunction):
+    """Counts the records of a key, and comes back to each some time later."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Fact]:
+        n = (self.count.value() or 0) + 1
+        self.count.update(n)
+        ctx.timer_service().register_event_time_timer(value + LATER)
+        yield "count", value % KEYS, n
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Fact]:
+        yield "timer", ctx.get_current_key(), timestamp
+
+
+def expected() -> Counter[Fact]:
+    """The brute-force answer."""
+    values = range(RECORDS)
+    facts = [("count", k, n) for k in range(KEYS) for n in range(1, len(range(k, RECORDS, KEYS)) + 1)]
+    facts += [("timer", v % KEYS, v + LATER) for v in values]
+    sums: Counter[tuple[int, int]] = Counter()
+    for v in values:
+        sums[v % KEYS, v // WINDOW] += v
+    facts += [("window", k, total) for (k, _), total in sums.items()]
+    return Counter(facts)
+
+
+def found(directory: Path) -> Counter[Fact]:
+    with sqlite3.connect(directory / "sink.db") as database:
+        rows = database.execute("SELECT kind, number, value FROM facts").fetchall()
+    database.close()
+    return Counter(rows)
+
+
+def left_over(directory: Path) -> int:
+    """Return how many rows are still staged."""
+    with sqlite3.connect(directory / "sink.db") as database:
+        (count,) = database.execute("SELECT count(*) FROM facts__staged").fetchone()
+    database.close()
+    return int(count)
+
+
+def make_database(directory: Path) -> None:
+    with sqlite3.connect(directory / "sink.db") as database:
+        database.execute("CREATE TABLE IF NOT EXISTS facts (kind TEXT, number INTEGER, value INTEGER)")
+    database.close()
+
+
+def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
+    """Return an environment with the job in it."""
+    settings = {
+        "execution.checkpointing.dir": str(directory / "checkpoints"),
+        "execution.checkpointing.interval": "100 ms",
+        "execution.checkpointing.tolerable-failed-checkpoints": "3",
+        "execution.buffer-timeout.interval": "0",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "20",
+        "restart-strategy.fixed-delay.delay": "10 ms",
+        "millstream.epoch.max-records": str(EPOCH),
+        "millstream.quiet": "true",
+        "parallelism.default": "2",
+    }
+    config = Configuration(config)
+    config.add_all(Configuration.from_dict(settings))
+    env = StreamExecutionEnvironment.get_execution_environment(config)
+    make_database(directory)
+    path = str(directory / "sink.db")
+    sink = SqlSink(lambda: sqlite3.connect(path, timeout=30), "facts", ["kind", "number", "value"])
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
+    values = env.from_source(DataGeneratorSource(lambda i: i, RECORDS, 1200), strategy).uid("values")
+    facts = values.key_by(lambda v: v % KEYS).process(CountAndRemind()).uid("count")
+    pairs = values.map(lambda v: ("window", v % KEYS, v)).key_by(lambda t: t[1])
+    sums = pairs.window(TumblingEventTimeWindows.of(WINDOW)).reduce(lambda a, b: (*a[:2], a[2] + b[2])).uid("sums")
+    facts.union(sums).sink_to(sink).uid("sink")
+    return env
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--fault")
+    parser.add_argument("--latest", action="store_true")
+    parser.add_argument("--master")
+    options = parser.parse_args()
+    config = Configuration()
+    if options.fault:
+        config.set_string(SETTING, options.fault)
+    if options.master:
+        config.set_string("spark.master", options.master)
+    if options.latest:
+        config.set_string("execution.state-recovery.path", "latest")
+    build(options.directory, config).execute(NAME)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""The short form of `make chaos`: some steps of the protocol, each with something that goes wrong there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.faults.cases import Case, cases, run
+
+from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, TASK_POINTS, arm
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("config")]
+
+CASES = [
+    Case("task.after-delta", "raise", 0),
+    Case("task.after-stage", "kill-worker", 0),
+    Case("task.after-report", "kill-worker", 1),
+    Case("driver.before-ack", "raise", 0),
+    Case("driver.after-ack", "kill-worker", 0),
+    Case("driver.after-manifest", "raise", 0),
+    Case("driver.before-commit", "raise", 1),
+    Case("driver.in-commit", "raise", 0),
+    Case("driver.in-clean-up", "raise", 0),
+    Case("driver.in-manifest", "kill-driver", 0),
+    Case("driver.before-commit", "kill-driver", 0),
+    Case("driver.after-recover", "kill-driver", 0),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_exactly_once(case: Case) -> None:
+    try:
+        outcome = run(case)
+    finally:
+        arm(None)
+    assert outcome.injected
+    assert outcome.differences == 0
+
+
+def test_every_step_is_tried_in_the_long_form() -> None:
+    assert {c.step for c in cases(1)} == {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}

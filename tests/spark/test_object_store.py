@@ -1,0 +1,73 @@
+"""Checkpoints and savepoints on an object store: a real S3 API, and real failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers import wait_until
+from object_store import BUCKET, object_store
+from test_recovery import FailingOnce, checkpointed, counted, counting
+
+from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.checkpoint.store import open_checkpoint
+from millstream.common import Configuration
+from millstream.testing import CollectSink
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, str]]:
+    with object_store() as settings:
+        yield settings
+
+
+@pytest.fixture
+def on_s3(config: Configuration, s3: dict[str, str]) -> Configuration:
+    for key, value in s3.items():
+        config.set_string(key, value)
+    return config
+
+
+def test_a_job_restarts_from_an_object_store(on_s3: Configuration, tmp_path: Path) -> None:
+    directory = f"s3://{BUCKET}/restart"
+    env, sink = checkpointed(on_s3, tmp_path), CollectSink()
+    env.get_configuration().set_string("execution.checkpointing.dir", directory)
+    counting(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, "kill"), rate=1500)
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    assert sorted(sink.results()) == counted(4000)
+    assert open_storage(directory, storage_options(on_s3)).list("") == []
+
+
+def test_a_savepoint_on_an_object_store(on_s3: Configuration, tmp_path: Path) -> None:
+    env, first = checkpointed(on_s3, tmp_path / "cp"), CollectSink()
+    counting(env, first, 1 << 40, rate=1000)
+    job = env.execute_async()
+    wait_until(lambda: bool(first.results()))
+    location = job.stop_with_savepoint(False, f"s3://{BUCKET}/savepoints").result()
+    job.get_job_execution_result().result()
+    assert open_checkpoint(location, storage_options(on_s3)).manifest.kind == "savepoint"
+    again = CollectSink()
+    resumed = checkpointed(on_s3, tmp_path / "cp").set_parallelism(3)
+    resumed.get_configuration().set_string("execution.state-recovery.path", location)
+    total = len(first.results()) + 500
+    counting(resumed, again, total)
+    resumed.execute()
+    assert sorted(first.results() + again.results()) == counted(total)
+
+
+def test_what_is_on_the_host_is_used_first(s3: dict[str, str], tmp_path: Path) -> None:
+    options = storage_options(Configuration.from_dict(s3))
+    url = f"s3://{BUCKET}/local-recovery"
+    here, elsewhere = (open_storage(url, options, str(tmp_path / host)) for host in ("here", "elsewhere"))
+    here.write("state", [b"ab", b"c"])
+    assert bytes(elsewhere.read("state")) == b"abc"
+    open_storage(url, options).delete("state")
+    # Gone there, and still here: nothing was asked of the store.
+    assert bytes(here.read("state")) == bytes(elsewhere.read("state")) == b"abc"
+    here.forget(["state"])
+    with pytest.raises(Exception, match="local-recovery/state is missing"):
+        here.read("state")

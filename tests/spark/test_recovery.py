@@ -1,0 +1,508 @@
+"""Checkpoints, restarts, savepoints, rescaling: on real Spark, with real failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import slot_processes, wait_until
+
+from millstream.checkpoint.store import list_checkpoints, open_checkpoint
+from millstream.common import Configuration, JobStatus, Types, WatermarkStrategy
+from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.errors import InvalidProgramError, JobCancelledError, JobExecutionError, MillstreamError
+from millstream.common.faults import SETTING
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.functions import KeyedBroadcastProcessFunction, KeyedProcessFunction, MapFunction
+from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.spark.session import stop_context
+from millstream.testing import CollectSink
+
+Env = StreamExecutionEnvironment
+pytestmark = pytest.mark.spark
+
+KEYS = 7
+
+
+class FailingOnce(KeyedProcessFunction):
+    """Counts by key; fails the first time it sees a certain record, in one of several ways."""
+
+    def __init__(self, marker: Path | None = None, at: int = -1, how: str = "raise") -> None:
+        self.marker, self.at, self.how = str(marker), at, how
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        n = (self.count.value() or 0) + 1
+        self.count.update(n)
+        if value == self.at and not os.path.exists(self.marker):
+            Path(self.marker).touch()
+            if self.how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError("no luck")
+        yield value % KEYS, n
+
+
+def counted(count: int) -> list[tuple[int, int]]:
+    return sorted((k, n) for k in range(KEYS) for n in range(1, len(range(k, count, KEYS)) + 1))
+
+
+def checkpointed(config: Configuration, directory: Path, interval: int = 200, **settings: str) -> Env:
+    config.set_string("execution.checkpointing.dir", str(directory))
+    config.set_string("restart-strategy.type", "fixed-delay")
+    config.set_string("restart-strategy.fixed-delay.delay", "10 ms")
+    config.set_integer("restart-strategy.fixed-delay.attempts", 20)
+    for key, value in settings.items():
+        config.set_string(key.replace("__", "-").replace("_", "."), value)
+    env = Env.get_execution_environment(config)
+    env.enable_checkpointing(interval)
+    return env
+
+
+def counting(env: Env, sink: CollectSink, count: int, function: FailingOnce | None = None, rate: float = 2000) -> None:
+    source = env.from_source(DataGeneratorSource(lambda i: i, count, rate)).uid("numbers")
+    source.key_by(lambda v: v % KEYS).process(function or FailingOnce()).uid("count").sink_to(sink).uid("sink")
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_a_job_that_fails_goes_on_from_its_last_checkpoint(config: Configuration, tmp_path: Path, how: str) -> None:
+    env, sink = checkpointed(config, tmp_path / "checkpoints"), CollectSink()
+    counting(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, how))
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    assert sorted(sink.results()) == counted(4000)
+    # A finished job leaves nothing behind.
+    assert os.listdir(tmp_path / "checkpoints") == []
+
+
+class Everything(KeyedBroadcastProcessFunction):
+    """Keyed state, event-time timers and broadcast state."""
+
+    RULES = MapStateDescriptor("rules", Types.INT(), Types.INT())
+
+    def __init__(self, marker: Path, at: int) -> None:
+        self.marker, self.at = str(marker), at
+
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_list_state(ListStateDescriptor("seen"))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        if value == self.at and not os.path.exists(self.marker):
+            Path(self.marker).touch()
+            raise RuntimeError("no luck")
+        self.seen.add(value)
+        ctx.timer_service().register_event_time_timer(value + 5)
+        yield "value", value
+
+    def process_broadcast_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        ctx.get_broadcast_state(self.RULES).put(value, value)
+        return iter(())
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield "timer", timestamp - 5, len(self.seen.get()), sorted(ctx.get_broadcast_state(self.RULES).keys())
+
+
+class Buffering(MapFunction):
+    """Counts in an attribute that is put away as operator state."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.kept = context.get_operator_state_store().get_list_state(ListStateDescriptor("kept"))
+        self.count = sum(self.kept.get())
+
+    def snapshot_state(self, context: Any) -> None:
+        self.kept.update([self.count])
+
+    def map(self, value: Any) -> Any:
+        self.count += 1
+        return self.count, value
+
+
+def test_offsets_state_timers_watermarks_operator_and_broadcast_state_come_back(
+    config: Configuration, tmp_path: Path
+) -> None:
+    env, sink, total = checkpointed(config, tmp_path / "cp").set_parallelism(1), CollectSink(), 2000
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
+    values = env.from_source(DataGeneratorSource(lambda i: i, total, 1000), strategy)
+    rules = env.from_collection([1, 2, 3]).broadcast(Everything.RULES)
+    process = Everything(tmp_path / "failed", 1500)
+    values.key_by(lambda v: v % 5).connect(rules).process(process).map(Buffering()).sink_to(sink)
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    counts, results = zip(*sink.results(), strict=True)
+    # Operator state: one count for every record, none twice.
+    assert list(counts) == list(range(1, 2 * total + 1))
+    assert sorted(r[1] for r in results if r[0] == "value") == list(range(total))
+    timers = [r for r in results if r[0] == "timer"]
+    assert [t[1] for t in timers] == sorted(t[1] for t in timers) == list(range(total))
+    assert all(t[3] == [1, 2, 3] for t in timers)
+
+
+def test_windows_come_back(config: Configuration, tmp_path: Path) -> None:
+    env, sink = checkpointed(config, tmp_path / "cp"), CollectSink()
+    marker = str(tmp_path / "failed")
+
+    def fragile(value: int) -> int:
+        if value == 1700 and not os.path.exists(marker):
+            Path(marker).touch()
+            raise RuntimeError("no luck")
+        return value
+
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
+    values = env.from_source(DataGeneratorSource(lambda i: i, 2400, 1500), strategy).map(fragile)
+    pairs = values.map(lambda v: (v % 3, 1)).key_by(lambda v: v[0])
+    pairs.window(TumblingEventTimeWindows.of(300)).reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(sink)
+    env.execute()
+    assert os.path.exists(marker)
+    assert Counter(sink.results()) == Counter({(k, 100): 8 for k in range(3)})
+
+
+def test_restart_strategies_decide(config: Configuration, tmp_path: Path) -> None:
+    env = checkpointed(config, tmp_path / "cp")
+    env.get_configuration().set_integer("restart-strategy.fixed-delay.attempts", 2)
+    tries = str(tmp_path / "tries")
+
+    def fail(value: int) -> int:
+        with open(tries, "a") as f:
+            f.write("x")
+        raise RuntimeError("never")
+
+    env.from_collection([1]).map(fail).sink_to(CollectSink())
+    with pytest.raises(JobExecutionError, match="never"):
+        env.execute()
+    assert Path(tries).read_text() == "xxx"
+
+
+def test_without_checkpoints_a_job_that_fails_has_failed(env: Env, tmp_path: Path) -> None:
+    counting(env, CollectSink(), 100, FailingOnce(tmp_path / "failed", 50))
+    with pytest.raises(JobExecutionError, match="no luck"):
+        env.execute()
+
+
+def test_at_least_once_repeats_and_loses_nothing(config: Configuration, tmp_path: Path) -> None:
+    env, sink = checkpointed(config, tmp_path / "cp", 60_000), CollectSink()
+    env.enable_checkpointing(60_000, CheckpointingMode.AT_LEAST_ONCE)
+    counting(env, sink, 2000, FailingOnce(tmp_path / "failed", 1900))
+    env.execute()
+    results = Counter(sink.results())
+    assert set(results) == set(counted(2000))
+    # What counted before the failure has come again: there was no checkpoint yet.
+    assert sum(results.values()) > 2000
+
+
+def test_at_most_once_loses_and_repeats_nothing(config: Configuration, tmp_path: Path) -> None:
+    env, sink = checkpointed(config, tmp_path / "cp", 60_000), CollectSink()
+    env.enable_checkpointing(60_000, CheckpointingMode.AT_MOST_ONCE)
+    env.get_configuration().set_integer("millstream.epoch.max-records", 100)
+    source = env.from_source(DataGeneratorSource(lambda i: i, 2000, 2000))
+    marker = str(tmp_path / "failed")
+
+    def fragile(value: int) -> int:
+        if value == 1500 and not os.path.exists(marker):
+            Path(marker).touch()
+            raise RuntimeError("no luck")
+        return value
+
+    source.map(fragile).sink_to(sink)
+    env.execute()
+    results = Counter(sink.results())
+    assert max(results.values()) == 1
+    # One epoch is lost, nothing else.
+    assert 1500 not in results and 2000 - 2 * 200 <= len(results) < 2000
+
+
+def test_only_the_region_that_failed_goes_back(config: Configuration, tmp_path: Path) -> None:
+    env = checkpointed(config, tmp_path / "cp", 60_000)
+    env.get_configuration().set_integer("millstream.epoch.max-records", 200)
+    first, second = CollectSink(), CollectSink()
+    counting(env, first, 2000, FailingOnce(tmp_path / "failed", 1500), rate=1000)
+    seen = str(tmp_path / "seen")
+
+    def note(value: int) -> int:
+        with open(seen, "a") as f:
+            f.write(f"{value}\n")
+        return value
+
+    env.from_source(DataGeneratorSource(lambda i: i, 2000, 1000)).map(note).sink_to(second)
+    env.execute()
+    assert sorted(first.results()) == counted(2000)
+    assert sorted(second.results()) == list(range(2000))
+    # The other region has seen again no more than the epoch that failed for both, though no checkpoint was taken.
+    again = len(Path(seen).read_text().split()) - 2000
+    assert 0 < again <= 2 * 200
+
+
+def test_the_directory_of_a_long_job_does_not_grow(config: Configuration, tmp_path: Path) -> None:
+    env, sink = checkpointed(config, tmp_path / "cp", 20), CollectSink()
+    env.get_configuration().set_integer("millstream.epoch.max-records", 20)
+    source = env.from_source(DataGeneratorSource(lambda i: i))
+    source.key_by(lambda v: v % 50).process(FailingOnce()).sink_to(sink)
+    job = env.execute_async()
+    most, deadline = 0, time.monotonic() + 12
+    try:
+        while time.monotonic() < deadline:
+            files = [f for _, _, names in os.walk(tmp_path / "cp") for f in names]
+            most = max(most, len(files))
+            time.sleep(0.05)
+        manifest = newest(tmp_path / "cp")
+        assert manifest.snapshot.epoch > 60
+    finally:
+        job.cancel().result()
+    # Two chains of at most 64 files, one checkpoint and what is about to replace them.
+    assert most < 2 * 64 * 2 + 10
+    assert os.listdir(tmp_path / "cp") == []
+
+
+def newest(directory: Path) -> Any:
+    (job,) = os.listdir(directory)
+    location, _ = list_checkpoints(str(directory / job))[0]
+    return open_checkpoint(location).manifest
+
+
+def test_layout_retention_and_number_retained(config: Configuration, tmp_path: Path) -> None:
+    env = checkpointed(config, tmp_path / "cp", 50, execution_checkpointing_num__retained="3")
+    env.get_configuration().set_string(
+        "execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION"
+    )
+    counting(env, CollectSink(), 1 << 40, rate=500)
+    job = env.execute_async()
+    home = tmp_path / "cp" / job.get_job_id()
+    wait_until(lambda: len(list_checkpoints(str(home))) == 3 and list_checkpoints(str(home))[0][1] > 5)
+    job.cancel().result()
+    assert sorted(os.listdir(home))[-1] == "shared"
+    checkpoints = list_checkpoints(str(home))
+    assert len(checkpoints) == 3
+    needed = set()
+    for location, _ in checkpoints:
+        needed |= open_checkpoint(location).manifest.snapshot.files()
+    assert set(os.listdir(home / "shared")) == needed
+    # What was kept can be gone on from.
+    env, sink = checkpointed(config, tmp_path / "cp"), CollectSink()
+    env.get_configuration().set_string("execution.state-recovery.path", checkpoints[0][0])
+    counting(env, sink, 5000)
+    env.execute()
+    at = sum(1 for _ in sink.results())
+    assert 0 < at < 5000 and sorted(sink.results())[-1] == counted(5000)[-1]
+
+
+def test_savepoint_stop_and_restore_with_another_parallelism(config: Configuration, tmp_path: Path) -> None:
+    env, first = checkpointed(config, tmp_path / "cp"), CollectSink()
+    counting(env, first, 20_000, rate=1000)
+    job = env.execute_async()
+    wait_until(lambda: bool(first.results()))
+    kept = job.trigger_savepoint(str(tmp_path / "sp")).result()
+    assert job.get_job_status().result() is JobStatus.RUNNING
+    stopped = job.stop_with_savepoint(False, str(tmp_path / "sp")).result()
+    job.get_job_execution_result().result()
+    assert json.loads(Path(kept, "_metadata").read_text().splitlines()[0])["millstream"] == "savepoint"
+    before = len(first.results())
+    # A savepoint can be moved.
+    moved = tmp_path / "moved"
+    os.rename(stopped, moved)
+    for parallelism in (1, 4):
+        again = CollectSink()
+        resumed = checkpointed(Configuration(config), tmp_path / "cp").set_parallelism(parallelism)
+        resumed.get_configuration().set_string("execution.state-recovery.path", str(moved))
+        counting(resumed, again, before + 500)
+        resumed.execute()
+        assert sorted(first.results() + again.results()) == counted(before + 500)
+
+
+def test_draining_fires_everything(config: Configuration, tmp_path: Path) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
+
+    def start(drain: bool) -> tuple[int, int]:
+        env, sink, seen = checkpointed(Configuration(config), tmp_path / "cp"), CollectSink(), CollectSink()
+        values = env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=500), strategy)
+        values.sink_to(seen)
+        windows = values.map(lambda v: (0, 1)).key_by(lambda v: v[0]).window(TumblingEventTimeWindows.of(10_000_000))
+        windows.reduce(lambda a, b: (0, a[1] + b[1])).sink_to(sink)
+        job = env.execute_async()
+        wait_until(lambda: len(seen.results()) > 100)
+        job.stop_with_savepoint(drain, str(tmp_path / "sp")).result()
+        job.get_job_execution_result().result()
+        return sum(n for _, n in sink.results()), len(seen.results())
+
+    in_windows, read = start(drain=True)
+    assert in_windows == read
+    assert start(drain=False)[0] == 0
+
+
+def test_cancel_with_savepoint(config: Configuration, tmp_path: Path) -> None:
+    env = checkpointed(config, tmp_path / "cp", execution_checkpointing_savepoint__dir=str(tmp_path / "sp"))
+    counting(env, CollectSink(), 1 << 40, rate=500)
+    job = env.execute_async()
+    location = job.cancel_with_savepoint().result()
+    with pytest.raises(JobCancelledError):
+        job.get_job_execution_result().result()
+    assert open_checkpoint(location).manifest.kind == "savepoint"
+
+
+def test_requests_to_a_job_that_is_over_are_refused(config: Configuration, tmp_path: Path) -> None:
+    env = checkpointed(config, tmp_path / "cp")
+    counting(env, CollectSink(), 10)
+    job = env.execute_async()
+    job.get_job_execution_result().result()
+    with pytest.raises(MillstreamError, match="is not running: it is FINISHED"):
+        job.trigger_savepoint(str(tmp_path)).result(5)
+    with pytest.raises(InvalidProgramError, match=r"execution\.checkpointing\.savepoint-dir"):
+        job.trigger_savepoint()
+
+
+class WithPid(FailingOnce):
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        for key, n in super().process_element(value, ctx):
+            yield key, n, self.subtasks
+
+    def open(self, runtime_context: Any) -> None:
+        super().open(runtime_context)
+        self.subtasks = runtime_context.get_number_of_parallel_subtasks()
+
+
+def test_rescale_takes_effect_without_a_restart(config: Configuration, tmp_path: Path) -> None:
+    env, sink = checkpointed(config, tmp_path / "cp"), CollectSink()
+    counting(env, sink, 6000, WithPid(), rate=1500)
+    job = env.execute_async()
+    for parallelism in (4, 1, 3):
+        seen = len(sink.results())
+        wait_until(lambda seen=seen: len(sink.results()) > seen + 200)
+        job.rescale(parallelism).result()
+        assert job.get_job_status().result() is JobStatus.RUNNING
+        assert len(slot_processes()) <= parallelism
+    job.get_job_execution_result().result()
+    assert sorted((k, n) for k, n, _ in sink.results()) == counted(6000)
+    assert {subtasks for _, _, subtasks in sink.results()} == {2, 4, 1, 3}
+
+
+def test_rescale_above_what_the_job_allows_is_refused(config: Configuration, tmp_path: Path) -> None:
+    env = checkpointed(config, tmp_path / "cp").set_max_parallelism(4)
+    counting(env, CollectSink(), 1 << 40, rate=500)
+    job = env.execute_async()
+    with pytest.raises(InvalidProgramError, match="above its max parallelism 4"):
+        job.rescale(5).result()
+    assert job.get_job_status().result() is JobStatus.RUNNING
+    job.cancel().result()
+
+
+def test_a_checkpoint_now(config: Configuration, tmp_path: Path) -> None:
+    env = checkpointed(config, tmp_path / "cp", 3_600_000)
+    counting(env, CollectSink(), 1 << 40, rate=500)
+    job = env.execute_async()
+    location = job.trigger_checkpoint().result()
+    assert open_checkpoint(location).manifest.snapshot.job_id == job.get_job_id()
+    job.cancel().result()
+
+
+def test_two_jobs_on_one_directory(config: Configuration, tmp_path: Path) -> None:
+    config.set_string("$internal.pipeline.job-id", "ab" * 16)
+    env = checkpointed(config, tmp_path / "cp")
+    counting(env, CollectSink(), 1 << 40, rate=500)
+    job = env.execute_async()
+    wait_until(lambda: (tmp_path / "cp" / ("ab" * 16) / "_owner").exists())
+    counting(env, CollectSink(), 10)
+    with pytest.raises(InvalidProgramError, match=r"abab/_owner: process \d+"):
+        env.execute()
+    job.cancel().result()
+
+
+def damage(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    if how == "missing":
+        path.unlink()
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "truncated":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        data[len(data) // 3] ^= 0xFF
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["missing", "truncated", "flipped"])
+def test_a_job_falls_back_when_its_state_is_damaged(config: Configuration, tmp_path: Path, how: str) -> None:
+    """In a running job: the last checkpoint cannot be read, so the one before is gone back to."""
+    env = checkpointed(config, tmp_path / "cp", 150, execution_checkpointing_num__retained="10")
+    sink, marker = CollectSink(), tmp_path / "failed"
+    home = tmp_path / "cp"
+
+    def spoil(value: int) -> int:
+        if value == 1500 and not marker.exists():
+            marker.touch()
+            (job,) = os.listdir(home)
+            latest = open_checkpoint(list_checkpoints(str(home / job))[0][0]).manifest.snapshot
+            before = open_checkpoint(list_checkpoints(str(home / job))[1][0]).manifest.snapshot
+            new = sorted(latest.files() - before.files())
+            damage(home / job / "shared" / new[0], how)
+            raise RuntimeError("no luck")
+        return value
+
+    source = env.from_source(DataGeneratorSource(lambda i: i, 2000, 1500)).map(spoil)
+    source.key_by(lambda v: v % KEYS).process(FailingOnce()).uid("count").sink_to(sink)
+    env.execute()
+    assert marker.exists()
+    # Nothing is lost; what counted since the checkpoint that could be read has come again.
+    assert set(sink.results()) == set(counted(2000))
+
+
+def test_spark_itself_is_killed(config: Configuration, tmp_path: Path) -> None:
+    """The Java process dies: the job starts another and goes on."""
+    config.set_string(SETTING, f"task.after-delta|kill-executor|8|{tmp_path / 'fault'}")
+    env, sink = checkpointed(config, tmp_path / "cp"), CollectSink()
+    counting(env, sink, 3000, rate=1000)
+    env.execute()
+    assert (tmp_path / "fault").exists()
+    assert sorted(sink.results()) == counted(3000)
+    # The other tests shall have a Spark with their own settings.
+    stop_context()
+
+
+@pytest.mark.parametrize("setting", ["snapshot-compression=true", "incremental=false"])
+def test_compressed_and_complete_checkpoints(config: Configuration, tmp_path: Path, setting: str) -> None:
+    env, sink = checkpointed(config, tmp_path / "cp", 100), CollectSink()
+    key, _, value = setting.partition("=")
+    env.get_configuration().set_string(f"execution.checkpointing.{key}", value)
+    counting(env, sink, 3000, FailingOnce(tmp_path / "failed", 2000, "kill"))
+    job = env.execute_async()
+    if key == "incremental":
+        wait_until(lambda: len(job.get_checkpoint_statistics()["history"]) > 2)
+        wait_until(lambda: bool(os.listdir(tmp_path / "cp")))
+        # Every state is in one file, which depends on no other.
+        manifest = newest(tmp_path / "cp")
+        chains = [c for v in manifest.snapshot.vertices.values() for s in v.subtasks for c in s.states.values()]
+        assert chains and all(len(chain) == 1 for chain in chains)
+    job.get_job_execution_result().result()
+    assert (tmp_path / "failed").exists()
+    assert sorted(sink.results()) == counted(3000)
+
+
+def test_another_backend_takes_over(config: Configuration, tmp_path: Path) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
+
+    def program(env: Env, sink: CollectSink, count: int | None) -> None:
+        values = env.from_source(DataGeneratorSource(lambda i: i, count, 1000), strategy).uid("values")
+        pairs = values.map(lambda v: (v % KEYS, 1)).key_by(lambda v: v[0])
+        windows = pairs.window(TumblingEventTimeWindows.of(700)).reduce(lambda a, b: (a[0], a[1] + b[1]))
+        windows.uid("windows").sink_to(sink).uid("sink")
+
+    before, results = None, []
+    for backend in ("hashmap", "lmdb", "hashmap"):
+        env, sink = checkpointed(Configuration(config), tmp_path / "cp"), CollectSink()
+        env.get_configuration().set_string("state.backend.type", backend)
+        if before is not None:
+            env.get_configuration().set_string("execution.state-recovery.path", before)
+        program(env, sink, None)
+        job = env.execute_async()
+        wait_until(lambda sink=sink: bool(sink.results()))
+        before = job.stop_with_savepoint(False, str(tmp_path / "sp")).result()
+        job.get_job_execution_result().result()
+        results += sink.results()
+    assert Counter(results) == Counter({(k, 100): len(results) // KEYS for k in range(KEYS)})

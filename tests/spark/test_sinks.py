@@ -1,0 +1,193 @@
+"""Sinks that commit with checkpoints, in real jobs that fail."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_recovery import KEYS, FailingOnce, checkpointed, counted
+
+from millstream.common import Configuration, Encoder
+from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.connectors.file_system import (
+    BucketAssigner,
+    BulkWriterFactory,
+    FileSink,
+    OutputFileConfig,
+    RollingPolicy,
+)
+from millstream.datastream.connectors.sql import SqlSink
+
+pytestmark = pytest.mark.spark
+
+
+class Watcher:
+    """Reads all finished files again and again, as anybody may."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.over = threading.Event()
+        self.seen: dict[Path, bytes] = {}
+        self.changed: list[Path] = []
+        self.thread = threading.Thread(target=self._watch)
+        self.thread.start()
+
+    def _watch(self) -> None:
+        while not self.over.wait(0.005):
+            for path in self.directory.rglob("part-*"):
+                data = path.read_bytes()
+                if self.seen.setdefault(path, data) != data:
+                    self.changed.append(path)
+
+    def stop(self) -> None:
+        self.over.set()
+        self.thread.join()
+
+
+def lines(directory: Path) -> list[str]:
+    return [line for path in directory.rglob("part-*") for line in path.read_text().splitlines()]
+
+
+def written(env: Any, sink: Any, count: int, function: FailingOnce) -> None:
+    source = env.from_source(DataGeneratorSource(lambda i: i, count, 2000)).uid("numbers")
+    facts = source.key_by(lambda v: v % KEYS).process(function).uid("count")
+    facts.map(lambda f: f"{f[0]} {f[1]}").sink_to(sink).uid("files")
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("policy", ["checkpoint", "size"])
+def test_files_hold_every_record_once(config: Configuration, tmp_path: Path, how: str, policy: str) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    rolling = (
+        RollingPolicy.on_checkpoint_rolling_policy()
+        if policy == "checkpoint"
+        else RollingPolicy.default_rolling_policy(part_size=2000)
+    )
+    sink = (
+        FileSink.for_row_format(str(out), Encoder.simple_string_encoder())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .with_rolling_policy(rolling)
+        .with_output_file_config(OutputFileConfig.builder().with_part_prefix("part").with_part_suffix(".txt").build())
+        .build()
+    )
+    env = checkpointed(config, tmp_path / "cp")
+    written(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, how))
+    watcher = Watcher(out)
+    try:
+        env.execute()
+    finally:
+        watcher.stop()
+    assert (tmp_path / "failed").exists()
+    assert sorted(lines(out)) == sorted(f"{k} {n}" for k, n in counted(4000))
+    # What was once to be seen has never changed, and nothing hidden is left.
+    assert watcher.changed == [] and len(watcher.seen) > 1
+    assert list(out.rglob(".*")) == []
+
+
+class Words(BulkWriterFactory):
+    """A bulk format with a footer: the number of its elements."""
+
+    def open(self, file: Any) -> Any:
+        return _Words(file)
+
+
+class _Words:
+    def __init__(self, file: Any) -> None:
+        self.file, self.count = file, 0
+
+    def add_element(self, value: str) -> None:
+        self.file.write(f"{value}\n".encode())
+        self.count += 1
+
+    def finish(self) -> None:
+        self.file.write(f"= {self.count}\n".encode())
+
+
+def test_bulk_files_are_complete(config: Configuration, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sink = (
+        FileSink.for_bulk_format(str(out), Words())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .build()
+    )
+    env = checkpointed(config, tmp_path / "cp")
+    written(env, sink, 3000, FailingOnce(tmp_path / "failed", 2000, "kill"))
+    env.execute()
+    found = []
+    for path in out.rglob("part-*"):
+        *content, footer = path.read_text().splitlines()
+        assert footer == f"= {len(content)}"
+        found += content
+    assert sorted(found) == sorted(f"{k} {n}" for k, n in counted(3000))
+
+
+def test_without_checkpoints_files_are_finished_at_the_end(env: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder()).build()
+    env.from_collection(list(range(100))).sink_to(sink)
+    env.execute()
+    assert sorted(map(int, lines(out))) == list(range(100))
+    # By date and hour, as in Flink.
+    assert all(len(p.parent.name) == len("2026-01-01--00") for p in out.rglob("part-*"))
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_rows_in_postgresql_once(config: Configuration, tmp_path: Path, postgres: Any, how: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    database = postgres.new_database()
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE facts (key INTEGER, number INTEGER)")
+    env = checkpointed(config, tmp_path / "cp")
+    source = env.from_source(DataGeneratorSource(lambda i: i, 4000, 2000)).uid("numbers")
+    facts = source.key_by(lambda v: v % KEYS).process(FailingOnce(tmp_path / "failed", 2500, how)).uid("count")
+
+    def connect() -> Any:
+        import psycopg
+
+        return psycopg.connect(database)
+
+    facts.sink_to(SqlSink(connect, "facts", ["key", "number"])).uid("facts")
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    with psycopg.connect(database) as connection:
+        rows = connection.execute("SELECT key, number FROM facts").fetchall()
+        staged = connection.execute("SELECT count(*) FROM facts__staged").fetchone()
+    assert Counter(rows) == Counter(counted(4000))
+    assert staged == (0,)
+
+
+def test_a_cancelled_job_leaves_nothing_staged(config: Configuration, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder()).build()
+    env = checkpointed(config, tmp_path / "cp", 3_600_000)
+    env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=1000)).sink_to(sink)
+    job = env.execute_async()
+    deadline = threading.Event()
+    while not any(True for _ in out.rglob(".part-*")):
+        deadline.wait(0.05)
+    job.cancel().result()
+    assert [p for p in out.rglob("*") if p.is_file()] == []
+
+
+def test_at_least_once_files_do_not_wait(config: Configuration, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sink = (
+        FileSink.for_row_format(str(out), Encoder.simple_string_encoder())
+        .with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=500))
+        .build()
+    )
+    env = checkpointed(config, tmp_path / "cp", 3_600_000)
+    env.enable_checkpointing(3_600_000, CheckpointingMode.AT_LEAST_ONCE)
+    env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=1000)).sink_to(sink)
+    job = env.execute_async()
+    waiting = threading.Event()
+    while not any(True for _ in out.rglob("part-*")):
+        waiting.wait(0.05)
+    job.cancel().result()
+    assert os.listdir(tmp_path / "cp") == []

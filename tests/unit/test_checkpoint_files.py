@@ -1,0 +1,210 @@
+"""Files of checkpoints: damage of any kind is told by name, and the checkpoint before is used where there is one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_restore import environment, process
+
+from millstream.checkpoint.manifest import NAME, Manifest, decode_manifest, encode_manifest
+from millstream.checkpoint.origin import LATEST, PATH, delete_origin, find_origin, verify
+from millstream.checkpoint.owner import is_alive, this_process
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.checkpoint.storage import DirectoryStorage, open_storage
+from millstream.checkpoint.store import SHARED, CheckpointStore, latest_checkpoints, open_checkpoint
+from millstream.common import Configuration
+from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
+from millstream.testing import CollectSink, LocalJob
+
+
+class Written:
+    """A job's directory with some checkpoints in it."""
+
+    def __init__(self, directory: Path, checkpoints: int = 3) -> None:
+        self.home = directory / ("ab" * 16)
+        self.store = CheckpointStore(open_storage(str(self.home)), {"host": "elsewhere", "pid": 1})
+        self.store.take(lambda owner: False)
+        env = environment(2)
+        process(env).sink_to(CollectSink())
+        files: Any = DirectoryStorage(str(self.home / SHARED))
+        self.job = LocalJob(env, epoch_sizes=lambda: 20, storage=files)
+        for number in range(1, checkpoints + 1):
+            self.job.run_epoch(flush=True)
+            self.store.write(Manifest("checkpoint", number, number, self.job.execution.snapshot(), f"../{SHARED}"))
+        self.store.release()
+
+    def location(self, number: int) -> str:
+        return str(self.home / f"chk-{number}")
+
+    def files(self, number: int) -> list[Path]:
+        found = open_checkpoint(self.location(number)).manifest.snapshot.files()
+        return [self.home / SHARED / name for name in sorted(found)] + [Path(self.location(number), NAME)]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    return Written(tmp_path)
+
+
+def check(location: str) -> None:
+    verify(open_checkpoint(location), {})
+
+
+def test_what_was_written_can_be_read(written: Written) -> None:
+    for number in (1, 2, 3):
+        check(written.location(number))
+
+
+def test_every_kind_of_damage_is_found_in_every_file(written: Written) -> None:
+    dice = random.Random(4)
+    for path in written.files(3):
+        whole = path.read_bytes()
+        spoiled = [whole[: dice.randrange(len(whole))] for _ in range(20)] + [b""]
+        for _ in range(60):
+            flipped = bytearray(whole)
+            flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+            spoiled.append(bytes(flipped))
+        for data in spoiled:
+            path.write_bytes(data)
+            with pytest.raises(DamagedStateError, match=path.name):
+                check(written.location(3))
+        path.unlink()
+        with pytest.raises(DamagedStateError, match=path.name):
+            check(written.location(3))
+        path.write_bytes(whole)
+    check(written.location(3))
+
+
+def test_a_manifest_of_a_newer_version(written: Written) -> None:
+    path = Path(written.location(3), NAME)
+    head, _, body = path.read_bytes().partition(b"\n")
+    path.write_bytes(json.dumps({**json.loads(head), "version": 99}).encode() + b"\n" + body)
+    with pytest.raises(DamagedStateError, match=r"chk-3/_metadata was written by a newer millstream \(format 99\)"):
+        check(written.location(3))
+
+
+def latest(directory: Path) -> Configuration:
+    name = "Flink Streaming Job"
+    config = Configuration.from_dict({PATH: LATEST, "execution.checkpointing.dir": str(directory)})
+    return config.set_string("pipeline.name", name)
+
+
+def test_the_latest_that_can_be_read_is_used(
+    written: Written, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, name = latest(tmp_path), "Flink Streaming Job"
+    for expected in (3, 2, 1):
+        origin = find_origin(config, name)
+        assert origin is not None and origin.location == written.location(expected) and origin.claimed
+        newest = set(written.files(expected)) - (set(written.files(expected - 1)) if expected > 1 else set())
+        spoiled = sorted(newest)[0]
+        spoiled.write_bytes(spoiled.read_bytes()[:-3])
+        if expected < 3:
+            assert "starts from" in caplog.text
+        caplog.clear()
+    with pytest.raises(DamagedStateError, match="No checkpoint of job"):
+        find_origin(config, name)
+
+
+def test_one_that_was_named_is_not_replaced_by_another(written: Written) -> None:
+    Path(written.location(2), NAME).write_bytes(b"{")
+    config = Configuration.from_dict({PATH: written.location(2)})
+    with pytest.raises(DamagedStateError, match="chk-2/_metadata"):
+        find_origin(config, "any")
+
+
+def test_there_is_no_latest_yet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert find_origin(latest(tmp_path), "new") is None
+    assert "it starts from the beginning" in caplog.text
+    with pytest.raises(InvalidProgramError, match=r"set execution\.checkpointing\.dir"):
+        find_origin(Configuration.from_dict({PATH: LATEST}), "new")
+
+
+def test_other_jobs_in_the_directory_do_not_count(written: Written, tmp_path: Path) -> None:
+    found, problems = latest_checkpoints(str(tmp_path), "another job")
+    assert found == [] and problems == []
+    assert find_origin(latest(tmp_path), "another job") is None
+
+
+def test_the_latest_of_a_job_that_still_runs(written: Written, tmp_path: Path) -> None:
+    (written.home / "_owner").write_text(json.dumps(this_process("x")))
+    with pytest.raises(InvalidProgramError, match=r"chk-3 still runs \(process \d+"):
+        find_origin(latest(tmp_path), "Flink Streaming Job")
+
+
+def test_a_claimed_checkpoint_is_deleted_with_its_job(written: Written, tmp_path: Path) -> None:
+    for left in (2, 1, 0):
+        origin = find_origin(latest(tmp_path), "Flink Streaming Job")
+        assert origin is not None
+        delete_origin(origin, {})
+        assert written.home.exists() == (left > 0)
+
+
+def test_what_is_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(DamagedStateError, match="is not a checkpoint or savepoint: there is no file _metadata"):
+        open_checkpoint(str(tmp_path))
+
+
+def test_a_directory_that_another_job_has_taken(written: Written) -> None:
+    manifest = Manifest("checkpoint", 9, 9, Snapshot("j", "n", 1), f"../{SHARED}")
+    written.store.take(lambda owner: False)
+    written.store.write(manifest)
+    second = CheckpointStore(open_storage(str(written.home)), this_process("second"))
+    with pytest.raises(InvalidProgramError, match="in use by another job"):
+        second.take(lambda owner: True)
+    second.take(lambda owner: False)
+    with pytest.raises(MillstreamError, match=r"Another job has taken the directory .*/_owner"):
+        written.store.write(manifest)
+
+
+def test_owners_live_and_die() -> None:
+    me = this_process("x")
+    assert is_alive(me)
+    assert not is_alive({**me, "started": "1"})
+    assert not is_alive({**me, "pid": 1 << 22})
+    # Nobody here can know.
+    assert is_alive({**me, "host": "far away", "pid": 1 << 22})
+
+
+def test_files_go_when_nobody_needs_them(written: Written) -> None:
+    shared = written.home / SHARED
+    everything = {p.name for p in shared.iterdir()}
+    needed = open_checkpoint(written.location(1)).manifest.snapshot.files()
+    assert needed < everything
+    written.store.wrote(everything)
+    written.store.sweep(needed)
+    assert {p.name for p in shared.iterdir()} == needed
+    check(written.location(1))
+
+
+def test_a_manifest_keeps_everything() -> None:
+    env = environment(2)
+    process(env).sink_to(CollectSink())
+    job = LocalJob(env, epoch_sizes=lambda: 20)
+    job.run_epoch()
+    snapshot = job.execution.snapshot()
+    snapshot.committables = {"sink": b"staged"}
+    manifest = Manifest("savepoint", 7, 8, snapshot, "", {"a": 1})
+    assert decode_manifest("m", encode_manifest(manifest)) == manifest
+
+
+def test_storage_that_is_reached_by_url(tmp_path: Path) -> None:
+    # Through fsspec, with renames, as on HDFS.
+    storage = open_storage(f"local://{tmp_path}/there", cache=str(tmp_path / "copies"))
+    assert storage.list("") == []
+    storage.publish("chk-1/_metadata", b"manifest")
+    storage.write("shared/state", [b"a", b"b"])
+    assert sorted(storage.list("")) == ["chk-1", "shared"]
+    assert (tmp_path / "there/chk-1/_metadata").read_bytes() == b"manifest"
+    assert bytes(storage.read("shared/state")) == b"ab"
+    storage.delete("chk-1")
+    storage.delete("chk-1")
+    assert storage.list("") == ["shared"]
+    with pytest.raises(InvalidProgramError, match="nowhere"):
+        open_storage("nowhere://x")

@@ -1,0 +1,172 @@
+"""The checkpoint coordinator: when it triggers, what it says, and what it goes back to."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import replace
+from typing import Any
+
+from millstream.checkpoint.coordinator import (
+    Checkpoint,
+    CheckpointStatus,
+    Commit,
+    Coordinator,
+    Discard,
+    FailJob,
+    WriteManifest,
+)
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.checkpoint.snapshot import Snapshot
+
+OPTIONS = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0)
+
+
+def cut(epoch: int = 1) -> Snapshot:
+    return Snapshot("job", "name", epoch)
+
+
+def complete(coordinator: Coordinator, now: float) -> Checkpoint:
+    """Take a checkpoint without anything going wrong."""
+    checkpoint = coordinator.trigger(now)
+    assert coordinator.acknowledge(checkpoint.id, cut(), now) == [WriteManifest(checkpoint)]
+    assert coordinator.written(checkpoint.id, now) == [Commit(checkpoint)]
+    coordinator.committed(checkpoint.id)
+    return checkpoint
+
+
+def staged(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {operator: pickle.loads(data) for operator, data in checkpoint.cut.committables.items()}
+
+
+def test_every_interval_from_trigger_to_trigger() -> None:
+    coordinator = Coordinator(OPTIONS, now=100.0)
+    assert coordinator.next_due() == 110.0
+    complete(coordinator, 111.0)
+    assert coordinator.next_due() == 121.0
+
+
+def test_never_when_not_enabled() -> None:
+    assert Coordinator(CheckpointOptions(), 0.0).next_due() == math.inf
+
+
+def test_the_least_pause_counts_from_the_end_of_the_last() -> None:
+    coordinator = Coordinator(replace(OPTIONS, min_pause=8.0), 0.0)
+    checkpoint = coordinator.trigger(10.0)
+    coordinator.acknowledge(checkpoint.id, cut(), 11.0)
+    coordinator.written(checkpoint.id, 17.0)
+    assert coordinator.next_due() == 25.0
+
+
+def test_no_more_at_once_than_allowed() -> None:
+    for most in (1, 2):
+        coordinator = Coordinator(replace(OPTIONS, max_concurrent=most), 0.0)
+        for _ in range(most):
+            assert coordinator.next_due() < math.inf
+            coordinator.trigger(10.0)
+        assert coordinator.next_due() == math.inf
+
+
+def test_output_is_named_until_it_is_committed() -> None:
+    coordinator = Coordinator(OPTIONS, 0.0)
+    coordinator.stage("sink", 0, "a")
+    first = coordinator.trigger(1.0)
+    coordinator.acknowledge(first.id, cut(), 1.0)
+    coordinator.stage("sink", 1, "b")
+    assert staged(first) == {"sink": [(0, "a")]}
+    # It could not be written: what it named goes into the next.
+    coordinator.write_failed(first.id, "the disk is full", 2.0)
+    second = coordinator.trigger(3.0)
+    coordinator.acknowledge(second.id, cut(), 3.0)
+    assert staged(second) == {"sink": [(0, "a"), (1, "b")]}
+    coordinator.stage("sink", 0, "c")
+    # Written, but not yet known to be committed.
+    coordinator.written(second.id, 3.0)
+    third = coordinator.trigger(4.0)
+    coordinator.acknowledge(third.id, cut(), 4.0)
+    assert staged(third) == {"sink": [(0, "a"), (1, "b"), (0, "c")]}
+    coordinator.committed(second.id)
+    coordinator.written(third.id, 4.0)
+    coordinator.committed(third.id)
+    assert not coordinator.has_staged()
+
+
+def test_failures_are_tolerated_in_a_row() -> None:
+    coordinator = Coordinator(replace(OPTIONS, tolerable_failures=1), 0.0)
+    for fails in (False, True):
+        checkpoint = coordinator.trigger(1.0)
+        coordinator.acknowledge(checkpoint.id, cut(), 1.0)
+        instructions = coordinator.write_failed(checkpoint.id, "no", 1.0)
+        assert [type(i) for i in instructions] == ([FailJob] if fails else [])
+    complete(coordinator, 2.0)
+    checkpoint = coordinator.trigger(3.0)
+    assert coordinator.write_failed(checkpoint.id, "no", 3.0) == []
+
+
+def test_what_takes_too_long_is_given_up_and_its_answer_ignored() -> None:
+    coordinator = Coordinator(replace(OPTIONS, tolerable_failures=5), 0.0)
+    checkpoint = coordinator.trigger(0.0)
+    coordinator.acknowledge(checkpoint.id, cut(), 1.0)
+    coordinator.expire(59.0)
+    assert coordinator.is_pending(checkpoint.id)
+    coordinator.expire(60.0)
+    assert checkpoint.status is CheckpointStatus.FAILED and "timeout" in checkpoint.reason
+    assert coordinator.written(checkpoint.id, 61.0) == []
+    assert coordinator.latest() is None
+
+
+def test_one_that_is_overtaken_is_given_up() -> None:
+    coordinator = Coordinator(replace(OPTIONS, max_concurrent=2), 0.0)
+    first, second = coordinator.trigger(0.0), coordinator.trigger(1.0)
+    for checkpoint in (first, second):
+        coordinator.acknowledge(checkpoint.id, cut(), 2.0)
+    coordinator.written(second.id, 3.0)
+    assert first.status is CheckpointStatus.FAILED
+    assert coordinator.written(first.id, 4.0) == []
+    assert coordinator.latest() is second
+
+
+def test_old_ones_go() -> None:
+    coordinator = Coordinator(replace(OPTIONS, retained=2), 0.0)
+    first, second = complete(coordinator, 1.0), complete(coordinator, 2.0)
+    third = coordinator.trigger(3.0)
+    coordinator.acknowledge(third.id, cut(), 3.0)
+    coordinator.written(third.id, 3.0)
+    assert coordinator.committed(third.id) == [Discard((first,))]
+    assert coordinator.retained() == [second, third]
+
+
+def test_a_failure_goes_back_to_the_last_complete_one() -> None:
+    coordinator = Coordinator(OPTIONS, 0.0)
+    assert coordinator.failed(1.0).checkpoint is None
+    done = complete(coordinator, 2.0)
+    coordinator.stage("sink", 0, "lost")
+    pending = coordinator.trigger(3.0)
+    assert coordinator.failed(4.0).checkpoint is done
+    assert pending.status is CheckpointStatus.FAILED
+    # What was staged since belongs to nothing any more.
+    assert not coordinator.has_staged()
+    # The next is as far away as after a start.
+    assert coordinator.next_due() == 14.0
+
+
+def test_only_the_output_of_what_goes_back_is_dropped() -> None:
+    coordinator = Coordinator(OPTIONS, 0.0)
+    complete(coordinator, 1.0)
+    coordinator.stage("back", 0, "x")
+    coordinator.stage("on", 0, "y")
+    coordinator.failed(2.0, {"back"})
+    checkpoint = coordinator.trigger(3.0)
+    coordinator.acknowledge(checkpoint.id, cut(), 3.0)
+    assert staged(checkpoint) == {"on": [(0, "y")]}
+
+
+def test_a_job_begins_with_a_checkpoint_of_another() -> None:
+    origin = Checkpoint(41, 0.0, snapshot=cut())
+    coordinator = Coordinator(OPTIONS, 0.0, origin)
+    assert coordinator.failed(1.0).checkpoint is origin
+    own = complete(coordinator, 2.0)
+    assert own.id == 42 and coordinator.latest() is own
+    # It cannot be read: back to the one before, then to the beginning.
+    assert coordinator.give_up(own) is origin
+    assert coordinator.give_up(origin) is None
