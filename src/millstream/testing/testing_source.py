@@ -106,7 +106,5 @@ class _Reader(IntervalReader):
         if failure is not KILL:
             raise RuntimeError(f"TestingSource: ABORT stands at element {at}.")
         if os.getpid() == self._once.pid:
-            raise MillstreamError(
-                "TestingSource: KILL would end this very process: run the job on Spark."
-            )
+            raise MillstreamError("TestingSource: KILL would end this very process: run the job on Spark.")
         os.kill(os.getpid(), signal.SIGKILL)
