@@ -13,9 +13,10 @@ import millstream
 PROJECT = Path(__file__).parents[1]
 
 
-def run_pytest(folder: Path, source: str, *arguments: str) -> str:
-    """Run pytest on a test file, with millstream as an installed package would be; return what it printed."""
-    (folder / "test_sample.py").write_text(source)
+def run_pytest(folder: Path, sources: list[str], *arguments: str) -> str:
+    """Run pytest on test files, with millstream as an installed package would be; return what it printed."""
+    for number, source in enumerate(sources):
+        (folder / f"test_sample_{number}.py").write_text(source)
     about = folder / "site" / "millstream_sample-1.dist-info"
     about.mkdir(parents=True)
     about.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: millstream-sample\nVersion: 1\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,8 @@ def test_a_sink_that_fails_once_gets_everything_once(patient: Env, on: Any, once
 def test_fixtures_share_one_spark_and_may_be_overridden(tmp_path: Path) -> None:
     out = run_pytest(
         tmp_path,
-        """
+        [
+            """
 import pytest
 
 contexts = set()
@@ -92,8 +94,19 @@ def test_spark(millstream_env, i):
     assert sorted(stream.execute_and_collect()) == [2, 4, 6]
     contexts.add(SparkContext._active_spark_context.applicationId)
     assert len(contexts) == 1
-""",
+"""
+        ],
         "-s",
     )
     assert "2 passed" in out
     assert "running on Spark" not in out
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "testing.md"
+
+
+def test_the_examples_of_the_guide(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 6
+    assert all("def test_" in block for block in blocks)
+    assert "15 passed" in run_pytest(tmp_path, blocks)

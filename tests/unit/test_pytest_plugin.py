@@ -10,14 +10,16 @@ from plugin_runner import run_pytest
 def test_it_loads_nothing_until_it_is_used(tmp_path: Path) -> None:
     out = run_pytest(
         tmp_path,
-        """
+        [
+            """
 import sys
 
 def test_nothing_is_loaded(request):
     assert request.config.pluginmanager.has_plugin("millstream")
     loaded = [m for m in sys.modules if m.startswith(("millstream", "pyspark", "py4j"))]
     assert sorted(loaded) == ["millstream", "millstream.testing", "millstream.testing.pytest_plugin"]
-""",
+"""
+        ],
     )
     assert "1 passed" in out
 
@@ -25,7 +27,8 @@ def test_nothing_is_loaded(request):
 def test_programs_in_this_process(tmp_path: Path) -> None:
     out = run_pytest(
         tmp_path,
-        """
+        [
+            """
 import sys
 from millstream.testing import CollectSink
 
@@ -41,12 +44,13 @@ def test_clock(millstream_local, millstream_clock):
 
 def test_no_spark():
     assert "pyspark" not in sys.modules
-""",
+"""
+        ],
     )
     assert "3 passed" in out
 
 
 def test_fixtures_are_listed_with_what_they_are(tmp_path: Path) -> None:
-    out = run_pytest(tmp_path, "def test_nothing(): pass", "--fixtures")
+    out = run_pytest(tmp_path, ["def test_nothing(): pass"], "--fixtures")
     for name in ("millstream_config", "millstream_env", "millstream_local", "millstream_clock"):
         assert f"\n{name} -- " in out
