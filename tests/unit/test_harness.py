@@ -296,6 +296,7 @@ def test_looking_at_state_does_not_renew_it() -> None:
         harness.set_processing_time(90)
         assert harness.state("value", "a") == {"last": 1}
         harness.state("value", "a")["last"] = 7
+        assert harness.state("value", "a") == {"last": 1}
         harness.set_processing_time(101)
         assert harness.state("value", "a") is None
 
@@ -661,6 +662,9 @@ def test_mutable_values_are_not_shared() -> None:
         harness.process_element(value)
         # The function has changed its first record since, but that had left.
         assert harness.output() == [["mine", "seen", "again"]] * 2
+    with OneInputHarness(Append()) as at_once:
+        at_once.process_elements([value, value])
+        assert at_once.output() == [["mine", "seen", "again"]] * 2
 
 
 class KeepList(KeyedProcessFunction):
@@ -695,6 +699,26 @@ def test_an_error_tells_operator_and_record_and_the_harness_goes_on_as_after_a_r
         assert "millstream/operators" not in str(raised.value)
         harness.process_element("b")
         assert harness.output() == [("b", 1), ("b", 2)]
+
+
+class Remember(MapFunction):
+    """Keeps in an attribute what should be state."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def map(self, value: int) -> int:
+        self.seen += 1 // value
+        return self.seen
+
+
+def test_an_attribute_is_lost_with_a_failure() -> None:
+    with OneInputHarness(Remember()) as harness:
+        harness.process_elements([1, 1])
+        with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
+            harness.process_element(0)
+        harness.process_element(1)
+        assert harness.output() == [1, 2, 1]
 
 
 class Diary(MapFunction):
