@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from millstream import testing
 from millstream.common.errors import JobCancelledError, JobExecutionError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.operators.failures import SubtaskFailed
@@ -170,3 +171,15 @@ def test_cancel_and_no_savepoints() -> None:
     client.cancel().result()
     with pytest.raises(JobCancelledError):
         client.get_job_execution_result().result()
+
+
+# --- the package
+
+
+def test_everything_public_is_there_and_has_an_example() -> None:
+    for name in testing.__all__:
+        thing = getattr(testing, name)
+        assert not callable(thing) or ">>> " in (thing.__doc__ or ""), name
+    assert sorted(testing._HOME_OF) == sorted(testing.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Harnes'"):
+        testing.Harnes  # noqa: B018

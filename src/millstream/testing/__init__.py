@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from millstream.testing.clock import ManualClock
     from millstream.testing.collect_sink import CollectSink
     from millstream.testing.failing_sink import FailingSink
-    from millstream.testing.harness import HarnessSnapshot, Record, StreamHarness
+    from millstream.testing.harness import HarnessSettings, HarnessSnapshot, Record, StreamHarness
     from millstream.testing.harnesses import (
         BroadcastHarness,
         KeyedBroadcastHarness,
@@ -28,7 +28,7 @@ _HOMES = {
     "clock": ["ManualClock"],
     "collect_sink": ["CollectSink"],
     "failing_sink": ["FailingSink"],
-    "harness": ["HarnessSnapshot", "Record", "StreamHarness"],
+    "harness": ["HarnessSettings", "HarnessSnapshot", "Record", "StreamHarness"],
     "harnesses": [
         "BroadcastHarness",
         "KeyedBroadcastHarness",
@@ -52,6 +52,7 @@ __all__ = [
     "BroadcastHarness",
     "CollectSink",
     "FailingSink",
+    "HarnessSettings",
     "HarnessSnapshot",
     "KeyedBroadcastHarness",
     "KeyedOneInputHarness",

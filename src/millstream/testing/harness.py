@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.configuration import Configuration
@@ -33,15 +33,45 @@ H = TypeVar("H", bound="StreamHarness")
 
 
 class Record(NamedTuple):
-    """A record that came out, and its timestamp; None when it has none."""
+    """A record that came out, and its timestamp; None when it has none.
+
+    Example:
+        >>> Record("a", 7) == ("a", 7)
+        True
+    """
 
     value: Any
     timestamp: int | None
 
 
+class HarnessSettings(TypedDict, total=False):
+    """What every harness takes, see `StreamHarness`.
+
+    Example:
+        >>> HarnessSettings(parallelism=2)
+        {'parallelism': 2}
+    """
+
+    side_outputs: Sequence[OutputTag]
+    parallelism: int
+    snapshot: HarnessSnapshot | None
+    clock: ManualClock | None
+    config: Configuration | None
+
+
 @dataclass(frozen=True)
 class HarnessSnapshot:
-    """What a harness can go on from; it can be pickled and kept."""
+    """What a harness can go on from; it can be pickled and kept.
+
+    Example:
+        >>> count = lambda words: words.map(lambda w: (w, 1)).key_by(lambda p: p[0]).sum(1)
+        >>> harness = StreamHarness(count)
+        >>> harness.process_element("to")
+        >>> again = StreamHarness(count, snapshot=harness.snapshot(), parallelism=2)
+        >>> again.process_element("to")
+        >>> again.output()
+        [('to', 2)]
+    """
 
     _cut: Snapshot
     _files: dict[str, bytes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time
@@ -11,7 +11,7 @@ from millstream.datastream.data_stream import DataStream
 from millstream.datastream.window import Evictor, Trigger, WindowAssigner
 from millstream.operators.output_tag import OutputTag
 from millstream.state.descriptors import MapStateDescriptor
-from millstream.testing.harness import StreamHarness
+from millstream.testing.harness import HarnessSettings, StreamHarness
 
 # What a function's methods say about the operation it is for.
 _ONE_INPUT = {
@@ -55,7 +55,7 @@ class OneInputHarness(StreamHarness):
         [Record(value='to', timestamp=7), Record(value='be', timestamp=7)]
     """
 
-    def __init__(self, function: Any, operation: str | None = None, **settings: Any) -> None:
+    def __init__(self, function: Any, operation: str | None = None, **settings: Unpack[HarnessSettings]) -> None:
         chosen = _operation(function, operation, _ONE_INPUT)
         super().__init__(lambda stream: _apply(stream, chosen, function), **settings)
 
@@ -81,7 +81,9 @@ class KeyedOneInputHarness(StreamHarness):
         ['a at 15']
     """
 
-    def __init__(self, function: Any, key_selector: Any, operation: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self, function: Any, key_selector: Any, operation: str | None = None, **settings: Unpack[HarnessSettings]
+    ) -> None:
         chosen = _operation(function, operation, _ONE_INPUT)
         super().__init__(lambda stream: _apply(stream.key_by(key_selector), chosen, function), **settings)
 
@@ -125,7 +127,7 @@ class TwoInputHarness(_TwoInputs):
         ['left 1', 'right 2']
     """
 
-    def __init__(self, function: Any, operation: str | None = None, **settings: Any) -> None:
+    def __init__(self, function: Any, operation: str | None = None, **settings: Unpack[HarnessSettings]) -> None:
         chosen = _operation(function, operation, _TWO_INPUTS)
         super().__init__(lambda one, two: _apply(one.connect(two), chosen, function), 2, **settings)
 
@@ -158,7 +160,7 @@ class KeyedTwoInputHarness(_TwoInputs):
         key_selector1: Any,
         key_selector2: Any,
         operation: str | None = None,
-        **settings: Any,
+        **settings: Unpack[HarnessSettings],
     ) -> None:
         chosen = _operation(function, operation, _TWO_INPUTS)
 
@@ -201,7 +203,9 @@ class BroadcastHarness(_Broadcast):
         ([10], {'max': 10})
     """
 
-    def __init__(self, function: Any, descriptors: Sequence[MapStateDescriptor], **settings: Any) -> None:
+    def __init__(
+        self, function: Any, descriptors: Sequence[MapStateDescriptor], **settings: Unpack[HarnessSettings]
+    ) -> None:
         super().__init__(lambda one, two: one.connect(two.broadcast(*descriptors)).process(function), 2, **settings)
 
 
@@ -226,7 +230,11 @@ class KeyedBroadcastHarness(_Broadcast):
     """
 
     def __init__(
-        self, function: Any, key_selector: Any, descriptors: Sequence[MapStateDescriptor], **settings: Any
+        self,
+        function: Any,
+        key_selector: Any,
+        descriptors: Sequence[MapStateDescriptor],
+        **settings: Unpack[HarnessSettings],
     ) -> None:
         def build(one: DataStream, two: DataStream) -> DataStream:
             return one.key_by(key_selector).connect(two.broadcast(*descriptors)).process(function)
@@ -268,7 +276,7 @@ class WindowHarness(StreamHarness):
         evictor: Evictor | None = None,
         allowed_lateness: int | Time | Duration = 0,
         late_tag: OutputTag | None = None,
-        **settings: Any,
+        **settings: Unpack[HarnessSettings],
     ) -> None:
         chosen = _operation(function, operation, _WINDOW)
 
@@ -284,5 +292,6 @@ class WindowHarness(StreamHarness):
                 windowed = windowed.side_output_late_data(late_tag)
             return _apply(windowed.allowed_lateness(allowed_lateness), chosen, function)
 
-        tags = [*settings.pop("side_outputs", ()), *([] if late_tag is None else [late_tag])]
-        super().__init__(build, side_outputs=tags, **settings)
+        if late_tag is not None:
+            settings["side_outputs"] = [*settings.get("side_outputs", ()), late_tag]
+        super().__init__(build, **settings)

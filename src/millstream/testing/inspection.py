@@ -21,7 +21,12 @@ _EMPTY: dict[str, Any] = {"list": [], "map": {}}
 
 
 class TimerView(NamedTuple):
-    """A timer that waits."""
+    """A timer that waits.
+
+    Example:
+        >>> TimerView(15, "a") == (15, "a")
+        True
+    """
 
     timestamp: int
     key: Any

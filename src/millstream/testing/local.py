@@ -197,7 +197,15 @@ class LocalJob:
 
 
 def run_locally(env: StreamExecutionEnvironment, epoch_sizes: Sequence[int] = ()) -> LocalJob:
-    """Run a bounded program in this process; epochs read as many records as `epoch_sizes` says, then all."""
+    """Run a bounded program in this process; epochs read as many records as `epoch_sizes` says, then all.
+
+    Example:
+        >>> from millstream.testing import CollectSink
+        >>> env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        >>> _ = env.from_collection([1, 2, 3]).sink_to(sink)
+        >>> run_locally(env, epoch_sizes=[1, 1]).progress.epochs
+        3
+    """
     sizes = iter(epoch_sizes)
     job = LocalJob(env, epoch_sizes=lambda: next(sizes, 1 << 30))
     job.run()
