@@ -50,6 +50,7 @@ GETTERS = {
     "BOOLEAN": "getBoolean",
 }
 
+
 def parts(field):
     name, _, kind = field.partition(":")
     return name, kind.removesuffix("[]"), kind.endswith("[]")

@@ -1,7 +1,7 @@
 """Which files a FileSource reads, and how they are dealt out: on the driver.
 
-Splits are numbered in the order in which their files were found, and split n is read by subtask n modulo the parallelism, one
-split after another. A split ends; each has watermarks of its own.
+Splits are numbered in the order in which their files were found, and split n is read by subtask n modulo the
+parallelism, one split after another. A split ends; each has watermarks of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millstream.datastream.connectors.number_seq import split_interval
 
 log = logging.getLogger("millstream")
 
-# Files that were found are remembered by so many bytes: among a million the chance that two share them is 1 in 30 million.
+# Files that were found are remembered by so many bytes: that two of a million share them is a chance of 1 in 30 million.
 _DIGEST = 8
 
 

@@ -17,8 +17,8 @@ from millstream.datastream.connectors.lines import UNKNOWN, line_blocks, line_nu
 
 __all__ = ["BulkFormat", "StreamFormat"]
 
-# How long a record of a stream format is taken to be: the driver does not look into files. An epoch's size follows the time
-# it takes, so that a wrong guess only costs a few epochs.
+# How long a record of a stream format is taken to be: the driver does not look into files. An epoch's size follows the
+# time it takes, so that a wrong guess only costs a few epochs.
 BYTES_PER_RECORD = 64
 # A file is read in parallel when it has several times as much.
 LEAST_SPLIT_BYTES = 1 << 20

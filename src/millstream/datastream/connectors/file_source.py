@@ -9,7 +9,6 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration
-from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.file_access import FileAccess, clean_path
 from millstream.datastream.connectors.file_enumerator import FileEnumerator, position_of
@@ -70,8 +69,8 @@ class _FileReader(SourceReader):
 class FileSource(Source):
     """Reads files: every record once, whatever fails.
 
-    Paths are local, file: URLs, or any URL that fsspec reaches; all workers must see them. A file must be complete when it is
-    found, and stay as it is until it has been read.
+    Paths are local, file: URLs, or any URL that fsspec reaches; all workers must see them. A file must be complete when
+    it is found, and stay as it is until it has been read.
 
     Example:
         >>> import pathlib, tempfile
@@ -89,6 +88,7 @@ class FileSource(Source):
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
+        self.produced_type = settings.file_format.produced_type
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
@@ -120,10 +120,6 @@ class FileSource(Source):
     def is_bounded(self) -> bool:
         return self._settings.interval is None
 
-    @property
-    def produced_type(self) -> TypeInformation | None:
-        return self._settings.file_format.produced_type
-
     def reached_with(self, options: dict[str, dict[str, Any]]) -> FileSource:
         """Return the source with what file systems need to know, by protocol."""
         return FileSource(replace(self._settings, options=options))
@@ -147,7 +143,11 @@ class FileSourceBuilder:
         self._settings = _Settings(file_format, tuple(clean_path(path) for path in paths))
 
     def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
-        """Go on for ever, and look for new files so often. A file is read once; move files in when they are complete."""
+        """Go on for ever, and look for new files so often.
+
+        A file is read once, whatever becomes of it later; one that is gone may come again under the same name. Move
+        files in when they are complete.
+        """
         if discovery_interval.to_millis() <= 0:
             raise InvalidProgramError("monitor_continuously() needs an interval of at least a millisecond.")
         self._settings = replace(self._settings, interval=discovery_interval.to_millis() / 1000)

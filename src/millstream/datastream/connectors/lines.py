@@ -1,7 +1,7 @@
 """Lines in a stretch of a file, read in blocks.
 
-A line belongs to the stretch in which it begins. So a file may be cut at any byte: a stretch leaves out the end of a line that
-began before it, and reads its own last line to its end, wherever that is.
+A line belongs to the stretch in which it begins. So a file may be cut at any byte: a stretch leaves out the end of a
+line that began before it, and reads its own last line to its end, wherever that is.
 """
 
 from __future__ import annotations
