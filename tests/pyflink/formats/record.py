@@ -2,8 +2,8 @@
 
     PATH=<venv with apache-flink>/bin:$PATH python record.py
 
-The formats are called directly, without a job: expected.json gets, for each case, the records or the text that came out, or
-{"error": ...} behind what came before it.
+The formats are called directly, without a job: expected.json gets, for each case, the records or the text that came
+out, or {"error": ...} behind what came before it.
 """
 
 import json
@@ -161,7 +161,7 @@ def java_row(case):
     reader = JsonRowDeserializationSchema.builder().type_info(row_type).build()._j_deserialization_schema
     reader.open(None)
     names = [parts(f)[0] for f in case["fields"]]
-    return reader.deserialize(json.dumps(dict(zip(names, case["input"]))).encode())
+    return reader.deserialize(json.dumps(dict(zip(names, case["input"], strict=True))).encode())
 
 
 def java_row_data(case):

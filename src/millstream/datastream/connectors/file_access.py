@@ -167,4 +167,5 @@ def is_compressed(path: str) -> bool:
 
 def decompressed(path: str, file: BinaryIO) -> BinaryIO:
     """Return a file's contents as they were before it was compressed; the file itself when it was not."""
-    return cast(BinaryIO, _DECOMPRESSORS.get(os.path.splitext(path)[1].lower(), lambda f: f)(file))
+    decompress = _DECOMPRESSORS.get(os.path.splitext(path)[1].lower())
+    return file if decompress is None else cast(BinaryIO, decompress(file))

@@ -20,7 +20,7 @@ from millstream.datastream.connectors.number_seq import split_interval
 
 log = logging.getLogger("millstream")
 
-# Files that were found are remembered by so many bytes: that two of a million share them is a chance of 1 in 30 million.
+# Files that were found are remembered by so many bytes: two of a million share them once in 30 million.
 _DIGEST = 8
 
 

@@ -29,10 +29,8 @@ def _no_constant(name: str) -> Any:
 
 def _scanner(exact: bool) -> Callable[[str, int], tuple[Any, int]]:
     """Return a function that reads the document at a position; what stands behind it is left alone, as in Flink."""
-    parse_float = Decimal if exact else None
-    scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(
-        parse_float=parse_float, parse_constant=_no_constant
-    ).scan_once
+    decoder: Any = json.JSONDecoder(parse_float=Decimal if exact else None, parse_constant=_no_constant)
+    scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once
     return scan
 
 
@@ -191,9 +189,10 @@ class JsonLinesFormat(StreamFormat):
         ignore_parse_errors: bool = False,
         fail_on_missing_field: bool = False,
     ) -> None:
-        self.produced_type = None if type_info is None else check_row_type(type_info, "JsonLinesFormat")
-        if self.produced_type is not None:
-            reader_of(self.produced_type, fail_on_missing_field, lenient=False)
+        self._row_type = None if type_info is None else check_row_type(type_info, "JsonLinesFormat")
+        self.produced_type = self._row_type
+        if self._row_type is not None:
+            reader_of(self._row_type, fail_on_missing_field, lenient=False)
         self._ignores_errors = ignore_parse_errors
         self._needs_all = fail_on_missing_field
 
@@ -212,8 +211,8 @@ class JsonLinesFormat(StreamFormat):
                 yield list(self._one_by_one(part, offset, block, read))
 
     def _reader(self) -> Callable[[str], Any]:
-        if self.produced_type is not None:
-            return _Documents(self.produced_type, self._needs_all, lenient=False).read
+        if self._row_type is not None:
+            return _Documents(self._row_type, self._needs_all, lenient=False).read
         return json.JSONDecoder(parse_constant=_no_constant).decode
 
     def _one_by_one(self, part: FilePart, offset: int, block: bytes, read: Callable[[str], Any]) -> Iterator[Any]:

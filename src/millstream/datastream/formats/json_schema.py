@@ -43,6 +43,6 @@ def _convert(node: Any, name: str) -> TypeInformation:
     if kind == "boolean":
         return Types.BOOLEAN()
     raise InvalidProgramError(
-        f"json_schema(): {name} is {node!r}; object, array with one kind of items, string, number, integer and boolean are "
-        "understood. Use type_info() for other types."
+        f"json_schema(): {name} is {node!r}; object, array with one kind of items, string, number, integer and boolean "
+        "are understood. Use type_info() for other types."
     )

@@ -78,7 +78,7 @@ def _row_reader(row_type: RowTypeInfo, needs_all: bool, lenient: bool) -> Read:
     make = Row.of
 
     def read(value: Any) -> Row:
-        values = []
+        values: list[Any] = []
         for name, field_type, field in fields:
             found = value.get(name)
             if found is None:

@@ -23,8 +23,8 @@ __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "Pa
 class ParquetColumnarRowInputFormat(BulkFormat):
     """Reads rows from Parquet files, by the names of their columns; a row group is the least that is read at once.
 
-    A column that a file does not have is None. In Flink columns must be of primitive types; here arrays, maps and rows are
-    read too.
+    A column that a file does not have is None. In Flink columns must be of primitive types; here arrays, maps and rows
+    are read too.
 
     Args:
         row_type: a row type of Types; DataTypes do not exist here yet.
@@ -83,10 +83,9 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         import pyarrow as pa
 
         names = tuple(self._row_type.get_field_names())
+        types = self._row_type.get_field_types()
         values = []
-        for name, field, arrow in zip(
-            columns, self._row_type.get_field_types(), arrow_schema(self._row_type), strict=True
-        ):
+        for name, field, arrow in zip(columns, types, arrow_schema(self._row_type), strict=True):
             if name is None:
                 values.append([None] * batch.num_rows)
                 continue
