@@ -64,7 +64,7 @@ class RowReader:
         if not records:
             return []
         width = len(self._names)
-        if any(len(fields) != width for fields in records):
+        if set(map(len, records)) != {width}:
             return [self.row(fields) for fields in records]
         columns = [parse(fields) for parse, fields in zip(self._many, zip(*records, strict=True), strict=True)]
         make, names = Row.of, self._names

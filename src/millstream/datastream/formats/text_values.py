@@ -122,6 +122,7 @@ _PARSERS: dict[str, Parse] = {
 }
 _COLUMN_PARSERS: dict[str, ParseColumn] = {
     "String": lambda column: column,
+    "Boolean": lambda column: [text.strip().lower() == "true" for text in column],
     **{name: _integers(name) for name in _BITS},
     "Float": lambda column: list(map(narrow, _doubles(column))),
     "Double": _doubles,
