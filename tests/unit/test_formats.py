@@ -34,6 +34,7 @@ from millstream.datastream.formats.csv import (
     CsvRowSerializationSchema,
     CsvSchema,
 )
+from millstream.datastream.formats.csv_cuts import cut_behind_record
 from millstream.datastream.formats.csv_dialect import CsvDialect
 from millstream.datastream.formats.json import (
     JsonLinesFormat,
@@ -134,6 +135,40 @@ def test_fields_over_many_blocks(tmp_path: Path) -> None:
             one.add_element(row)
         one.finish()
     assert tuples(read(CsvReaderFormat.for_schema(SCHEMA), tmp_path, 3, 1)) == rows
+
+
+_cuttable = st.text(st.sampled_from('ab",\n\r '), max_size=40)
+
+
+@given(_cuttable, st.integers(1, 10))
+@settings(max_examples=500, deadline=None)
+def test_pieces_of_csv_are_the_file(text: str, length: int) -> None:
+    dialect = CsvDialect()
+    data = text.encode()
+    try:
+        whole = dialect.records(text)
+    except ValueError:
+        return
+    found, at = [], 0
+    while at < len(data):
+        to = cut_behind_record(io.BytesIO(data), at, min(at + length, len(data)), len(data), dialect)
+        assert at < to <= len(data)
+        found += dialect.records(data[at:to].decode())
+        at = to
+    assert found == whole
+
+
+def test_a_large_file_is_read_in_many_epochs_by_one_subtask(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('"Ann\nof York",7\nBob,8\n' * 500)
+    csv = CsvReaderFormat.for_schema(SCHEMA)
+    enumerator = source_of(csv, tmp_path).create_enumerator(3)
+    shares = []
+    while not enumerator.is_finished():
+        dealt = enumerator.poll(10, 0.0)
+        assert list(dealt.shares) == [0] and dealt.limited != enumerator.is_finished()
+        shares += dealt.shares[0]
+    assert len(shares) > 10
+    assert tuples(read(csv, tmp_path, 3, 10)) == [("Ann\nof York", 7), ("Bob", 8)] * 500
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

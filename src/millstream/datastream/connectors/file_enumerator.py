@@ -161,6 +161,8 @@ class FileEnumerator(SplitEnumerator):
             number = queue[0]
             split = self._left[number]
             to = min(split.at + max(int(budget / split.density), 1), split.end)
+            if to < split.end:
+                to = self._format.cut(self._access, split.path, split.at, to, split.end)
             budget -= (to - split.at) * split.density
             shares.append(FileShare(number, split.path, split.at, to, split.size, to == split.end))
             if to == split.end:

@@ -68,6 +68,10 @@ class FileFormat(ABC):
     def measure(self, access: FileAccess, file: FoundFile) -> Extent:
         """Say how much there is to read in a file. Asked on the driver."""
 
+    def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
+        """Return where a share that begins at `start` may end: about where it is wanted. Asked on the driver."""
+        return wanted
+
     @abstractmethod
     def read(self, access: FileAccess, share: FileShare) -> Iterator[Collection[Any]]:
         """Yield the records of a share in batches; they depend on the share and the file alone."""
@@ -98,19 +102,23 @@ class StreamFormat(FileFormat):
         """Whether a file can be read from the first line that begins behind any byte."""
         return False
 
-    def _as_a_whole(self, path: str) -> bool:
-        return is_compressed(path) or not self.splittable
+    @property
+    def cuttable(self) -> bool:
+        """Whether `cut` finds where a file can be cut, though it is read by one subtask from its beginning on."""
+        return False
 
     def measure(self, access: FileAccess, file: FoundFile) -> Extent:
-        if self._as_a_whole(file.path):
+        if is_compressed(file.path) or not (self.splittable or self.cuttable):
             return Extent(1, max(file.size / BYTES_PER_RECORD, 1.0))
+        if not self.splittable:
+            return Extent(file.size, 1 / BYTES_PER_RECORD, file.size, file.size)
         return Extent(file.size, 1 / BYTES_PER_RECORD, LEAST_SPLIT_BYTES, MOST_SPLIT_BYTES)
 
     def read(self, access: FileAccess, share: FileShare) -> Iterator[Collection[Any]]:
         with access.open(share.path) as file:
             if is_compressed(share.path):
                 part = FilePart(access, share.path, decompressed(share.path, file), 0, UNKNOWN, UNKNOWN)
-            elif not self.splittable:
+            elif not (self.splittable or self.cuttable):
                 part = FilePart(access, share.path, file, 0, share.size, share.size)
             else:
                 part = FilePart(access, share.path, file, share.start, share.end, share.size)

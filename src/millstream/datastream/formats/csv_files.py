@@ -9,7 +9,9 @@ from typing import Any, BinaryIO
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
 from millstream.common.types import Row
+from millstream.datastream.connectors.file_access import FileAccess
 from millstream.datastream.connectors.file_formats import FilePart, StreamFormat
+from millstream.datastream.formats.csv_cuts import can_be_cut, cut_behind_record
 from millstream.datastream.formats.csv_dialect import CsvError, UnclosedError
 from millstream.datastream.formats.csv_rows import RowReader, RowWriter
 from millstream.datastream.formats.csv_schema import CsvSchema
@@ -23,8 +25,10 @@ _MARK = b"\xef\xbb\xbf"
 class CsvReaderFormat(StreamFormat):
     """Reads rows from CSV files, in UTF-8.
 
-    A field in quotes may contain newlines, so a file is read by one subtask in one piece; `with_single_lines()` says
-    that none does. Not in PyFlink: `with_ignore_parse_errors()`, which Flink's Java API has, and `with_single_lines()`.
+    A field in quotes may contain newlines, so a file is read by one subtask; the driver looks for the ends of records.
+    Where there are escapes or comments it cannot tell them, and a file is read in one piece. `with_single_lines()`
+    says that no field contains a newline. PyFlink has neither that nor `with_ignore_parse_errors()`, which Flink's
+    Java API has.
 
     Example:
         >>> from millstream.common import Types
@@ -52,13 +56,23 @@ class CsvReaderFormat(StreamFormat):
         return CsvReaderFormat(self._schema, True, self._single_lines)
 
     def with_single_lines(self) -> CsvReaderFormat:
-        """Take every line for a record: large files are then read in parallel, and in many epochs."""
+        """Take every line for a record: large files are then read in parallel."""
         return CsvReaderFormat(self._schema, self._ignores_errors, True)
 
     @property
     def splittable(self) -> bool:
         # The row that is skipped may not be in the same stretch as the header.
         return self._single_lines and not self._schema.skip_first_data_row
+
+    @property
+    def cuttable(self) -> bool:
+        return can_be_cut(self._schema.dialect) and not self._schema.skip_first_data_row
+
+    def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
+        if self.splittable:
+            return wanted
+        with access.open(path) as file:
+            return cut_behind_record(file, start, wanted, end, self._schema.dialect)
 
     def read_part(self, part: FilePart) -> Iterator[list[Row]]:
         yield from _PartReader(self._schema, self._ignores_errors, self._single_lines, part).batches()
