@@ -8,7 +8,14 @@ from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from millstream.common.serialization import Encoder, SimpleStringEncoder
+from millstream.common.serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    Encoder,
+    SerializationSchema,
+    SimpleStringEncoder,
+    SimpleStringSchema,
+)
 from millstream.common.time import Duration, Instant, Time
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row, RowKind

@@ -347,7 +347,10 @@ class DataStream(_Settings):
             raise InvalidProgramError(
                 f"assign_timestamps_and_watermarks() takes a WatermarkStrategy, not {watermark_strategy!r}."
             )
-        return self._then("Timestamps/Watermarks", WatermarkOperator(watermark_strategy), self._type())
+        operator = WatermarkOperator(watermark_strategy)
+        # Records pass as they are, so they fit their type already.
+        operator.produced_type = self._type()
+        return self._then("Timestamps/Watermarks", operator, operator.produced_type)
 
     def cache(self) -> DataStream:
         """Keep the records of a bounded stream for the next execute(), which then does not compute them again.

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
+from millstream.checkpoint.storage import storage_options
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.configuration import Configuration
@@ -25,6 +26,8 @@ from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.collection import CollectionSource
+from millstream.datastream.connectors.file_formats import StreamFormat
+from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.connectors.spark_source import SparkStreamSource, is_stream_reader
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
@@ -268,7 +271,9 @@ class StreamExecutionEnvironment:
                     f"not {type(source).__name__}."
                 )
             source = SparkStreamSource(source)
-        stream = self._add_source(source, f"Source: {source_name or source.name}", type_info)
+        if isinstance(source, FileSource):
+            source = source.reached_with(storage_options(self._config))
+        stream = self._add_source(source, f"Source: {source_name or source.name}", type_info or source.produced_type)
         if isinstance(source, SparkStreamSource) and source.is_simple:
             stream = stream.force_non_parallel()
         if watermark_strategy is None or watermark_strategy == WatermarkStrategy.no_watermarks():
@@ -277,6 +282,12 @@ class StreamExecutionEnvironment:
         marked = stream.assign_timestamps_and_watermarks(watermark_strategy)
         marked._transformation.source = stream._transformation
         return marked.force_non_parallel() if stream._transformation.non_parallel else marked
+
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+        """Make a stream of the lines of a file, or of all files below a directory. Old: use a FileSource."""
+        warn_deprecated("read_text_file()", "use from_source() with a FileSource of StreamFormat.text_line_format()")
+        lines = StreamFormat.text_line_format(charset_name)
+        return self.from_source(FileSource.for_record_stream_format(lines, file_path).build())
 
     def _add_source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
