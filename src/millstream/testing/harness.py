@@ -174,16 +174,6 @@ class StreamHarness:
         except SubtaskFailed as e:
             self._start_over()
             raise JobExecutionError(str(e)) from e.__cause__
-        except Exception as e:
-            found = self._view.unpicklable()
-            self._start_over()
-            if found is None:
-                raise
-            operator, state, problem = found
-            raise JobExecutionError(
-                f"State {state!r} of operator '{operator}' cannot be written, because a value or key in it cannot be "
-                f"pickled: {problem}"
-            ) from e
 
     def _start_over(self) -> None:
         """A call has failed: as after a restart, functions are opened anew, and state is as it was before the call."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.pickles import dump
 from millstream.common.values import detach
 from millstream.operators.slot import SlotRuntime
 from millstream.state.descriptors import AggregatingStateDescriptor
@@ -89,26 +88,6 @@ class StateView:
         names = {n for s in self._states(False) for n in s._tables}
         full = next((n for n in (f"split.{name}", f"union.{name}") if n in names), name)
         return [e for _, table in self._tables(full, keyed=False) for e in detach(table.get(_OPERATOR_ROW) or [])]
-
-    def unpicklable(self) -> tuple[str, str, str] | None:
-        """Return operator, state and problem of a change that cannot be written to a state file."""
-        for slot in self._slots:
-            for subtask in slot._subtasks.values():
-                names = {node.id: node.name for node in subtask.vertex.nodes}
-                for state_id, state in subtask._states.items():
-                    for table in state._tables.values():
-                        problem = _problem(table.overlay)
-                        if problem is not None:
-                            return names[state_id.partition(".")[0]], table.name, problem
-        return None
-
-
-def _problem(rows: dict[Any, Any]) -> str | None:
-    try:
-        dump(rows)
-    except Exception as e:
-        return str(e)
-    return None
 
 
 def _living(state: KeyedState, table: StateTable, row: Any) -> Any:
