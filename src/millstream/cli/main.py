@@ -9,6 +9,7 @@ import click
 from millstream import __version__
 from millstream.cli.doctor import report
 from millstream.cli.program import load_plan, run_program
+from millstream.common import pyflink_names
 from millstream.common.errors import MillstreamError
 from millstream.graph.picture import draw
 
@@ -39,16 +40,20 @@ def cli() -> None:
 @click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 @click.option("-m", "--master", help="Spark master; local[*] when not given.")
 @click.option("-D", "defines", multiple=True, metavar="KEY=VALUE", help="A setting; spark.* goes to Spark.")
+@click.option("--pyflink", is_flag=True, help="Let `import pyflink` in the program mean millstream.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     parallelism: int | None,
     master: str | None,
     defines: tuple[str, ...],
+    pyflink: bool,
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
     """Run a program."""
+    if pyflink:
+        pyflink_names.install()
     run_program(program, list(arguments), _settings(parallelism, master, defines))
 
 

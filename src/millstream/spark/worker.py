@@ -17,6 +17,7 @@ import cloudpickle
 from pyspark import TaskContext
 
 from millstream.checkpoint.storage import Storage, open_storage
+from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
@@ -113,7 +114,8 @@ def save_plan(directory: str, plan: bytes, driver_path: list[str], state: StateL
     """Write what the workers need to know about a job."""
     os.makedirs(directory)
     with open(os.path.join(directory, "plan"), "wb") as f:
-        pickle.dump({"path": driver_path, "plan": plan, "state": state}, f, 5)
+        saved = {"path": driver_path, "plan": plan, "state": state, "pyflink": pyflink_names.is_installed()}
+        pickle.dump(saved, f, 5)
 
 
 def load_plan(directory: str) -> tuple[JobPlan, Storage]:
@@ -121,6 +123,9 @@ def load_plan(directory: str) -> tuple[JobPlan, Storage]:
         saved = pickle.load(f)
     # What the driver can import, its workers can import.
     sys.path.extend(p for p in saved["path"] if p not in sys.path)
+    if saved["pyflink"]:
+        # Before the plan: the user's modules that it brings in may import pyflink.
+        pyflink_names.install()
     plan: JobPlan = pickle.loads(saved["plan"])
     _adopt_main_classes()
     state: StateLocation = saved["state"]
