@@ -22,7 +22,7 @@ _HERE = "millstream"
 _OWN = "millstream.pyflink"
 _PACKAGES = ("common", "datastream", "metrics")
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
-_SEE = "docs/parity.md lists what there is."
+_SEE = "docs/parity.md lists what there is"
 
 
 def install() -> None:
@@ -110,5 +110,5 @@ def _explain_missing(module: ModuleType) -> None:
 
 def _sentence(name: str) -> str:
     if name.split(".")[:2] == ["pyflink", "table"]:
-        return f"millstream has no Table API yet, so {name} cannot be imported: use pyflink.datastream. {_SEE}"
-    return f"millstream has no {name}. {_SEE}"
+        return f"millstream has no Table API yet, so {name} is missing: use pyflink.datastream; {_SEE}."
+    return f"millstream has no {name}; {_SEE}."
