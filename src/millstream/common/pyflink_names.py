@@ -1,4 +1,4 @@
-"""Makes `import pyflink...` give millstream's own modules: the same objects, so that classes are one and pickle by name.
+"""Makes `import pyflink...` give millstream's own modules: the same objects, so that classes are the same classes.
 
 It is below the engine because a worker must have the names, too, before it reads a plan.
 """

@@ -19,7 +19,7 @@ from typing import Any
 from millstream.common.errors import TypeMismatchError
 from millstream.common.missing import JAVA, missing_function
 from millstream.common.time import Instant
-from millstream.common.types import Row
+from millstream.common.types import Row, RowKind
 
 __all__ = [
     "BasicArrayTypeInfo",
@@ -264,7 +264,6 @@ class BasicTypeInfo(TypeInformation):
 
     def __str__(self) -> str:
         return self._name
-
 
     @staticmethod
     def STRING_TYPE_INFO() -> BasicTypeInfo:
@@ -650,7 +649,10 @@ class RowTypeInfo(_FieldsTypeInfo):
         return (kind, *self._plain(values))
 
     def from_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else Row.of(tuple(self._field_names), list(self._real(obj)))
+        if obj is None:
+            return None
+        kind, *values = obj
+        return Row.of(tuple(self._field_names), list(self._real(values)), RowKind(kind))
 
     def has_field(self, field: int | str) -> bool:
         return field in self._field_names or super().has_field(field)

@@ -12,9 +12,9 @@ from millstream.common.missing import JAVA, missing_class
 from millstream.common.time import Duration
 
 __all__ = [
-    "AssignerWithPeriodicWatermarksWrapper",
     "MAX_WATERMARK",
     "MIN_WATERMARK",
+    "AssignerWithPeriodicWatermarksWrapper",
     "TimestampAssigner",
     "Watermark",
     "WatermarkGenerator",

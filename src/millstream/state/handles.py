@@ -50,7 +50,25 @@ class ValueState(State):
             self._overlay[self._cell.key] = value if value.__class__ in ATOMS else detach(value)
 
 
-class ListState(State):
+class AppendingState(State):
+    """State to which values are added."""
+
+    __slots__ = ()
+
+    def get(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must say what it holds")
+
+    def add(self, value: Any) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must take what is added")
+
+
+class MergingState(AppendingState):
+    """State that can be merged with its like, as when windows merge."""
+
+    __slots__ = ()
+
+
+class ListState(MergingState):
     """A list a key."""
 
     __slots__ = ()
@@ -161,7 +179,7 @@ class MapState(State):
         return iter(self._entries())
 
 
-class ReducingState(State):
+class ReducingState(MergingState):
     """One value a key, into which everything added is reduced."""
 
     __slots__ = ("_reduce",)
@@ -181,7 +199,7 @@ class ReducingState(State):
         return detach(self._table.get(self._cell.key))
 
 
-class AggregatingState(State):
+class AggregatingState(MergingState):
     """An accumulator a key, into which everything added is aggregated."""
 
     __slots__ = ("_function",)
