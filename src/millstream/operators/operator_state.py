@@ -7,6 +7,7 @@ every epoch and is given back when it starts anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from types import GenericAlias
 from typing import Any
 
 from millstream.common.values import detach
@@ -21,6 +22,9 @@ _ROW = "operator"
 
 class ReadOnlyBroadcastState:
     """A broadcast state as seen from the side that is not broadcast."""
+
+    # Annotations may say what is inside, as in `BroadcastState[str, int]`.
+    __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(self, state: MapState) -> None:
         self._state = state

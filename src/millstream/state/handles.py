@@ -7,6 +7,7 @@ nothing a function does to an object it has in hand reaches the state except thr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from types import GenericAlias
 from typing import Any
 
 from millstream.common.values import ATOMS, detach
@@ -17,6 +18,9 @@ class State:
     """A piece of state of the current key."""
 
     __slots__ = ("_base", "_cell", "_overlay", "_table")
+
+    # Annotations may say what is inside, as in `ValueState[int]`.
+    __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(self, table: StateTable, cell: KeyCell) -> None:
         self._table = table
