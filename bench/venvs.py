@@ -1,4 +1,4 @@
-"""Venvs of other systems, under a cache folder: made on first use, by the benchmark and by the tests against PyFlink."""
+"""Venvs of other systems, under a cache folder; made on first use, by the benchmark and the tests against PyFlink."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def modules(package):
 
 
 def public(name):
-    return not name.startswith("_")
+    return not name.startswith("_") and name != "TYPE_CHECKING"
 
 
 def kind(value):

@@ -37,9 +37,7 @@ def run(program: Path, *arguments: str) -> list[str]:
     command = [sys.executable, "-m", "millstream.pyflink", "-m", "local[2]", str(program), *arguments]
     # Where the program is, there is the real pyflink beside it: the alias must win.
     path = os.pathsep.join(p for p in sys.path if p)
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path}
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
