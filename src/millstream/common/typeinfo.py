@@ -356,7 +356,7 @@ class SqlTimeTypeInfo(TypeInformation):
         return _instance_of(self._name, self._class)
 
     def __str__(self) -> str:
-        return self._name
+        return type(self).__name__
 
 
 class DateTypeInfo(SqlTimeTypeInfo):

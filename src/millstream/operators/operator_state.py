@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
-from typing import Any
+from typing import Any, ClassVar
 
 from millstream.common.values import detach
 from millstream.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, renamed
@@ -24,7 +24,7 @@ class ReadOnlyBroadcastState:
     """A broadcast state as seen from the side that is not broadcast."""
 
     # Annotations may say what is inside, as in `BroadcastState[str, int]`.
-    __class_getitem__ = classmethod(GenericAlias)
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, state: MapState) -> None:
         self._state = state

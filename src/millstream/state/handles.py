@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
-from typing import Any
+from typing import Any, ClassVar
 
 from millstream.common.values import ATOMS, detach
 from millstream.state.table import MISSING, REMOVED, KeyCell, Patch, StateTable
@@ -20,7 +20,7 @@ class State:
     __slots__ = ("_base", "_cell", "_overlay", "_table")
 
     # Annotations may say what is inside, as in `ValueState[int]`.
-    __class_getitem__ = classmethod(GenericAlias)
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, table: StateTable, cell: KeyCell) -> None:
         self._table = table
