@@ -71,7 +71,7 @@ class BroadcastProcessOperator(Operator):
         self.function = function
         self.keyed = keyed
         self.names = names
-        self.emits_later = keyed and hasattr(function.function, "on_timer")
+        self.emits_later = keyed and function.overrides("on_timer")
 
     def functions(self) -> list[UserFunction]:
         return [self.function]
