@@ -54,7 +54,6 @@ _RUNTIME_MODE = "execution.runtime-mode"
 _CHAINING = "pipeline.operator-chaining.enabled"
 _DIFFERENT_MAX = "chain-operators-with-different-max-parallelism"
 _JOB_NAME = "pipeline.name"
-_LATER = "it is not built yet; install what functions import where the workers run"
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
 
 
@@ -187,10 +186,6 @@ class StreamExecutionEnvironment:
         warn_deprecated("get_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
         return TimeCharacteristic.EventTime
 
-    add_python_file = missing_function("add_python_file", _LATER)
-    add_python_archive = missing_function("add_python_archive", _LATER)
-    set_python_requirements = missing_function("set_python_requirements", _LATER)
-    set_python_executable = missing_function("set_python_executable", _LATER)
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
         """Take a checkpoint every so many milliseconds, from which the job goes on after a failure.
