@@ -20,10 +20,11 @@ def can_be_cut(dialect: CsvDialect) -> bool:
 
 
 @lru_cache
-def _patterns(dialect: CsvDialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+def _quoted_field(dialect: CsvDialect) -> re.Pattern[bytes]:
+    """Return what finds a quoted field; its group is empty when the text ends before the field does."""
     quote, separator = re.escape((dialect.quote or "").encode()), re.escape(dialect.separator.encode())
     opening = rb"(?:\A|(?<=[\r\n" + separator + rb"]))" + quote
-    return re.compile(opening), re.compile(opening + rb"(?:[^" + quote + rb"]++|" + quote * 2 + rb")*+" + quote)
+    return re.compile(opening + rb"(?:[^" + quote + rb"]++|" + quote * 2 + rb")*+(" + quote + rb")?")
 
 
 def last_record_end(data: bytes, dialect: CsvDialect) -> int:
@@ -35,13 +36,13 @@ def last_record_end(data: bytes, dialect: CsvDialect) -> int:
     """
     if dialect.quote is None or dialect.quote.encode() not in data:
         return data.rfind(b"\n") + 1
-    opening, quoted = _patterns(dialect)
     at, end = 0, 0
-    for field in quoted.finditer(data):
+    for field in _quoted_field(dialect).finditer(data):
         end = max(end, data.rfind(b"\n", at, field.start()) + 1)
         at = field.end()
-    unclosed = opening.search(data, at)
-    return max(end, data.rfind(b"\n", at, unclosed.start() if unclosed else len(data)) + 1)
+        if not field.group(1):
+            return end
+    return max(end, data.rfind(b"\n", at) + 1)
 
 
 def cut_behind_record(file: BinaryIO, start: int, wanted: int, end: int, dialect: CsvDialect) -> int:
