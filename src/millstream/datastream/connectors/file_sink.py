@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
+from millstream.common.missing import JAVA, missing_function
 from millstream.common.serialization import Encoder, SimpleStringEncoder
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.buckets import BucketAssigner
@@ -21,6 +22,8 @@ from millstream.operators.context import RuntimeContext
 from millstream.surroundings import wall_clock
 
 __all__ = ["BulkFormatBuilder", "FileSink", "RowFormatBuilder", "StreamingFileSink"]
+
+NO_COMPACTION = "it is not built yet; a longer checkpoint interval makes fewer and larger files"
 
 MakeWriter = Callable[[FileSinkSettings, Callable[[], int]], SinkWriter]
 
@@ -46,6 +49,8 @@ class FileSink(Sink):
     def __init__(self, settings: FileSinkSettings, make_writer: MakeWriter) -> None:
         self._settings = settings
         self._make_writer = make_writer
+
+    get_transformer = missing_function("get_transformer", JAVA)
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
@@ -91,6 +96,12 @@ class StreamingFileSink(FileSink):
 
 class _FormatBuilder:
     """What can be said of a FileSink in any format."""
+
+    enable_compact = missing_function("enable_compact", NO_COMPACTION)
+
+    def disable_compact(self) -> Self:
+        """Do nothing: files are never put together."""
+        return self
 
     def __init__(self, base_path: str | os.PathLike[str], make_writer: MakeWriter, policy: RollingPolicy) -> None:
         self._base = local_path(os.fspath(base_path))
@@ -177,3 +188,12 @@ def local_path(path: str) -> str:
     if not path:
         raise InvalidProgramError("FileSink: the base path is empty.")
     return os.path.abspath(path)
+
+
+# PyFlink has the builders inside the classes they build.
+for _sink in (FileSink, StreamingFileSink):
+    _sink.BaseBuilder = _FormatBuilder  # type: ignore[attr-defined]
+FileSink.RowFormatBuilder = RowFormatBuilder  # type: ignore[attr-defined]
+FileSink.BulkFormatBuilder = BulkFormatBuilder  # type: ignore[attr-defined]
+StreamingFileSink.DefaultRowFormatBuilder = RowFormatBuilder  # type: ignore[attr-defined]
+StreamingFileSink.DefaultBulkFormatBuilder = BulkFormatBuilder  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ from millstream.datastream.connectors.buckets import BucketAssigner, BucketConte
 from millstream.datastream.connectors.bulk_files import BulkWriter, BulkWriterFactory
 from millstream.datastream.connectors.file_formats import BulkFormat, StreamFormat
 from millstream.datastream.connectors.file_sink import (
+    NO_COMPACTION,
     BulkFormatBuilder,
     FileSink,
     RowFormatBuilder,
@@ -48,8 +49,4 @@ __all__ = [
 
 # Names of PyFlink's that say, when used, that small files are not put together here.
 if not TYPE_CHECKING:
-    __getattr__ = missing_names(
-        __name__,
-        "it is not built yet; a longer checkpoint interval makes fewer files",
-        "FileCompactStrategy FileCompactor",
-    )
+    __getattr__ = missing_names(__name__, NO_COMPACTION, "FileCompactStrategy FileCompactor")
