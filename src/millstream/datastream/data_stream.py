@@ -407,7 +407,7 @@ class DataStream(_Settings):
             raise InvalidProgramError(
                 f"sink_to() takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink()."
             )
-        return self._end(sink.name, SinkOperator(sink))
+        return self._end(sink.name, SinkOperator(sink.typed(self._type())))
 
     def add_sink(self, sink_func: Any) -> DataStreamSink:
         """Call a SinkFunction, or a plain callable, for every record."""
