@@ -1,10 +1,10 @@
-# The words of this house: demo, test, lint, bench. Each sets up what it needs in .venv first.
+# The words of this house: demo, test, lint, bench, parity. Each sets up what it needs in .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test lint format bench chaos clean
+.PHONY: demo test test-pyflink parity lint format bench chaos clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,6 +25,14 @@ lint: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest
+
+# The tests against apache-flink, which is installed into a venv of its own first.
+test-pyflink: $(STAMP)
+	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/test_parity.py tests/spark/test_pyflink_examples.py
+
+# docs/parity.md from docs/parity.yaml.
+parity: $(STAMP)
+	$(BIN)/python tests/pyflink/parity.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix src tests bench examples

@@ -19,8 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from venvs import venv
+
 HERE = Path(__file__).parent
-CACHE = Path(os.environ.get("MILLSTREAM_BENCH_CACHE", Path.home() / ".cache" / "millstream-bench"))
 CORES = len(os.sched_getaffinity(0))
 
 # What each program is to reach, as (of what, at least) or (of what, at most).
@@ -68,25 +69,6 @@ PROGRAMS: dict[str, tuple[list[str], dict[str, int]]] = {
 
 
 ROUNDS = 3
-
-
-def venv(peer: str) -> Path | None:
-    """Return the peer's interpreter, making its venv when there is none; None when it cannot be had."""
-    folder = CACHE / peer
-    python = folder / "bin" / "python"
-    ready = folder / ".ready"
-    if not ready.exists():
-        print(f"  setting up {peer} in {folder} ...", flush=True)
-        try:
-            if not python.exists():
-                subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-            needs = HERE / "peers" / "requirements" / f"{peer}.txt"
-            subprocess.run([str(python), "-m", "pip", "install", "--quiet", "-r", str(needs)], check=True)
-            ready.touch()
-        except subprocess.CalledProcessError as e:
-            print(f"  {peer} cannot be set up: {e}", flush=True)
-            return None
-    return python
 
 
 def run_script(python: Path | str, script: str, arguments: list[str]) -> dict[str, Any]:

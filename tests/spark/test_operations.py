@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -404,3 +405,22 @@ def test_batch_processes_key_by_key(env: Env, collect: Collect) -> None:
 def test_automatic_is_batch_when_all_is_bounded(env: Env, collect: Collect) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
     assert sorted(collect(env.from_collection(PAIRS).key_by(0).sum(1))) == [("a", 6), ("b", 6)]
+
+
+def test_an_invalidated_cache_is_computed_again(env: Env, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    calls.touch()
+
+    def square(x: int) -> int:
+        with calls.open("a") as f:
+            f.write("x")
+        return x * x
+
+    squares = env.from_collection([1, 2, 3]).map(square).cache()
+    for calls_by_then in (3, 3):
+        assert sorted(squares.execute_and_collect()) == [1, 4, 9]
+        assert len(calls.read_text()) == calls_by_then
+    squares.invalidate()
+    for calls_by_then in (6, 6):
+        assert sorted(squares.execute_and_collect()) == [1, 4, 9]
+        assert len(calls.read_text()) == calls_by_then

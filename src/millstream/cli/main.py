@@ -12,6 +12,7 @@ from millstream.cli.program import load_plan, run_program
 from millstream.cli.savepoint import savepoint
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
 from millstream.cli.state import state
+from millstream.common import pyflink_names
 from millstream.common.errors import MillstreamError
 from millstream.graph.picture import draw
 
@@ -38,6 +39,7 @@ def cli() -> None:
 @click.option("-pyarch", "--pyArchives", "archives", help="Archives to unpack for the workers: path[#name], ...")
 @click.option("-pyreq", "--pyRequirements", "requirements", help="Packages for the workers: path[#directory].")
 @click.option("-pyexec", "--pyExecutable", "executable", help="The workers' Python.")
+@click.option("--pyflink", is_flag=True, help="Let `import pyflink` in the program mean millstream.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -52,6 +54,7 @@ def run(
     archives: str | None,
     requirements: str | None,
     executable: str | None,
+    pyflink: bool,
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -64,6 +67,8 @@ def run(
         "python.executable": executable,
     }
     settings |= {key: value for key, value in brought.items() if value is not None}
+    if pyflink:
+        pyflink_names.install()
     start = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
     run_program(program, list(arguments), settings, start)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +12,17 @@ __all__ = ["old_names", "warn_deprecated"]
 
 def warn_deprecated(old: str, fix: str) -> None:
     """Warn the caller of a deprecated method, at the line of its call, of what to do in its place."""
-    warnings.warn(f"{old} is deprecated: {fix}.", DeprecationWarning, stacklevel=3)
+    warnings.warn(f"{old} is deprecated: {fix}.", DeprecationWarning, stacklevel=_users_level())
+
+
+def _users_level() -> int:
+    """Return the `stacklevel` of the first line outside millstream, seen from the caller of this function."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("millstream.", "importlib.")):
+        frame = frame.f_back
+        # warnings does not count the frames of the import system.
+        level += not frame.f_globals.get("__name__", "").startswith("importlib.")
+    return level
 
 
 def old_names(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:

@@ -15,6 +15,9 @@ class ExecutionConfig:
     What has no meaning here (Kryo, Avro, closure cleaning) is remembered and does nothing.
     """
 
+    PARALLELISM_DEFAULT = -1
+    PARALLELISM_UNKNOWN = -2
+
     def __init__(self, configuration: Configuration) -> None:
         self._config = configuration
 
@@ -92,3 +95,53 @@ class ExecutionConfig:
 
     def get_global_job_parameters(self) -> dict[str, str]:
         return dict(getattr(self, "_parameters", {}))
+
+    # --- what concerns Flink's Java serializers: remembered, and nothing depends on it
+
+    def enable_closure_cleaner(self) -> ExecutionConfig:
+        return self._set("pipeline.closure-cleaner-level", "RECURSIVE")
+
+    def disable_closure_cleaner(self) -> ExecutionConfig:
+        return self._set("pipeline.closure-cleaner-level", "NONE")
+
+    def is_closure_cleaner_enabled(self) -> bool:
+        return self._config.get_string("pipeline.closure-cleaner-level", "RECURSIVE") != "NONE"
+
+    def enable_force_kryo(self) -> ExecutionConfig:
+        return self._set("pipeline.force-kryo", True)
+
+    def disable_force_kryo(self) -> ExecutionConfig:
+        return self._set("pipeline.force-kryo", False)
+
+    def is_force_kryo_enabled(self) -> bool:
+        return self._config.get_boolean("pipeline.force-kryo", False)
+
+    def enable_generic_types(self) -> ExecutionConfig:
+        return self._set("pipeline.generic-types", True)
+
+    def disable_generic_types(self) -> ExecutionConfig:
+        return self._set("pipeline.generic-types", False)
+
+    def has_generic_types_disabled(self) -> bool:
+        return not self._config.get_boolean("pipeline.generic-types", True)
+
+    def enable_force_avro(self) -> ExecutionConfig:
+        return self._set("pipeline.force-avro", True)
+
+    def disable_force_avro(self) -> ExecutionConfig:
+        return self._set("pipeline.force-avro", False)
+
+    def is_force_avro_enabled(self) -> bool:
+        return self._config.get_boolean("pipeline.force-avro", False)
+
+    def get_default_kryo_serializer_classes(self) -> dict[str, str]:
+        """Return none: there is no Kryo."""
+        return {}
+
+    def get_registered_kryo_types(self) -> list[str]:
+        """Return none: there is no Kryo."""
+        return []
+
+    def get_registered_pojo_types(self) -> list[str]:
+        """Return none: there are no Java classes."""
+        return []

@@ -7,6 +7,7 @@ from typing import Any
 
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
 
 __all__ = ["JobClient"]
@@ -16,7 +17,7 @@ class JobClient(ABC):
     """Watch, wait for, or cancel a job that was started with `execute_async`."""
 
     @abstractmethod
-    def get_job_id(self) -> str:
+    def get_job_id(self) -> JobID:
         """Return the job's id: 32 lowercase hexadecimal digits."""
 
     @abstractmethod

@@ -1,14 +1,104 @@
-"""How records become bytes in files: Encoder."""
+"""How records become bytes and bytes records: schemas for messages, encoders and bulk writers for files."""
 
 from __future__ import annotations
 
 import codecs
+import importlib
 from abc import ABC, abstractmethod
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.deprecated import warn_deprecated
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.typeinfo import TypeInformation, Types
 
-__all__ = ["Encoder", "SimpleStringEncoder"]
+__all__ = [
+    "BulkWriter",
+    "BulkWriterFactory",
+    "ByteArraySchema",
+    "DeserializationSchema",
+    "Encoder",
+    "RowFieldExtractorSchema",
+    "SerializationSchema",
+    "SimpleStringEncoder",
+    "SimpleStringSchema",
+]
+
+
+class SerializationSchema(ABC):
+    """Turns records into messages."""
+
+    @abstractmethod
+    def serialize(self, element: Any) -> bytes:
+        """Return a record as bytes."""
+
+
+class DeserializationSchema(ABC):
+    """Turns messages into records."""
+
+    @abstractmethod
+    def deserialize(self, message: bytes) -> Any:
+        """Return the record in a message; None when it holds none."""
+
+    def get_produced_type(self) -> TypeInformation | None:
+        """Return the type of the records, None when they are any Python objects."""
+        return None
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Strings as they are.
+
+    Example:
+        >>> SimpleStringSchema().serialize("à"), SimpleStringSchema().deserialize(b"a")
+        (b'\\xc3\\xa0', 'a')
+    """
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        self._charset = _charset(charset, "SimpleStringSchema")
+
+    def serialize(self, element: Any) -> bytes:
+        return str(element).encode(self._charset)
+
+    def deserialize(self, message: bytes) -> str:
+        return message.decode(self._charset, "replace")
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes as they are."""
+
+    def serialize(self, element: Any) -> bytes:
+        return bytes(element)
+
+    def deserialize(self, message: bytes) -> bytes:
+        return message
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class RowFieldExtractorSchema(SerializationSchema):
+    """One field of a row, which must be bytes.
+
+    Example:
+        >>> from millstream.common import Row
+        >>> RowFieldExtractorSchema(0).serialize(Row(b"key", b"value"))
+        b'key'
+    """
+
+    def __init__(self, field_index: int) -> None:
+        if field_index < 0:
+            raise InvalidProgramError(f"Field index must be non-negative, got: {field_index}")
+        self._index = field_index
+
+    def serialize(self, element: Any) -> bytes:
+        found = element[self._index]
+        if not isinstance(found, (bytes, bytearray)):
+            raise MillstreamError(
+                f"RowFieldExtractorSchema: field {self._index} is {found!r} ({type(found).__name__}): it must be bytes."
+            )
+        return bytes(found)
 
 
 class Encoder(ABC):
@@ -27,6 +117,11 @@ class Encoder(ABC):
         """Return an encoder that writes `str(value)` and a newline for every record."""
         return SimpleStringEncoder(charset_name)
 
+    @staticmethod
+    def of_schema(schema: SerializationSchema) -> Encoder:
+        """Return an encoder that writes each record's message as a line. Not in Flink."""
+        return _SchemaEncoder(schema)
+
     @abstractmethod
     def encode(self, element: Any, stream: BinaryIO) -> None:
         """Write a record; nothing but `stream.write` may be called on the stream."""
@@ -36,14 +131,70 @@ class SimpleStringEncoder(Encoder):
     """Writes every record as a line of text."""
 
     def __init__(self, charset_name: str = "UTF-8") -> None:
-        try:
-            self.charset = codecs.lookup(charset_name).name
-            mark = "".encode(self.charset)
-        except LookupError:
-            raise InvalidProgramError(f"Encoder: there is no charset {charset_name!r} for text.") from None
-        if mark:
+        self.charset = _charset(charset_name, "Encoder")
+        if "".encode(self.charset):
             # Every record would begin with it.
             raise InvalidProgramError(f"Encoder: {charset_name!r} writes a byte order mark; use UTF-8 or UTF-16LE.")
 
     def encode(self, element: Any, stream: BinaryIO) -> None:
         stream.write(f"{element}\n".encode(self.charset))
+
+
+class _SchemaEncoder(Encoder):
+    def __init__(self, schema: SerializationSchema) -> None:
+        self._serialize = schema.serialize
+
+    def encode(self, element: Any, stream: BinaryIO) -> None:
+        message = self._serialize(element)
+        stream.write(message if message.endswith(b"\n") else message + b"\n")
+
+
+class BulkWriter(Protocol):
+    """Writes one file."""
+
+    def add_element(self, value: Any) -> None:
+        """Take one record."""
+
+    def finish(self) -> None:
+        """Write whatever ends the file; it is closed afterwards."""
+
+
+class BulkWriterFactory(ABC):
+    """Makes the writers of a bulk format. It is pickled on its way to the workers."""
+
+    @abstractmethod
+    def open(self, file: BinaryIO) -> BulkWriter:
+        """Return a writer for an empty file."""
+
+
+def _charset(name: str, what: str) -> str:
+    try:
+        found = codecs.lookup(name).name
+        "".encode(found)
+    except LookupError:
+        raise InvalidProgramError(f"{what}: there is no charset {name!r} for text.") from None
+    return found
+
+
+_MOVED = {
+    "CsvRowDeserializationSchema": "csv",
+    "CsvRowSerializationSchema": "csv",
+    "JsonRowDeserializationSchema": "json",
+    "JsonRowSerializationSchema": "json",
+    "AvroRowDeserializationSchema": "avro",
+    "AvroRowSerializationSchema": "avro",
+}
+
+
+def _old_place(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # By its name: what everybody uses must not depend on the API.
+    module = f"millstream.datastream.formats.{_MOVED[name]}"
+    warn_deprecated(f"{name} in {__name__}", f"import it from {module}")
+    return getattr(importlib.import_module(module), name)
+
+
+# Type checkers would take any name for one of the module's.
+if not TYPE_CHECKING:
+    __getattr__ = _old_place

@@ -13,22 +13,31 @@ import math
 import struct
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 from millstream.common.errors import TypeMismatchError
+from millstream.common.missing import JAVA, missing_function
 from millstream.common.time import Instant
-from millstream.common.types import Row
+from millstream.common.types import Row, RowKind
 
 __all__ = [
     "BasicArrayTypeInfo",
+    "BasicType",
     "BasicTypeInfo",
+    "DateTypeInfo",
+    "ExternalTypeInfo",
+    "InstantTypeInfo",
     "ListTypeInfo",
+    "LocalTimeTypeInfo",
     "MapTypeInfo",
     "ObjectArrayTypeInfo",
     "PickledBytesTypeInfo",
     "PrimitiveArrayTypeInfo",
     "RowTypeInfo",
     "SqlTimeTypeInfo",
+    "TimeTypeInfo",
+    "TimestampTypeInfo",
     "TupleTypeInfo",
     "TypeInformation",
     "Types",
@@ -56,6 +65,20 @@ class TypeInformation:
     def format(self, value: Any) -> str:
         """Write a value the way Flink prints it."""
         return "null" if value is None else str(value)
+
+    get_java_type_info = missing_function("get_java_type_info", JAVA)
+
+    def need_conversion(self) -> bool:
+        """Tell whether `to_internal_type` changes values of this type."""
+        return False
+
+    def to_internal_type(self, obj: Any) -> Any:
+        """Return a value in Flink's plain form: days, microseconds, tuples. Nothing here needs it."""
+        return obj
+
+    def from_internal_type(self, obj: Any) -> Any:
+        """Return the value that a plain form stands for."""
+        return obj
 
     def _identity(self) -> tuple[Any, ...]:
         return ()
@@ -200,11 +223,28 @@ def _java_number(value: float, narrow: bool) -> str:
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"
 
 
+class BasicType(Enum):
+    """The kinds of plain values."""
+
+    STRING = "String"
+    BYTE = "Byte"
+    BOOLEAN = "Boolean"
+    SHORT = "Short"
+    INT = "Integer"
+    LONG = "Long"
+    FLOAT = "Float"
+    DOUBLE = "Double"
+    CHAR = "Char"
+    BIG_INT = "BigInteger"
+    BIG_DEC = "BigDecimal"
+    INSTANT = "Instant"
+
+
 class BasicTypeInfo(TypeInformation):
     """One plain value: a string, a number, a boolean."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, basic_type: BasicType | str) -> None:
+        self._name: str = basic_type.value if isinstance(basic_type, BasicType) else basic_type
 
     def converter(self) -> Converter | None:
         return _BASIC[self._name]
@@ -225,27 +265,192 @@ class BasicTypeInfo(TypeInformation):
     def __str__(self) -> str:
         return self._name
 
+    @staticmethod
+    def STRING_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.STRING)
+
+    @staticmethod
+    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BOOLEAN)
+
+    @staticmethod
+    def BYTE_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BYTE)
+
+    @staticmethod
+    def SHORT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.SHORT)
+
+    @staticmethod
+    def INT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.INT)
+
+    @staticmethod
+    def LONG_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.LONG)
+
+    @staticmethod
+    def FLOAT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.FLOAT)
+
+    @staticmethod
+    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.DOUBLE)
+
+    @staticmethod
+    def CHAR_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.CHAR)
+
+    @staticmethod
+    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BIG_INT)
+
+    @staticmethod
+    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BIG_DEC)
+
+    @staticmethod
+    def INSTANT_TYPE_INFO() -> InstantTypeInfo:
+        return InstantTypeInfo(BasicType.INSTANT)
+
 
 class InstantTypeInfo(BasicTypeInfo):
     """A point in time."""
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else obj.to_epoch_milli() * 1000
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else Instant.of_epoch_milli(obj // 1000)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 class SqlTimeTypeInfo(TypeInformation):
     """A date, a time of day, or a timestamp."""
 
-    _CLASSES = {"Date": datetime.date, "Time": datetime.time, "Timestamp": datetime.datetime}
+    _name: str
+    _class: type
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    @staticmethod
+    def DATE() -> DateTypeInfo:
+        return DateTypeInfo()
+
+    @staticmethod
+    def TIME() -> TimeTypeInfo:
+        return TimeTypeInfo()
+
+    @staticmethod
+    def TIMESTAMP() -> TimestampTypeInfo:
+        return TimestampTypeInfo()
+
+    def need_conversion(self) -> bool:
+        return True
 
     def converter(self) -> Converter | None:
-        return _instance_of(self._name, self._CLASSES[self._name])
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (self._name,)
+        return _instance_of(self._name, self._class)
 
     def __str__(self) -> str:
-        return self._name
+        return type(self).__name__
+
+
+class DateTypeInfo(SqlTimeTypeInfo):
+    """A date; plainly, days since 1970."""
+
+    EPOCH_ORDINAL = _EPOCH.toordinal()
+
+    _name = "Date"
+    _class = datetime.date
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else obj.toordinal() - self.EPOCH_ORDINAL
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else datetime.date.fromordinal(obj + self.EPOCH_ORDINAL)
+
+
+class TimeTypeInfo(SqlTimeTypeInfo):
+    """A time of day; plainly, microseconds since midnight."""
+
+    EPOCH_ORDINAL = 0
+
+    _name = "Time"
+    _class = datetime.time
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else (datetime.datetime.combine(_EPOCH, obj) - _EPOCH) // _MICROSECOND
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else (_EPOCH + obj * _MICROSECOND).time()
+
+
+class TimestampTypeInfo(SqlTimeTypeInfo):
+    """A date and a time; plainly, microseconds since 1970."""
+
+    _name = "Timestamp"
+    _class = datetime.datetime
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else int(obj.replace(microsecond=0).timestamp()) * 10**6 + obj.microsecond
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        return datetime.datetime.fromtimestamp(obj // 10**6).replace(microsecond=obj % 10**6)
+
+
+class LocalTimeTypeInfo(TypeInformation):
+    """A date, a time of day or both, without a time zone."""
+
+    class TimeType(Enum):
+        """Which of the three."""
+
+        LOCAL_DATE = 0
+        LOCAL_TIME = 1
+        LOCAL_DATE_TIME = 2
+
+    def __init__(self, time_type: TimeType) -> None:
+        self._time_type = time_type
+
+    def converter(self) -> Converter | None:
+        return _instance_of(str(self), (datetime.date, datetime.time, datetime.datetime)[self._time_type.value])
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self._time_type,)
+
+    def __str__(self) -> str:
+        return f"LocalTimeTypeInfo<{self._time_type.name}>"
+
+
+class ExternalTypeInfo(TypeInformation):
+    """Another type under the name that Flink's tables give it."""
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        self._type_info = type_info
+
+    def converter(self) -> Converter | None:
+        return self._type_info.converter()
+
+    @property
+    def copies(self) -> bool:
+        return self._type_info.copies
+
+    def has_field(self, field: int | str) -> bool:
+        return self._type_info.has_field(field)
+
+    def format(self, value: Any) -> str:
+        return self._type_info.format(value)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self._type_info,)
+
+    def __str__(self) -> str:
+        return f"ExternalTypeInfo<{self._type_info}>"
 
 
 class PickledBytesTypeInfo(TypeInformation):
@@ -381,6 +586,15 @@ class _FieldsTypeInfo(TypeInformation):
     def has_field(self, field: int | str) -> bool:
         return isinstance(field, int) and 0 <= field < len(self._field_types)
 
+    def need_conversion(self) -> bool:
+        return True
+
+    def _plain(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(t.to_internal_type(v) for t, v in zip(self._field_types, values, strict=True))
+
+    def _real(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(t.from_internal_type(v) for t, v in zip(self._field_types, values, strict=True))
+
     @property
     def copies(self) -> bool:
         return all(t.copies for t in self._field_types)
@@ -422,6 +636,24 @@ class RowTypeInfo(_FieldsTypeInfo):
     def get_field_names(self) -> list[str]:
         return list(self._field_names)
 
+    def get_field_index(self, field_name: str) -> int:
+        """Return the position of a field, -1 when there is none of that name."""
+        return self._field_names.index(field_name) if field_name in self._field_names else -1
+
+    def to_internal_type(self, obj: Any) -> Any:
+        """Return the number of the kind, then the fields."""
+        if obj is None:
+            return None
+        kind = obj.get_row_kind().value if isinstance(obj, Row) else 0
+        values = [obj.get(n) for n in self._field_names] if isinstance(obj, dict) else obj
+        return (kind, *self._plain(values))
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        kind, *values = obj
+        return Row.of(tuple(self._field_names), list(self._real(values)), RowKind(kind))
+
     def has_field(self, field: int | str) -> bool:
         return field in self._field_names or super().has_field(field)
 
@@ -459,6 +691,12 @@ class TupleTypeInfo(_FieldsTypeInfo):
 
     def __init__(self, field_types: list[TypeInformation]) -> None:
         self._field_types = list(field_types)
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else self._plain(obj)
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else self._real(obj)
 
     def converter(self) -> Converter | None:
         fields = self._field_converter(None)
@@ -530,19 +768,19 @@ class Types:
 
     @staticmethod
     def INSTANT() -> TypeInformation:
-        return InstantTypeInfo("Instant")
+        return InstantTypeInfo(BasicType.INSTANT)
 
     @staticmethod
     def SQL_DATE() -> TypeInformation:
-        return SqlTimeTypeInfo("Date")
+        return SqlTimeTypeInfo.DATE()
 
     @staticmethod
     def SQL_TIME() -> TypeInformation:
-        return SqlTimeTypeInfo("Time")
+        return SqlTimeTypeInfo.TIME()
 
     @staticmethod
     def SQL_TIMESTAMP() -> TypeInformation:
-        return SqlTimeTypeInfo("Timestamp")
+        return SqlTimeTypeInfo.TIMESTAMP()
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
+from enum import Enum, nonmember
 from typing import Any
+
+from millstream.common.missing import JAVA, missing_function
 
 __all__ = ["Row", "RowKind"]
 
@@ -19,6 +21,8 @@ class RowKind(Enum):
 
     def __str__(self) -> str:
         return _SHORT[self]
+
+    to_j_row_kind = nonmember(missing_function("to_j_row_kind", JAVA))
 
 
 _SHORT = {

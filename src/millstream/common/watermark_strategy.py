@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.missing import JAVA, missing_class
 from millstream.common.time import Duration
 
 __all__ = [
     "MAX_WATERMARK",
     "MIN_WATERMARK",
+    "AssignerWithPeriodicWatermarksWrapper",
     "TimestampAssigner",
     "Watermark",
     "WatermarkGenerator",
@@ -132,3 +134,8 @@ class WatermarkStrategy:
         """Do not read a source that is further ahead than this of the slowest one of its group."""
         interval = update_interval or Duration.of_seconds(1)
         return replace(self, alignment=(watermark_group, max_allowed_watermark_drift, interval))
+
+
+AssignerWithPeriodicWatermarksWrapper = missing_class(
+    __name__, "AssignerWithPeriodicWatermarksWrapper", f"{JAVA}; use WatermarkStrategy"
+)

@@ -19,7 +19,7 @@ from millstream.datastream.checkpoint_storage import (
 from millstream.datastream.checkpointing_mode import CheckpointingMode
 from millstream.datastream.collect import CloseableIterator
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
-from millstream.datastream.data_stream import DataStream, DataStreamSink, KeyedStream
+from millstream.datastream.data_stream import CachedDataStream, DataStream, DataStreamSink, KeyedStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from millstream.datastream.functions import (
@@ -48,12 +48,13 @@ from millstream.datastream.functions import (
     ReduceFunction,
     RuntimeContext,
     SinkFunction,
+    SourceFunction,
     TimeDomain,
     TimerService,
     WindowFunction,
 )
 from millstream.datastream.output_tag import OutputTag
-from millstream.datastream.slot_sharing_group import SlotSharingGroup
+from millstream.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from millstream.datastream.state_backend import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
@@ -65,6 +66,17 @@ from millstream.datastream.state_backend import (
     StateBackend,
 )
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.time_characteristic import TimeCharacteristic
+from millstream.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 
 # Type checkers would take any name for one of the module's.

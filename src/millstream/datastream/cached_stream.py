@@ -32,6 +32,8 @@ class Cache:
 
     job: Future[Any] | None = None
     elements: list[tuple[Any, int]] = field(default_factory=list)
+    # What computed the stream before it came from here.
+    _computed: tuple[Any, list[StreamEnd]] | None = None
 
     @property
     def is_filled(self) -> bool:
@@ -58,5 +60,12 @@ class Cache:
         if any(timestamp != MIN_WATERMARK for _, timestamp in self.elements):
             strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda pair, _: pair[1])
             before = StreamEnd(program.add("Cached Timestamps", WatermarkOperator(strategy), [before], parallelism=1))
+        self._computed = (transformation.operator, transformation.inputs)
         transformation.operator = MapOperator(UserFunction(lambda pair: pair[0], None))
         transformation.inputs = [before]
+
+    def invalidate(self, transformation: Transformation) -> None:
+        """Forget the records, and let the stream be computed again, to be put away anew."""
+        if self._computed is not None:
+            transformation.operator, transformation.inputs = self._computed
+        transformation.cache = Cache()

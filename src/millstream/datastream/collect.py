@@ -60,6 +60,10 @@ class CloseableIterator:
                 raise StopIteration
             self._current = iter(batch)
 
+    def next(self) -> Any:
+        """Return the next record, as `next(iterator)` does."""
+        return self.__next__()
+
     def _raise_failure(self) -> None:
         assert self._job is not None
         error = self._job.result.exception()

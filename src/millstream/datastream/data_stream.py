@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, Union, overload
@@ -18,6 +19,7 @@ from millstream.common.typeinfo import (
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
+from millstream.datastream.collect import CloseableIterator
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from millstream.datastream.connectors.base import Sink
 from millstream.datastream.connectors.collecting import DriverSink
@@ -54,10 +56,24 @@ from millstream.operators.windows.assigners import (
 from millstream.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
-    from millstream.datastream.collect import CloseableIterator
+    from millstream.common.execution_config import ExecutionConfig
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-__all__ = ["DataStream", "DataStreamSink", "KeyedStream"]
+__all__ = [
+    "AllWindowedStream",
+    "BroadcastConnectedStream",
+    "BroadcastStream",
+    "CachedDataStream",
+    "CloseableIterator",
+    "ConnectedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+    "WindowedStream",
+]
+
+# The name under which Flink keeps the records of a window.
+WINDOW_STATE_NAME = "window-contents"
 
 S = TypeVar("S", bound="_Settings")
 
@@ -159,6 +175,9 @@ class DataStream(_Settings):
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         return self._environment
+
+    def get_execution_config(self) -> ExecutionConfig:
+        return self._environment.get_config()
 
     @property
     def _keyed(self) -> bool:
@@ -347,9 +366,12 @@ class DataStream(_Settings):
             raise InvalidProgramError(
                 f"assign_timestamps_and_watermarks() takes a WatermarkStrategy, not {watermark_strategy!r}."
             )
-        return self._then("Timestamps/Watermarks", WatermarkOperator(watermark_strategy), self._type())
+        operator = WatermarkOperator(watermark_strategy)
+        # Records pass as they are, so they fit their type already.
+        operator.produced_type = self._type()
+        return self._then("Timestamps/Watermarks", operator, operator.produced_type)
 
-    def cache(self) -> DataStream:
+    def cache(self) -> CachedDataStream:
         """Keep the records of a bounded stream for the next execute(), which then does not compute them again.
 
         Example:
@@ -358,8 +380,8 @@ class DataStream(_Settings):
             >>> list(squares.execute_and_collect()), list(squares.map(lambda x: -x).execute_and_collect())
             ([1, 4, 9], [-1, -4, -9])
         """
-        self._transformation.cache = Cache()
-        return self
+        self._transformation.cache = cache = Cache()
+        return CachedDataStream(self._environment, self._ends, cache)
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
         """Group the whole stream into windows, in one subtask."""
@@ -403,8 +425,6 @@ class DataStream(_Settings):
             >>> env.from_collection([1, 2, 3]).execute_and_collect(limit=2)
             [1, 2]
         """
-        from millstream.datastream.collect import CloseableIterator
-
         if limit is not None and limit < 1:
             raise InvalidProgramError(f"execute_and_collect(limit={limit}): the limit must be at least 1.")
         results = CloseableIterator()
@@ -434,6 +454,20 @@ class DataStream(_Settings):
         return DataStream(self._environment, [StreamEnd(transformation)])
 
 
+class CachedDataStream(DataStream):
+    """A stream whose records are kept for the next execute()."""
+
+    def __init__(self, environment: StreamExecutionEnvironment, ends: list[StreamEnd], cache: Cache) -> None:
+        super().__init__(environment, ends)
+        self._cache = cache
+
+    def invalidate(self) -> None:
+        """Forget the records: the next execute() computes them again, and keeps those."""
+        self._cache.invalidate(self._transformation)
+        assert self._transformation.cache is not None
+        self._cache = self._transformation.cache
+
+
 def _everything(value: Any) -> int:
     return 0
 
@@ -444,6 +478,15 @@ def _count_assigner(size: int, slide: int) -> WindowAssigner[Any, Any]:
 
 class KeyedStream(DataStream):
     """A stream partitioned by key."""
+
+    class AccumulateType(Enum):
+        """How a field is combined."""
+
+        MIN = 1
+        MAX = 2
+        MIN_BY = 3
+        MAX_BY = 4
+        SUM = 5
 
     def __init__(
         self,

@@ -7,18 +7,42 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from millstream.common.errors import InvalidProgramError
+from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
+from millstream.datastream.internal_functions import (
+    AsyncFunctionDescriptor,
+    FunctionWrapper,
+    InternalIterableAllWindowFunction,
+    InternalIterableProcessAllWindowFunction,
+    InternalIterableProcessWindowFunction,
+    InternalIterableWindowFunction,
+    InternalProcessAllWindowContext,
+    InternalProcessWindowContext,
+    InternalSingleValueAllWindowFunction,
+    InternalSingleValueProcessAllWindowFunction,
+    InternalSingleValueProcessWindowFunction,
+    InternalSingleValueWindowFunction,
+    InternalWindowFunction,
+    JavaFunctionWrapper,
+    ReduceFunctionWrapper,
+    SourceFunction,
+)
 from millstream.operators.broadcast import BroadcastReadContext, BroadcastWriteContext
 from millstream.operators.context import RuntimeContext
-from millstream.operators.functions import UserFunction
+from millstream.operators.functions import UserFunction, not_overridden
 from millstream.operators.interval_join import IntervalJoinContext
 from millstream.operators.operator_state import FunctionInitializationContext, FunctionSnapshotContext
 from millstream.operators.process import ProcessContext
 from millstream.operators.timers import TimeDomain, TimerService
-from millstream.operators.windows.operator import ProcessWindowContext
+from millstream.operators.windows.operator import ProcessWindowContext, WindowStateStore
 
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncFunction",
+    "AsyncFunctionDescriptor",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CheckpointedFunction",
     "CoFlatMapFunction",
@@ -28,20 +52,39 @@ __all__ = [
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionWrapper",
+    "InternalIterableAllWindowFunction",
+    "InternalIterableProcessAllWindowFunction",
+    "InternalIterableProcessWindowFunction",
+    "InternalIterableWindowFunction",
+    "InternalProcessAllWindowContext",
+    "InternalProcessWindowContext",
+    "InternalSingleValueAllWindowFunction",
+    "InternalSingleValueProcessAllWindowFunction",
+    "InternalSingleValueProcessWindowFunction",
+    "InternalSingleValueWindowFunction",
+    "InternalWindowFunction",
+    "JavaFunctionWrapper",
     "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
+    "KeyedStateStore",
     "MapFunction",
+    "NullByteKeySelector",
     "Partitioner",
+    "PassThroughAllWindowFunction",
+    "PassThroughWindowFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
+    "ReduceFunctionWrapper",
     "RuntimeContext",
     "SinkFunction",
+    "SourceFunction",
     "TimeDomain",
     "TimerService",
     "WindowFunction",
@@ -55,6 +98,9 @@ KEY = TypeVar("KEY")
 ACC = TypeVar("ACC")
 W = TypeVar("W")
 T = TypeVar("T")
+
+# What the contexts of window functions hand out.
+KeyedStateStore = WindowStateStore
 
 
 class Function(ABC):
@@ -105,6 +151,13 @@ class KeySelector(Function, Generic[IN, KEY]):
     def get_key(self, value: IN) -> KEY: ...
 
 
+class NullByteKeySelector(KeySelector[Any, int]):
+    """Gives all records the same key."""
+
+    def get_key(self, value: Any) -> int:
+        return 0
+
+
 class Partitioner(Function, Generic[KEY]):
     """Chooses the subtask for a key."""
 
@@ -142,16 +195,18 @@ class ProcessFunction(Function, Generic[IN, OUT]):
 
 
 class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
-    """A process function on a keyed stream: it has keyed state and timers, and its context knows the current key.
-
-    A timer calls `on_timer(timestamp, ctx)`, if the function has one.
-    """
+    """A process function on a keyed stream: it has keyed state and timers, and its context knows the current key."""
 
     Context = ProcessContext
     OnTimerContext = ProcessContext
 
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
+
+    @not_overridden
+    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[OUT] | None:
+        """Called when a timer of the current key fires."""
+        return None
 
 
 class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
@@ -178,12 +233,22 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     @abstractmethod
     def process_element2(self, value: IN2, ctx: ProcessContext) -> Iterable[OUT] | None: ...
 
+    @not_overridden
+    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[OUT] | None:
+        """Called when a timer of the current key fires."""
+        return None
 
-class BroadcastProcessFunction(Function, Generic[IN1, IN2, OUT]):
-    """process over a stream and a broadcast one; the broadcast side fills states that the other reads."""
 
+class BaseBroadcastProcessFunction(Function):
+    """What functions over a broadcast stream have in common: their contexts."""
+
+    BaseContext = BroadcastReadContext
     Context = BroadcastWriteContext
     ReadOnlyContext = BroadcastReadContext
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+    """process over a stream and a broadcast one; the broadcast side fills states that the other reads."""
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: BroadcastReadContext) -> Iterable[OUT] | None: ...
@@ -192,11 +257,9 @@ class BroadcastProcessFunction(Function, Generic[IN1, IN2, OUT]):
     def process_broadcast_element(self, value: IN2, ctx: BroadcastWriteContext) -> Iterable[OUT] | None: ...
 
 
-class KeyedBroadcastProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
     """The same on a keyed stream: with keyed state, timers, and `ctx.apply_to_keyed_state` on the broadcast side."""
 
-    Context = BroadcastWriteContext
-    ReadOnlyContext = BroadcastReadContext
     OnTimerContext = BroadcastReadContext
 
     @abstractmethod
@@ -204,6 +267,11 @@ class KeyedBroadcastProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: BroadcastWriteContext) -> Iterable[OUT] | None: ...
+
+    @not_overridden
+    def on_timer(self, timestamp: int, ctx: BroadcastReadContext) -> Iterable[OUT] | None:
+        """Called when a timer of the current key fires."""
+        return None
 
 
 class CheckpointedFunction(ABC):
@@ -272,6 +340,20 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
 
 
+class PassThroughWindowFunction(WindowFunction[T, T, KEY, W]):
+    """Emits a window's records as they are."""
+
+    def apply(self, key: KEY, window: W, inputs: Iterable[T]) -> Iterable[T]:
+        return inputs
+
+
+class PassThroughAllWindowFunction(AllWindowFunction[T, T, W]):
+    """Emits a window's records as they are."""
+
+    def apply(self, window: W, inputs: Iterable[T]) -> Iterable[T]:
+        return inputs
+
+
 class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Sees a pair of an interval join; yields results."""
 
@@ -293,6 +375,18 @@ class CoGroupFunction(Function, Generic[IN1, IN2, OUT]):
 
     @abstractmethod
     def co_group(self, first: Iterable[IN1], second: Iterable[IN2]) -> Iterable[OUT]: ...
+
+
+class AsyncFunction(Function, Generic[IN, OUT]):
+    """Makes an asynchronous request for a record."""
+
+    @abstractmethod
+    async def async_invoke(self, value: IN) -> list[OUT]:
+        """Return the results for a record."""
+
+    def timeout(self, value: IN) -> list[OUT]:
+        """Return the results for a record whose request took too long; raises unless overridden."""
+        raise TimeoutError(f"Async function call has timed out for input: {value!r}")
 
 
 class SinkFunction(Function, Generic[IN]):

@@ -2,16 +2,143 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-__all__ = ["SlotSharingGroup"]
+from millstream.common.errors import InvalidProgramError
+from millstream.common.missing import JAVA, missing_function
+
+__all__ = ["MemorySize", "SlotSharingGroup"]
+
+
+@dataclass(frozen=True, order=True)
+class MemorySize:
+    """A number of bytes.
+
+    Example:
+        >>> MemorySize.of_mebi_bytes(3).get_bytes()
+        3145728
+    """
+
+    bytes_size: int
+
+    @staticmethod
+    def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
+        return MemorySize(mebi_bytes << 20)
+
+    def get_bytes(self) -> int:
+        return self.bytes_size
+
+    def get_kibi_bytes(self) -> int:
+        return self.bytes_size >> 10
+
+    def get_mebi_bytes(self) -> int:
+        return self.bytes_size >> 20
+
+    def get_gibi_bytes(self) -> int:
+        return self.bytes_size >> 30
+
+    def get_tebi_bytes(self) -> int:
+        return self.bytes_size >> 40
+
+    get_java_memory_size = missing_function("get_java_memory_size", JAVA)
+
+    def __str__(self) -> str:
+        return f"{self.bytes_size} bytes"
 
 
 @dataclass(frozen=True)
 class SlotSharingGroup:
-    """A named group of operators whose subtasks may run in one slot."""
+    """A named group of operators whose subtasks may run in one slot.
+
+    What a slot is said to need is remembered; the operating system deals out memory and cores.
+
+    Example:
+        >>> group = SlotSharingGroup.builder("heavy").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
+        >>> group.get_name(), group.get_cpu_cores(), group.get_task_heap_memory().get_mebi_bytes()
+        ('heavy', 2.0, 512)
+    """
 
     name: str
+    cpu_cores: float | None = None
+    task_heap_memory: MemorySize | None = None
+    task_off_heap_memory: MemorySize | None = None
+    managed_memory: MemorySize | None = None
+    external_resources: dict[str, float] = field(default_factory=dict, hash=False)
+
+    @staticmethod
+    def builder(name: str) -> SlotSharingGroup.Builder:
+        return SlotSharingGroup.Builder(name)
 
     def get_name(self) -> str:
         return self.name
+
+    def get_cpu_cores(self) -> float | None:
+        return self.cpu_cores
+
+    def get_task_heap_memory(self) -> MemorySize | None:
+        return self.task_heap_memory
+
+    def get_task_off_heap_memory(self) -> MemorySize | None:
+        return self.task_off_heap_memory
+
+    def get_managed_memory(self) -> MemorySize | None:
+        return self.managed_memory
+
+    def get_external_resources(self) -> dict[str, float]:
+        return dict(self.external_resources)
+
+    get_java_slot_sharing_group = missing_function("get_java_slot_sharing_group", JAVA)
+
+    class Builder:
+        """Puts a SlotSharingGroup together."""
+
+        def __init__(self, name: str) -> None:
+            self._group = SlotSharingGroup(name)
+
+        def _with(self, **changes: Any) -> SlotSharingGroup.Builder:
+            self._group = replace(self._group, **changes)
+            return self
+
+        def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
+            if cpu_cores <= 0:
+                raise InvalidProgramError(f"set_cpu_cores({cpu_cores}): a slot needs more than 0 cores.")
+            return self._with(cpu_cores=cpu_cores)
+
+        def set_task_heap_memory(self, task_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
+            return self._with(task_heap_memory=_size(task_heap_memory))
+
+        def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            return self._with(task_heap_memory=MemorySize.of_mebi_bytes(task_heap_memory_mb))
+
+        def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
+            return self._with(task_off_heap_memory=_size(task_off_heap_memory))
+
+        def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            return self._with(task_off_heap_memory=MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
+
+        def set_managed_memory(self, managed_memory: MemorySize | str) -> SlotSharingGroup.Builder:
+            return self._with(managed_memory=_size(managed_memory))
+
+        def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
+            return self._with(managed_memory=MemorySize.of_mebi_bytes(managed_memory_mb))
+
+        def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
+            return self._with(external_resources={**self._group.external_resources, name: value})
+
+        def build(self) -> SlotSharingGroup:
+            return self._group
+
+
+_UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
+
+
+def _size(size: MemorySize | str) -> MemorySize:
+    """Accept a MemorySize, or text such as "512 mb"."""
+    if isinstance(size, MemorySize):
+        return size
+    number = size.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    unit = size[len(number) :].lower()
+    if not number.strip().isdigit() or unit not in _UNITS:
+        raise InvalidProgramError(f"{size!r} is not a memory size; write for example '512 mb' or '1 gb'.")
+    return MemorySize(int(number) << _UNITS[unit])

@@ -9,17 +9,28 @@ from millstream.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+from millstream.state.handles import (
+    AggregatingState,
+    AppendingState,
+    ListState,
+    MapState,
+    MergingState,
+    ReducingState,
+    State,
+    ValueState,
+)
 from millstream.state.ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AppendingState",
     "BroadcastState",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
+    "MergingState",
     "OperatorStateStore",
     "ReadOnlyBroadcastState",
     "ReducingState",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
 from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
+from millstream.checkpoint.storage import storage_options
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.configuration import Configuration
@@ -16,7 +18,9 @@ from millstream.common.errors import InvalidProgramError, TypeMismatchError
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
+from millstream.common.missing import JAVA, missing_function
 from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
 from millstream.common.setting import FlagSetting
 from millstream.common.typeinfo import TypeInformation
@@ -25,10 +29,14 @@ from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.collection import CollectionSource
+from millstream.datastream.connectors.file_formats import StreamFormat
+from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.connectors.spark_source import SparkStreamSource, is_stream_reader
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend
+from millstream.datastream.time_characteristic import TimeCharacteristic
 from millstream.graph.job_graph import JobGraph, build_job_graph
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
@@ -44,6 +52,7 @@ _MAX_PARALLELISM = "pipeline.max-parallelism"
 _BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
 _RUNTIME_MODE = "execution.runtime-mode"
 _CHAINING = "pipeline.operator-chaining.enabled"
+_DIFFERENT_MAX = "chain-operators-with-different-max-parallelism"
 _JOB_NAME = "pipeline.name"
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
 
@@ -95,6 +104,8 @@ class StreamExecutionEnvironment:
         """Return the default parallelism: as set, else the number of cores."""
         parallelism = self._config.get_integer(_PARALLELISM, 0)
         if not self._config.contains_key(_PARALLELISM):
+            if _PARALLELISM in _defaults:
+                return _defaults[_PARALLELISM]
             from millstream.spark.launch import default_parallelism
 
             return default_parallelism(self._config)
@@ -134,6 +145,47 @@ class StreamExecutionEnvironment:
 
     def is_chaining_enabled(self) -> bool:
         return self._config.get_boolean(_CHAINING, True)
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """Return what was said; such operators are never chained here."""
+        return self._config.get_boolean(f"{_CHAINING.removesuffix('.enabled')}.{_DIFFERENT_MAX}", True)
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
+        """Accepted: a group is known by its name as soon as an operator is put into it."""
+        return self
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Say that functions will want a file; they find its path with `get_job_parameter(name, "")`.
+
+        Workers read it where it is: it must be on a path that all of them see.
+        """
+        self._config.set_string(name, file_path)
+
+    @staticmethod
+    def set_default_local_parallelism(parallelism: int) -> None:
+        """Set the parallelism of environments that are not given their own."""
+        check_parallelism(parallelism, "the environment")
+        _defaults[_PARALLELISM] = parallelism
+
+    @staticmethod
+    def get_default_local_parallelism() -> int:
+        return StreamExecutionEnvironment.get_execution_environment().get_parallelism()
+
+    def add_jars(self, *jars_path: str) -> None:
+        """Accepted with a warning: Flink's connectors in Java cannot be used."""
+        _warn_of_java("add_jars", jars_path)
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Accepted with a warning: Flink's connectors in Java cannot be used."""
+        _warn_of_java("add_classpaths", classpaths)
+
+    def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> None:
+        warn_deprecated("set_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
+
+    def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        warn_deprecated("get_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
+        return TimeCharacteristic.EventTime
+
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
         """Take a checkpoint every so many milliseconds, from which the job goes on after a failure.
@@ -268,7 +320,9 @@ class StreamExecutionEnvironment:
                     f"not {type(source).__name__}."
                 )
             source = SparkStreamSource(source)
-        stream = self._add_source(source, f"Source: {source_name or source.name}", type_info)
+        if isinstance(source, FileSource):
+            source = source.reached_with(storage_options(self._config))
+        stream = self._add_source(source, f"Source: {source_name or source.name}", type_info or source.produced_type)
         if isinstance(source, SparkStreamSource) and source.is_simple:
             stream = stream.force_non_parallel()
         if watermark_strategy is None or watermark_strategy == WatermarkStrategy.no_watermarks():
@@ -278,9 +332,23 @@ class StreamExecutionEnvironment:
         marked._transformation.source = stream._transformation
         return marked.force_non_parallel() if stream._transformation.non_parallel else marked
 
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+        """Make a stream of the lines of a file, or of all files below a directory. Old: use a FileSource."""
+        warn_deprecated("read_text_file()", "use from_source() with a FileSource of StreamFormat.text_line_format()")
+        lines = StreamFormat.text_line_format(charset_name)
+        return self.from_source(FileSource.for_record_stream_format(lines, file_path).build())
+
     def _add_source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
         return DataStream(self, [StreamEnd(transformation)])
+
+    def add_source(
+        self, source_func: Any, source_name: str = "Custom Source", type_info: TypeInformation | None = None
+    ) -> DataStream:
+        """The older name of `from_source`, without watermarks."""
+        return self.from_source(source_func, None, source_name, type_info)
+
+    create_input = missing_function("create_input", f"{JAVA}; read files with FileSource")
 
     # --- running
 
@@ -301,6 +369,10 @@ class StreamExecutionEnvironment:
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start what was added since the last execute, and return a handle on it."""
         return _Client(self._launch_pending(job_name))
+
+    def close(self) -> None:
+        """Forget what waits for execute(). Spark goes on: other environments may use it."""
+        self._take_sinks()
 
     def _launch_pending(self, job_name: str | None) -> JobMaster:
         job = self._start(job_name, self._sinks)
@@ -384,12 +456,21 @@ class StreamExecutionEnvironment:
         self._program.transformations.remove(transformation)
 
 
+def _warn_of_java(method: str, paths: tuple[str, ...]) -> None:
+    warnings.warn(
+        f"{method}({', '.join(map(repr, paths))}) has no effect: millstream runs no Java code of Flink's.", stacklevel=3
+    )
+
+
 def _fit(convert: Any, value: Any, index: int) -> Any:
     try:
         return convert(value)
     except TypeMismatchError as e:
         raise TypeMismatchError(f"from_collection(): element {index}: {e}") from None
 
+
+# What set_default_local_parallelism has set.
+_defaults: dict[str, int] = {}
 
 _command_line: dict[str, str] = {}
 _last_word: dict[str, str] = {}
@@ -458,8 +539,8 @@ class _Client(JobClient):
     def __init__(self, job: JobMaster) -> None:
         self._job = job
 
-    def get_job_id(self) -> str:
-        return self._job.plan.settings.job_id
+    def get_job_id(self) -> JobID:
+        return JobID(self._job.plan.settings.job_id)
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         return CompletableFuture.completed(self._job.status)

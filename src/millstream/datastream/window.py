@@ -1,5 +1,15 @@
 """Windows, assigners, triggers and evictors, under PyFlink's names and those of Flink's Java API that PyFlink lacks."""
 
+from millstream.common.constants import MAX_LONG_VALUE, MIN_LONG_VALUE
+from millstream.datastream.window_internals import (
+    CountWindowSerializer,
+    GlobalWindowSerializer,
+    Min,
+    TimeWindowSerializer,
+    WindowOperationDescriptor,
+    long_to_int_with_bit_mixing,
+    mod_inverse,
+)
 from millstream.operators.windows.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
@@ -39,6 +49,8 @@ from millstream.operators.windows.triggers import (
 from millstream.operators.windows.windows import CountWindow, GlobalWindow, TimeWindow, Window
 
 __all__ = [
+    "MAX_LONG_VALUE",
+    "MIN_LONG_VALUE",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
     "CountEvictor",
@@ -46,6 +58,7 @@ __all__ = [
     "CountTrigger",
     "CountTumblingWindowAssigner",
     "CountWindow",
+    "CountWindowSerializer",
     "DeltaEvictor",
     "DeltaTrigger",
     "DynamicEventTimeSessionWindows",
@@ -54,8 +67,10 @@ __all__ = [
     "EventTimeTrigger",
     "Evictor",
     "GlobalWindow",
+    "GlobalWindowSerializer",
     "GlobalWindows",
     "MergingWindowAssigner",
+    "Min",
     "NeverTrigger",
     "NoRepeatedTrigger",
     "ProcessingTimeSessionWindows",
@@ -66,6 +81,7 @@ __all__ = [
     "SlidingProcessingTimeWindows",
     "TimeEvictor",
     "TimeWindow",
+    "TimeWindowSerializer",
     "TimestampedValue",
     "Trigger",
     "TriggerResult",
@@ -73,4 +89,7 @@ __all__ = [
     "TumblingProcessingTimeWindows",
     "Window",
     "WindowAssigner",
+    "WindowOperationDescriptor",
+    "long_to_int_with_bit_mixing",
+    "mod_inverse",
 ]

@@ -32,6 +32,7 @@ from millstream.operators.windows.triggers import Trigger
 
 if TYPE_CHECKING:
     from millstream.datastream.data_stream import DataStream, KeyedStream
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = ["AllWindowedStream", "WindowedStream"]
 
@@ -53,6 +54,13 @@ class _Windowed:
         self._lateness = 0
         self._late_tag: OutputTag | None = None
         self._evictor: Evictor | None = None
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        return self._stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation:
+        """Return the type of what goes into the windows."""
+        return self._stream._unkeyed.get_type()
 
     def trigger(self: S, trigger: Trigger[Any, Any]) -> S:
         """Let the windows fire when this trigger says so."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.typeinfo import TypeInformation
 from millstream.common.values import ATOMS
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.codegen import CodeWriter, Key, Var
@@ -75,6 +76,8 @@ class Operator:
     emits_later = False
     # Whether what it emits may be an (OutputTag, value) pair for a side output.
     tags_outputs = False
+    # The type that all it emits fits already, if there is one.
+    produced_type: TypeInformation | None = None
 
     @property
     def has_operator_state(self) -> bool:

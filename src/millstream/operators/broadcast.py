@@ -19,6 +19,7 @@ from millstream.operators.process import ProcessContext, one_by_one
 from millstream.operators.timers import TimeDomain, Timers, TimerService
 from millstream.state.descriptors import MapStateDescriptor, StateDescriptor
 from millstream.state.key_groups import thaw
+from millstream.state.table import NO_KEY
 from millstream.state.timers import Timer
 
 
@@ -70,7 +71,7 @@ class BroadcastProcessOperator(Operator):
         self.function = function
         self.keyed = keyed
         self.names = names
-        self.emits_later = keyed and hasattr(function.function, "on_timer")
+        self.emits_later = keyed and function.overrides("on_timer")
 
     def functions(self) -> list[UserFunction]:
         return [self.function]
@@ -99,6 +100,8 @@ class BroadcastProcessOperator(Operator):
         context = w.bind(self._reading if input_index == 0 else self._writing, "ctx")
         if input_index == 0:
             self.set_key(w, key)
+        elif self.setup.state is not None:
+            w.line(f"{w.bind(self.setup.state.cell, 'cell')}.key = {w.bind(NO_KEY, 'no_key')}")
         call, many, out = w.bind(getattr(self.function.function, method), "process"), w.var("r"), w.var()
         if value.timestamp is not None:
             w.line(f"{context}._timestamp = {value.timestamp}")

@@ -167,7 +167,7 @@ def _only_looks(operator: Operator) -> bool:
 
 def _convert(w: CodeWriter, node: ChainNode, type_info: TypeInformation | None, value: Var) -> Var:
     convert = type_info.converter() if type_info is not None else None
-    if convert is None or type_info is None:
+    if convert is None or type_info is None or type_info == node.operator.produced_type:
         return value
     out = w.var()
     w.line(f"{out} = {w.bind(convert, 'fit')}({value.name})", node.operator, value.name)

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from millstream.operators.context import RuntimeContext
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def not_overridden(method: F) -> F:
+    """Mark a method of a base class that need not be called: it does nothing until it is overridden."""
+    method.is_default = True  # type: ignore[attr-defined]
+    return method
 
 
 class UserFunction:
@@ -31,6 +39,11 @@ class UserFunction:
     def is_checkpointed(self) -> bool:
         """Whether the function puts state of its own away at the end of an epoch (CheckpointedFunction)."""
         return hasattr(self.function, "snapshot_state") and hasattr(self.function, "initialize_state")
+
+    def overrides(self, method: str) -> bool:
+        """Tell whether the function has a method that does something."""
+        found = getattr(self.function, method, None)
+        return found is not None and not getattr(found, "is_default", False)
 
     def open(self, context: RuntimeContext) -> None:
         if self.has_life and hasattr(self.function, "open"):

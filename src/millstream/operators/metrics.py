@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Union
+from typing import Any
 
 
-class Counter:
+class Metric:
+    """Something that a function measures."""
+
+
+class Counter(Metric):
     """A number that goes up and down."""
 
     def __init__(self) -> None:
@@ -22,7 +26,7 @@ class Counter:
         return self._count
 
 
-class Meter:
+class Meter(Metric):
     """Counts events, to be shown as a rate."""
 
     def __init__(self) -> None:
@@ -35,7 +39,7 @@ class Meter:
         return self._count
 
 
-class Distribution:
+class Distribution(Metric):
     """Remembers count, sum, least and greatest of the values it was given."""
 
     def __init__(self) -> None:
@@ -54,15 +58,12 @@ class Distribution:
         return {"count": self._count, "sum": self._sum, "min": self._min, "max": self._max}
 
 
-Metric = Union[Counter, Meter, Distribution, Callable[[], Any]]
-
-
 class MetricGroup:
     """Metrics by name, in groups of groups."""
 
     def __init__(self, path: tuple[str, ...] = ()) -> None:
         self._path = path
-        self._metrics: dict[str, Metric] = {}
+        self._metrics: dict[str, Metric | Callable[[], Any]] = {}
         self._groups: dict[str, MetricGroup] = {}
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
@@ -94,7 +95,7 @@ class MetricGroup:
                 shown: Any = metric.get_count()
             elif isinstance(metric, Distribution):
                 shown = metric.get_values()
-            else:
+            elif callable(metric):
                 shown = metric()
             yield ".".join((*self._path, name)), shown
         for group in self._groups.values():

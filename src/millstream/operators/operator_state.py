@@ -7,7 +7,8 @@ every epoch and is given back when it starts anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from types import GenericAlias
+from typing import Any, ClassVar
 
 from millstream.common.values import detach
 from millstream.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, renamed
@@ -21,6 +22,9 @@ _ROW = "operator"
 
 class ReadOnlyBroadcastState:
     """A broadcast state as seen from the side that is not broadcast."""
+
+    # Annotations may say what is inside, as in `BroadcastState[str, int]`.
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, state: MapState) -> None:
         self._state = state

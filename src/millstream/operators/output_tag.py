@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.missing import JAVA, missing_function
 from millstream.common.typeinfo import TypeInformation
 
 __all__ = ["OutputTag"]
@@ -24,6 +25,8 @@ class OutputTag:
             raise InvalidProgramError("OutputTag tag_id cannot be None or empty string")
         self.tag_id = tag_id
         self.type_info = type_info
+
+    get_java_output_tag = missing_function("get_java_output_tag", JAVA)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OutputTag) and self.tag_id == other.tag_id

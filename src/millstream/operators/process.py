@@ -59,7 +59,7 @@ class ProcessOperator(Operator):
         self.keyed = keyed
         self.methods = methods
         self.inputs = len(methods)
-        self.emits_later = keyed and hasattr(function.function, "on_timer")
+        self.emits_later = keyed and function.overrides("on_timer")
 
     def functions(self) -> list[UserFunction]:
         return [self.function]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.state.key_groups import stable_hash
@@ -80,6 +81,8 @@ class Source(ABC):
     """A place records come from."""
 
     name = "Source"
+    # The type of its records, where it says so: they fit it.
+    produced_type: TypeInformation | None = None
 
     @property
     @abstractmethod
@@ -106,6 +109,7 @@ class SourceOperator(Operator):
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.produced_type = source.produced_type
 
     def open(self) -> None:
         context = self.setup.context

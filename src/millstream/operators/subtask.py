@@ -198,6 +198,7 @@ class Subtask:
         }
         self._writers = {e.id: self._writer(e, parallelisms[e.target]) for e in vertex.out_edges}
         self._compiler = self._prepare(storage)
+        self._node_of = {i: n for n in self._nodes for i in (n.id, f"{n.id}.operator") if i in self._states}
         # The loops, for epochs of few keys and for epochs of many new ones.
         self._loops: dict[bool, Loops] = {}
         self._inputs = self._compile(False)
@@ -285,12 +286,9 @@ class Subtask:
         state_files = task.state_files.get((self.vertex.id, self.index), {})
         for writer in self._writers.values():
             writer.records_out = writer.bytes_out = 0
-        for node in self._nodes:
-            for state_id in (node.id, f"{node.id}.operator"):
-                if state_id in self._states:
-                    state = self._states[state_id]
-                    self._guarded(partial(state.prepare, state_files.get(state_id)), node)
-                    state.begin()
+        for state_id, state in self._states.items():
+            self._guarded(partial(state.prepare, state_files.get(state_id)), self._node_of[state_id])
+            state.begin()
         if not self._opened:
             self._opened = True
             for node in self._nodes:
@@ -361,7 +359,8 @@ class Subtask:
         fault_point("task.before-delta")
         files: dict[str, Version] = {}
         for state_id, state in self._states.items():
-            files[state_id] = state.write_delta(self._epoch, attempt, task.complete)
+            node = self._node_of[state_id]
+            files[state_id] = self._guarded(partial(state.write_delta, self._epoch, attempt, task.complete), node)
         fault_point("task.after-delta")
         exported: dict[str, StoredState] = {}
         if task.savepoint is not None:

@@ -142,21 +142,24 @@ class WatermarkOperator(Operator):
 
     def start_split(self, name: Any) -> None:
         """The records that follow are of this split."""
+        if name is not None:
+            # What every operator starts with, for those that are not behind a source; or the split before this one.
+            self._splits.pop(None, None)
         split = self._splits.get(name)
         if split is None:
-            if len(self._splits) == 1 and None in self._splits and self._splits[None].watermark == MIN_WATERMARK:
-                # The split every operator starts with, for those that are not behind a source.
-                self._splits.clear()
             split = self._new_split(name)
         self._wake(split)
         self._split = split
 
     def end_split(self, name: Any) -> None:
         """A split has been read to its end: it holds the others back no more."""
-        if len(self._splits) > 1:
-            del self._splits[name]
+        ended = self._splits.pop(name)
+        if self._splits:
             self._split = next(iter(self._splits.values()))
             self.combine()
+        else:
+            # Time stands where the last split has left it, until another one starts.
+            self._splits[None] = ended
 
     def end_share(self, records: int) -> None:
         """The split's records of this epoch have passed: the tick of periodic generators."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import sys
@@ -86,6 +87,10 @@ def _start(config: Configuration) -> SparkContext:
         "spark.master": master,
     }
     settings.setdefault("spark.app.name", "millstream")
+    # A program that logs its own doings to its output does not mean those of the bridge to Java.
+    bridge = logging.getLogger("py4j")
+    if bridge.level == logging.NOTSET:
+        bridge.setLevel(logging.WARNING)
     log_level = config.get_string("millstream.spark.log-level", "off")
     started = ""
     if master.startswith("local") and SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:

@@ -17,6 +17,7 @@ import cloudpickle
 from pyspark import TaskContext
 
 from millstream.checkpoint.storage import Storage, open_storage
+from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
@@ -116,7 +117,8 @@ def save_plan(
     """Write what the workers need to know about a job."""
     os.makedirs(directory)
     with open(os.path.join(directory, "plan"), "wb") as f:
-        pickle.dump({"path": driver_path, "plan": plan, "state": state, "dependencies": dependencies}, f, 5)
+        saved = {"path": driver_path, "plan": plan, "state": state, "dependencies": dependencies}
+        pickle.dump({**saved, "pyflink": pyflink_names.is_installed()}, f, 5)
 
 
 def load_plan(directory: str) -> tuple[JobPlan, Storage]:
@@ -128,6 +130,9 @@ def load_plan(directory: str) -> tuple[JobPlan, Storage]:
         os.chdir(dependencies.directory)
     # What the driver can import, its workers can import.
     sys.path.extend(p for p in saved["path"] if p not in sys.path)
+    if saved["pyflink"]:
+        # Before the plan: the user's modules that it brings in may import pyflink.
+        pyflink_names.install()
     plan: JobPlan = pickle.loads(saved["plan"])
     _adopt_main_classes()
     state: StateLocation = saved["state"]

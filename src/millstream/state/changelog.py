@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any
 from zlib import compress, crc32, decompress
 
-from millstream.common.errors import DamagedStateError
+from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.common.pickles import dump
 
 _MAGIC = b"MSCL"
@@ -100,7 +100,12 @@ def encode(header: FileHeader, content: Iterable[Section], compressed: bool = Fa
     yield _HEAD.pack(_MAGIC, _VERSION)
     index: list[dict[str, Any]] = []
     for section in content:
-        body = dump(section.rows)
+        try:
+            body = dump(section.rows)
+        except Exception as e:
+            raise InvalidProgramError(
+                f"State {section.table!r} holds something that cannot be pickled: {e}. Keep plain data in state."
+            ) from None
         if compressed:
             body = compress(body, 1)
         about = {"name": section.table, "kind": section.kind, "address": section.address}

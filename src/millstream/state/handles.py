@@ -7,7 +7,8 @@ nothing a function does to an object it has in hand reaches the state except thr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from types import GenericAlias
+from typing import Any, ClassVar
 
 from millstream.common.values import ATOMS, detach
 from millstream.state.table import MISSING, REMOVED, KeyCell, Patch, StateTable
@@ -17,6 +18,9 @@ class State:
     """A piece of state of the current key."""
 
     __slots__ = ("_base", "_cell", "_overlay", "_table")
+
+    # Annotations may say what is inside, as in `ValueState[int]`.
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, table: StateTable, cell: KeyCell) -> None:
         self._table = table
@@ -50,7 +54,25 @@ class ValueState(State):
             self._overlay[self._cell.key] = value if value.__class__ in ATOMS else detach(value)
 
 
-class ListState(State):
+class AppendingState(State):
+    """State to which values are added."""
+
+    __slots__ = ()
+
+    def get(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must say what it holds")
+
+    def add(self, value: Any) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must take what is added")
+
+
+class MergingState(AppendingState):
+    """State that can be merged with its like, as when windows merge."""
+
+    __slots__ = ()
+
+
+class ListState(MergingState):
     """A list a key."""
 
     __slots__ = ()
@@ -161,7 +183,7 @@ class MapState(State):
         return iter(self._entries())
 
 
-class ReducingState(State):
+class ReducingState(MergingState):
     """One value a key, into which everything added is reduced."""
 
     __slots__ = ("_reduce",)
@@ -181,7 +203,7 @@ class ReducingState(State):
         return detach(self._table.get(self._cell.key))
 
 
-class AggregatingState(State):
+class AggregatingState(MergingState):
     """An accumulator a key, into which everything added is aggregated."""
 
     __slots__ = ("_function",)

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
+from millstream.common.errors import InvalidProgramError
+
 MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 
 
@@ -91,13 +93,31 @@ def patched(content: dict[Any, Any] | None, patch: Patch) -> dict[Any, Any]:
     return result
 
 
+class _NoKey:
+    """What stands where a key would, when there is none: no table takes it."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        raise InvalidProgramError(
+            "Keyed state and timers cannot be used here, because there is no current key: not in open(), and not for "
+            "an element of a broadcast stream (there, apply_to_keyed_state() reaches the state of all keys)."
+        )
+
+    def __repr__(self) -> str:
+        return "<no key>"
+
+
+NO_KEY = _NoKey()
+
+
 class KeyCell:
     """Holds the address of the rows that are being processed; the operator sets it, the states read it."""
 
     __slots__ = ("address", "key")
 
     def __init__(self, address: str = BY_KEY) -> None:
-        self.key: Any = MISSING
+        self.key: Any = NO_KEY
         self.address = address
 
 

@@ -30,6 +30,42 @@ class TtlTimeCharacteristic(Enum):
     ProcessingTime = 0
 
 
+class CleanupStrategy:
+    """One way in which expired values go."""
+
+
+class EmptyCleanupStrategy(CleanupStrategy):
+    """A way with nothing to set."""
+
+
+@dataclass(frozen=True)
+class IncrementalCleanupStrategy(CleanupStrategy):
+    """Looks at some rows for every record."""
+
+    cleanup_size: int
+    every_record: bool = False
+
+    def get_cleanup_size(self) -> int:
+        return self.cleanup_size
+
+    def run_cleanup_for_every_record(self) -> bool:
+        return self.every_record
+
+
+@dataclass(frozen=True)
+class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
+    """Remembered: there is no RocksDB; expired values go whenever a whole base is written."""
+
+    query_time_after_num_entries: int = 1000
+    periodic_compaction_time: Duration | None = None
+
+    def get_query_time_after_num_entries(self) -> int:
+        return self.query_time_after_num_entries
+
+    def get_periodic_compaction_time(self) -> Duration | None:
+        return self.periodic_compaction_time
+
+
 @dataclass(frozen=True)
 class CleanupStrategies:
     """How expired values go when nobody reads them.
@@ -40,6 +76,24 @@ class CleanupStrategies:
     in_background: bool = True
     full_snapshot: bool = False
     incremental_size: int = 0
+    every_record: bool = False
+    rocksdb: RocksdbCompactFilterCleanupStrategy | None = None
+
+    class Strategies(Enum):
+        """The ways by name."""
+
+        FULL_STATE_SCAN_SNAPSHOT = 0
+        INCREMENTAL_CLEANUP = 1
+        ROCKSDB_COMPACTION_FILTER = 2
+
+    EMPTY_STRATEGY = EmptyCleanupStrategy()
+
+    def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
+        size = self.incremental_size
+        return IncrementalCleanupStrategy(size, self.every_record) if size else None
+
+    def get_rocksdb_compact_filter_cleanup_strategy(self) -> RocksdbCompactFilterCleanupStrategy | None:
+        return self.rocksdb
 
     def is_cleanup_in_background(self) -> bool:
         return self.in_background
@@ -132,13 +186,16 @@ class StateTtlConfig:
         def cleanup_incrementally(
             self, cleanup_size: int, run_cleanup_for_every_record: bool = False
         ) -> StateTtlConfig.Builder:
-            return self._with(cleanup=replace(self._config.cleanup, incremental_size=cleanup_size))
+            cleanup = replace(
+                self._config.cleanup, incremental_size=cleanup_size, every_record=run_cleanup_for_every_record
+            )
+            return self._with(cleanup=cleanup)
 
         def cleanup_in_rocksdb_compact_filter(
             self, query_time_after_num_entries: int = 1000, periodic_compaction_time: Duration | None = None
         ) -> StateTtlConfig.Builder:
-            # There is no RocksDB; expired values go whenever a whole base is written.
-            return self
+            rocksdb = RocksdbCompactFilterCleanupStrategy(query_time_after_num_entries, periodic_compaction_time)
+            return self._with(cleanup=replace(self._config.cleanup, rocksdb=rocksdb))
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
             return self._with(cleanup=replace(self._config.cleanup, in_background=False))
@@ -152,3 +209,10 @@ StateTtlConfig.UpdateType = UpdateType  # type: ignore[attr-defined]
 StateTtlConfig.StateVisibility = StateVisibility  # type: ignore[attr-defined]
 StateTtlConfig.TtlTimeCharacteristic = TtlTimeCharacteristic  # type: ignore[attr-defined]
 StateTtlConfig.CleanupStrategies = CleanupStrategies  # type: ignore[attr-defined]
+for _strategy in (
+    CleanupStrategy,
+    EmptyCleanupStrategy,
+    IncrementalCleanupStrategy,
+    RocksdbCompactFilterCleanupStrategy,
+):
+    setattr(CleanupStrategies, _strategy.__name__, _strategy)

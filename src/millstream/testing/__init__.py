@@ -1,6 +1,83 @@
-"""Helpers for testing programs."""
+"""What users test their programs with: see docs/testing.md."""
 
-from millstream.testing.collect_sink import CollectSink
-from millstream.testing.local import LocalJob, ManualClock, run_locally
-from millstream.testing.saved import save_checkpoint, save_savepoint, start_from
-from millstream.testing.watermarks import per_element_watermarks
+# Imported when first asked for: pytest loads the plugin in this package for every run, also for tests of other things.
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millstream.testing.clock import ManualClock
+    from millstream.testing.collect_sink import CollectSink
+    from millstream.testing.failing_sink import FailingSink
+    from millstream.testing.harness import HarnessSettings, HarnessSnapshot, Record, StreamHarness
+    from millstream.testing.harnesses import (
+        BroadcastHarness,
+        KeyedBroadcastHarness,
+        KeyedOneInputHarness,
+        KeyedTwoInputHarness,
+        OneInputHarness,
+        TwoInputHarness,
+        WindowHarness,
+    )
+    from millstream.testing.inspection import TimerView
+    from millstream.testing.local import LocalJob, run_locally
+    from millstream.testing.local_environment import LocalEnvironment
+    from millstream.testing.saved import save_checkpoint, save_savepoint, start_from
+    from millstream.testing.testing_source import ABORT, KILL, TestingSource
+    from millstream.testing.watermarks import per_element_watermarks
+
+_HOMES = {
+    "clock": ["ManualClock"],
+    "collect_sink": ["CollectSink"],
+    "failing_sink": ["FailingSink"],
+    "harness": ["HarnessSettings", "HarnessSnapshot", "Record", "StreamHarness"],
+    "harnesses": [
+        "BroadcastHarness",
+        "KeyedBroadcastHarness",
+        "KeyedOneInputHarness",
+        "KeyedTwoInputHarness",
+        "OneInputHarness",
+        "TwoInputHarness",
+        "WindowHarness",
+    ],
+    "inspection": ["TimerView"],
+    "local": ["LocalJob", "run_locally"],
+    "local_environment": ["LocalEnvironment"],
+    "saved": ["save_checkpoint", "save_savepoint", "start_from"],
+    "testing_source": ["ABORT", "KILL", "TestingSource"],
+    "watermarks": ["per_element_watermarks"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ABORT",
+    "KILL",
+    "BroadcastHarness",
+    "CollectSink",
+    "FailingSink",
+    "HarnessSettings",
+    "HarnessSnapshot",
+    "KeyedBroadcastHarness",
+    "KeyedOneInputHarness",
+    "KeyedTwoInputHarness",
+    "LocalEnvironment",
+    "LocalJob",
+    "ManualClock",
+    "OneInputHarness",
+    "Record",
+    "StreamHarness",
+    "TestingSource",
+    "TimerView",
+    "TwoInputHarness",
+    "WindowHarness",
+    "per_element_watermarks",
+    "run_locally",
+    "save_checkpoint",
+    "save_savepoint",
+    "start_from",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 from millstream.datastream.connectors.collecting import DriverSink
@@ -11,6 +12,8 @@ __all__ = ["CollectSink"]
 
 class CollectSink(DriverSink):
     """Keeps the records it gets, on the driver; for add_sink and sink_to.
+
+    It may be looked at while the job runs and afterwards, from any thread.
 
     Example:
         >>> sink = CollectSink()
@@ -23,11 +26,19 @@ class CollectSink(DriverSink):
 
     def __init__(self) -> None:
         self._results: list[Any] = []
-        super().__init__(self._results.extend)
+        self._lock = Lock()
+        super().__init__(self._add)
+
+    def _add(self, values: list[Any]) -> None:
+        with self._lock:
+            self._results.extend(values)
 
     def results(self) -> list[Any]:
         """Return the records in the order they arrived."""
-        return list(self._results)
+        with self._lock:
+            return list(self._results)
 
     def clear(self) -> None:
-        self._results.clear()
+        """Forget the records."""
+        with self._lock:
+            self._results.clear()

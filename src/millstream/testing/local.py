@@ -25,9 +25,11 @@ from millstream.jobmaster.execution import Execution
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.progress import Progress
 from millstream.operators.base import Surroundings
+from millstream.operators.failures import SubtaskFailed
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport, SlotRuntime
 from millstream.operators.subtask import JobSettings
 from millstream.surroundings import Requests
+from millstream.testing.clock import ManualClock
 
 
 class MemoryStorage:
@@ -52,16 +54,6 @@ class MemoryStorage:
         return path
 
 
-class ManualClock:
-    """A wall clock that stands still until it is set."""
-
-    def __init__(self, millis: int = 0) -> None:
-        self.millis = millis
-
-    def __call__(self) -> int:
-        return self.millis
-
-
 class LocalJob:
     """A program run epoch by epoch in this process.
 
@@ -81,6 +73,8 @@ class LocalJob:
         epoch_sizes: Callable[[], int] | None = None,
         snapshot: Snapshot | None = None,
         storage: MemoryStorage | None = None,
+        sinks: list[Transformation] | None = None,
+        job_name: str | None = None,
     ) -> None:
         """Take over the program that was built in an environment.
 
@@ -90,13 +84,17 @@ class LocalJob:
             epoch_sizes: asked before every epoch how many records each source subtask may read.
             snapshot: what to go on from, see `snapshot()`; the program may have another parallelism or other operators.
             storage: the state files that belong to the snapshot.
+            sinks: what to run in place of the environment's pending sinks.
+            job_name: the job's name, in place of the configured one.
         """
-        sinks: list[Transformation] = env._take_sinks()
-        graph = env._stream_graph(None, sinks)
+        graph = env._stream_graph(job_name, env._take_sinks() if sinks is None else sinks)
         self._batch = env._is_batch(graph)
         vertices = build_job_graph(graph, self._batch).vertices
-        backend = env.get_configuration().get_string("state.backend.type", "hashmap")
-        self.plan = JobPlan(JobSettings("local", graph.job_name, 0, self._batch, state_backend=backend), vertices)
+        config = env.get_configuration()
+        backend = config.get_string("state.backend.type", "hashmap")
+        parameters = {k: v for k, v in config.to_dict().items() if not k.startswith("spark.")}
+        settings = JobSettings("local", graph.job_name, 0, self._batch, parameters, backend)
+        self.plan = JobPlan(settings, vertices)
         self._pickled = cloudpickle.dumps(self.plan)
         self._clock = clock or ManualClock()
         self._sizes = epoch_sizes or (lambda: 1 << 30)
@@ -125,23 +123,52 @@ class LocalJob:
     def next_wake(self) -> int | None:
         return self.execution.next_wake()
 
-    def run(self) -> None:
-        """Run to the end of a bounded program."""
-        while not self.is_finished:
-            self.run_epoch()
+    def run(self, restarts: int = 0, before_epoch: Callable[[bool], None] | None = None) -> None:
+        """Run to the end of a bounded program.
 
-    def run_epoch(self, flush: bool = False) -> None:
-        """Run one epoch, with whatever the sources have; sinks stage all they have when told to."""
+        Args:
+            restarts: how often to go on after a failure, from the last epoch that was good.
+            before_epoch: called before every epoch, with whether the one before found nothing to read.
+        """
+        read = 1
+        while not self.is_finished:
+            if before_epoch is not None:
+                before_epoch(not read)
+            before = self.snapshot() if restarts else None
+            try:
+                read = self.run_epoch()
+            except SubtaskFailed:
+                if before is None:
+                    raise
+                restarts -= 1
+                self.go_on_from(before)
+
+    def go_on_from(self, snapshot: Snapshot) -> None:
+        """Start anew from an earlier cut of this job, as after a failure."""
+        self.execution = Execution(self.plan, restore(snapshot, self.plan, ""))
+        self.restart_slots()
+
+    def run_epoch(self, flush: bool = False) -> int:
+        """Run one epoch, with whatever the sources have; return how many shares they had.
+
+        Sinks stage all they have when told to flush.
+        """
         shares, _ = self.execution.poll(self._sizes(), self._clock() / 1000)
         running = self.execution.running_sources()
         ending = frozenset(v for v, s in running.items() if s.is_finished())
         self._acknowledge(self._run_levels(self.execution.tasks(shares, ending, flush=flush)))
+        return len(shares)
 
     def snapshot(self) -> Snapshot:
         """Return the cut after the last epoch, as a checkpoint would have it."""
         return decode_manifest(
             "local", encode_manifest(Manifest("checkpoint", 1, 0, self.execution.snapshot(), ""))
         ).snapshot
+
+    def close(self) -> None:
+        """Close the functions that are still open."""
+        for slot in self.slots:
+            slot.close()
 
     def _run_levels(self, tasks: list[LevelTask]) -> list[SlotReport]:
         messages: dict[int, list[bytes]] = {}
@@ -170,7 +197,15 @@ class LocalJob:
 
 
 def run_locally(env: StreamExecutionEnvironment, epoch_sizes: Sequence[int] = ()) -> LocalJob:
-    """Run a bounded program in this process; epochs read as many records as `epoch_sizes` says, then all."""
+    """Run a bounded program in this process; epochs read as many records as `epoch_sizes` says, then all.
+
+    Example:
+        >>> from millstream.testing import CollectSink
+        >>> env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        >>> _ = env.from_collection([1, 2, 3]).sink_to(sink)
+        >>> run_locally(env, epoch_sizes=[1, 1]).progress.epochs
+        3
+    """
     sizes = iter(epoch_sizes)
     job = LocalJob(env, epoch_sizes=lambda: next(sizes, 1 << 30))
     job.run()

@@ -22,6 +22,16 @@ def save_checkpoint(job: LocalJob, directory: str | os.PathLike[str], number: in
         job: the job, between two epochs.
         directory: the job's directory: the checkpoint is `chk-<number>` in it.
         number: the number of the checkpoint.
+
+    Example:
+        >>> import tempfile
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection([1, 2, 3]).print()  # doctest: +ELLIPSIS
+        <...>
+        >>> job = LocalJob(env, epoch_sizes=lambda: 1)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     os.path.basename(save_checkpoint(job, directory, 7))
+        'chk-7'
     """
     _run_epoch(job, checkpoint=number)
     snapshot = job.execution.snapshot()
@@ -59,6 +69,21 @@ def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str]
     """Return a local job of the program in an environment that goes on from a checkpoint or savepoint on disk.
 
     So an upgrade can be tried without a cluster, on what the cluster has left. `settings` are those of LocalJob.
+
+    Example:
+        >>> import tempfile
+        >>> from millstream.testing import CollectSink
+        >>> sink = CollectSink()
+        >>> def program():
+        ...     env = StreamExecutionEnvironment.get_execution_environment()
+        ...     env.from_collection([1, 2, 3]).map(lambda x: x * x).sink_to(sink)
+        ...     return env
+        >>> job = LocalJob(program(), epoch_sizes=lambda: 1)
+        >>> job.run_epoch()
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     start_from(program(), save_savepoint(job, directory)).run()
+        >>> sink.results()
+        [1, 4, 9]
     """
     found = open_checkpoint(os.fspath(location))
     storage, there = MemoryStorage(), open_storage(found.state_url())

@@ -31,6 +31,15 @@ def per_element_watermarks(timestamp_assigner: Callable[[Any, int], int] | None 
     """Return a strategy that emits the highest timestamp so far after every record.
 
     With it nothing depends on where an epoch is cut.
+
+    Example:
+        >>> from millstream.datastream.window import TumblingEventTimeWindows
+        >>> from millstream.testing import LocalEnvironment
+        >>> by_time = per_element_watermarks(lambda e, _: e[1])
+        >>> events = LocalEnvironment().from_collection([("a", 1), ("a", 12), ("a", 3)])
+        >>> windows = events.assign_timestamps_and_watermarks(by_time).key_by(lambda e: e[0])
+        >>> list(windows.window(TumblingEventTimeWindows.of(10)).max(1).execute_and_collect())
+        [('a', 1), ('a', 12)]
     """
     strategy = WatermarkStrategy.for_generator(_PerElement)
     return strategy if timestamp_assigner is None else strategy.with_timestamp_assigner(timestamp_assigner)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import dump
+from millstream.common.serialization import BulkWriter, BulkWriterFactory
 from millstream.datastream.connectors import part_files
 from millstream.datastream.connectors.file_writers import FileSinkSettings, FileWriter
 from millstream.datastream.connectors.part_files import PartFile, StagedParts
@@ -20,24 +20,6 @@ __all__ = ["BulkWriter", "BulkWriterFactory"]
 
 # So many records of a bucket are kept in memory.
 BATCH = 4096
-
-
-class BulkWriter(Protocol):
-    """Writes one file."""
-
-    def add_element(self, value: Any) -> None:
-        """Take one record."""
-
-    def finish(self) -> None:
-        """Write whatever ends the file; it is closed afterwards."""
-
-
-class BulkWriterFactory(ABC):
-    """Makes the writers of a bulk format. It is pickled on its way to the workers."""
-
-    @abstractmethod
-    def open(self, file: BinaryIO) -> BulkWriter:
-        """Return a writer for an empty file."""
 
 
 class BulkFileWriter(FileWriter):

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
+from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import Encoder, SimpleStringEncoder
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
@@ -19,7 +20,7 @@ from millstream.datastream.connectors.rolling import OnCheckpointRollingPolicy, 
 from millstream.operators.context import RuntimeContext
 from millstream.surroundings import wall_clock
 
-__all__ = ["BulkFormatBuilder", "FileSink", "RowFormatBuilder"]
+__all__ = ["BulkFormatBuilder", "FileSink", "RowFormatBuilder", "StreamingFileSink"]
 
 MakeWriter = Callable[[FileSinkSettings, Callable[[], int]], SinkWriter]
 
@@ -72,6 +73,20 @@ class FileSink(Sink):
 
     def create_committer(self, context: CommitContext) -> Committer:
         return FileCommitter(self._settings.base, context)
+
+
+class StreamingFileSink(FileSink):
+    """The old name of FileSink; `add_sink` takes it as well as `sink_to`."""
+
+    @staticmethod
+    def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
+        warn_deprecated("StreamingFileSink", "use FileSink")
+        return FileSink.for_row_format(base_path, encoder)
+
+    @staticmethod
+    def for_bulk_format(base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory) -> BulkFormatBuilder:
+        warn_deprecated("StreamingFileSink", "use FileSink")
+        return FileSink.for_bulk_format(base_path, writer_factory)
 
 
 class _FormatBuilder:

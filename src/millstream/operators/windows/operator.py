@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from types import GenericAlias
+from typing import Any, ClassVar
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
@@ -405,6 +406,9 @@ def _merge_into(descriptor: StateDescriptor, table: StateTable, row: Any, conten
 
 class ProcessWindowContext:
     """What a window function can ask about the window that fires."""
+
+    # Annotations may say what is inside, as in `Context[TimeWindow]`.
+    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, operator: WindowOperator) -> None:
         self._operator = operator

@@ -195,7 +195,7 @@ class ContinuousEventTimeTrigger(Trigger[T, TimeWindow]):
             return FIRE
         ctx.register_event_time_timer(window.max_timestamp())
         if ctx.get_partitioned_state(self._fire_time).get() is None:
-            self._register_next(timestamp - timestamp % self.interval, window, ctx)
+            self.register_next_fire_timestamp(timestamp - timestamp % self.interval, window, ctx)
         return CONTINUE
 
     def on_processing_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -208,10 +208,10 @@ class ContinuousEventTimeTrigger(Trigger[T, TimeWindow]):
         if fire_time.get() != time:
             return CONTINUE
         fire_time.clear()
-        self._register_next(time, window, ctx)
+        self.register_next_fire_timestamp(time, window, ctx)
         return FIRE
 
-    def _register_next(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
+    def register_next_fire_timestamp(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
         following = min(time + self.interval, window.max_timestamp())
         ctx.get_partitioned_state(self._fire_time).add(following)
         ctx.register_event_time_timer(following)
@@ -247,7 +247,7 @@ class ContinuousProcessingTimeTrigger(Trigger[T, TimeWindow]):
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
         if ctx.get_partitioned_state(self._fire_time).get() is None:
             now = ctx.get_current_processing_time()
-            self._register_next(now - now % self.interval, window, ctx)
+            self.register_next_fire_timestamp(now - now % self.interval, window, ctx)
         return CONTINUE
 
     def on_processing_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -255,13 +255,13 @@ class ContinuousProcessingTimeTrigger(Trigger[T, TimeWindow]):
         if fire_time.get() != time:
             return CONTINUE
         fire_time.clear()
-        self._register_next(time, window, ctx)
+        self.register_next_fire_timestamp(time, window, ctx)
         return FIRE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
-    def _register_next(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
+    def register_next_fire_timestamp(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
         following = min(time + self.interval, window.max_timestamp())
         ctx.get_partitioned_state(self._fire_time).add(following)
         ctx.register_processing_time_timer(following)

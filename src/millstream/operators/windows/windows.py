@@ -49,6 +49,11 @@ class TimeWindow(_Interval, Window):
         """Return the start of the window of a timestamp, when windows are laid end to end."""
         return timestamp - (timestamp - offset) % window_size
 
+    @staticmethod
+    def merge_windows(windows: Iterable[TimeWindow], callback: Any) -> None:
+        """Call `callback.merge(windows, merged)` for every group of windows that overlap or touch."""
+        merge_time_windows(windows, callback.merge)
+
     def __repr__(self) -> str:
         return f"TimeWindow(start={self.start}, end={self.end})"
 

@@ -1,0 +1,7 @@
+"""Numbers that Flink has names for."""
+
+__all__ = ["DEFAULT_OUTPUT_TAG", "MAX_LONG_VALUE", "MIN_LONG_VALUE"]
+
+MIN_LONG_VALUE = -(1 << 63)
+MAX_LONG_VALUE = (1 << 63) - 1
+DEFAULT_OUTPUT_TAG = ""

@@ -1,0 +1,9 @@
+"""JobID: what a job is called by machines."""
+
+__all__ = ["JobID"]
+
+
+class JobID(str):
+    """A job's id: 32 lowercase hexadecimal digits."""
+
+    __slots__ = ()

@@ -1,0 +1,80 @@
+"""Names of Flink's that exist here only to say, when used, that they do not work and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from millstream.common.errors import MillstreamError
+
+__all__ = ["JAVA", "NotSupportedError", "missing_class", "missing_function", "missing_names"]
+
+JAVA = "there are no Java objects behind millstream's"
+
+
+class NotSupportedError(MillstreamError, NotImplementedError, AttributeError):
+    """Something of Flink's was used that millstream does not have."""
+
+
+def _refuse(name: str, why: str) -> NotSupportedError:
+    return NotSupportedError(f"millstream has no {name}: {why} (see docs/parity.md).")
+
+
+class _Missing(type):
+    """The class of classes that cannot be used; they can be imported, named in annotations and inherited from."""
+
+    why: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise _refuse(cls.__name__, cls.why)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise _refuse(f"{cls.__name__}.{name}", cls.why)
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls
+
+
+def missing_class(module: str, name: str, why: str) -> Any:
+    """Return a class whose every use is an error."""
+    return _Missing(name, (), {"__module__": module, "__doc__": f"Not supported: {why}.", "why": why})
+
+
+def missing_function(name: str, why: str) -> Callable[..., Any]:
+    """Return a function, or a method for a class's body, whose every call is an error."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise _refuse(f"{name}()", why)
+
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__doc__ = f"Not supported: {why}."
+    refuse.is_missing = True  # type: ignore[attr-defined]
+    return refuse
+
+
+def is_missing(thing: Any) -> bool:
+    """Say whether something is only a name."""
+    return isinstance(thing, _Missing) or getattr(thing, "is_missing", False) is True
+
+
+def missing_names(module: str, why: str, names: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names exist only to say why they do not work.
+
+    Args:
+        module: the module's name.
+        why: the end of the sentence "millstream has no X: ...".
+        names: the names, parted by spaces; those in lower case are functions.
+    """
+    known: Mapping[str, None] = dict.fromkeys(names.split())
+
+    def find(name: str) -> Any:
+        if name not in known:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        made = missing_function(name, why) if name.islower() else missing_class(module, name, why)
+        setattr(sys.modules[module], name, made)
+        return made
+
+    return find

@@ -1,0 +1,114 @@
+"""Makes `import pyflink...` give millstream's own modules: the same objects, so that classes are the same classes.
+
+It is below the engine because a worker must have the names, too, before it reads a plan.
+"""
+
+from __future__ import annotations
+
+import dis
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["install", "is_installed"]
+
+_HERE = "millstream"
+# `pyflink` itself, and what only exists for the sake of the name.
+_OWN = "millstream.pyflink"
+_PACKAGES = ("common", "datastream", "metrics")
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
+_SEE = "docs/parity.md lists what there is"
+
+
+def install() -> None:
+    """Let `pyflink` be millstream in this process, also when apache-flink is installed."""
+    if is_installed():
+        return
+    foreign = sys.modules.get("pyflink")
+    if foreign is not None:
+        raise ImportError(
+            f"pyflink has been imported from {getattr(foreign, '__file__', None)} already: "
+            "import millstream.pyflink before anything of it.",
+            name="pyflink",
+        )
+    sys.meta_path.insert(0, _Finder())
+
+
+def is_installed() -> bool:
+    """Say whether `pyflink` is millstream in this process."""
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+
+
+def _target(name: str) -> str:
+    """Return the module of millstream for one of pyflink.
+
+    Example:
+        >>> _target("pyflink.datastream.state"), _target("pyflink.version")
+        ('millstream.datastream.state', 'millstream.pyflink.version')
+    """
+    _, _, rest = name.partition(".")
+    if not rest:
+        return _OWN
+    return f"{_HERE if rest.split('.')[0] in _PACKAGES else _OWN}.{rest}"
+
+
+class _Finder(MetaPathFinder):
+    """Finds pyflink's modules among millstream's, and says so when one is not there."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != "pyflink":
+            return None
+        found = importlib.util.find_spec(_target(fullname))
+        if found is None:
+            raise ModuleNotFoundError(_sentence(fullname), name=fullname)
+        return ModuleSpec(fullname, _Loader(), is_package=found.submodule_search_locations is not None)
+
+
+class _Loader(Loader):
+    """Gives out a module that exists, unchanged."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(_target(spec.name))
+        # The import system is about to put the alias's spec in its place.
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+        _explain_missing(module)
+
+
+def _explain_missing(module: ModuleType) -> None:
+    """Let a module say in a sentence that it lacks a name."""
+    known = vars(module).get("__getattr__")
+    if getattr(known, "explains", False):
+        return
+
+    def find(name: str) -> Any:
+        if known is not None:
+            try:
+                return known(name)
+            except AttributeError:
+                pass
+        told = _sentence(f"pyflink{module.__name__.removeprefix(_OWN).removeprefix(_HERE)}.{name}")
+        caller = sys._getframe(1)
+        # `from module import name` would replace the sentence of an AttributeError by one of its own.
+        if caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
+            raise ImportError(told, name=module.__name__)
+        raise AttributeError(told)
+
+    find.explains = True  # type: ignore[attr-defined]
+    module.__getattr__ = find  # type: ignore[method-assign]
+
+
+def _sentence(name: str) -> str:
+    if name.split(".")[:2] == ["pyflink", "table"]:
+        return f"millstream has no Table API yet, so {name} is missing: use pyflink.datastream; {_SEE}."
+    return f"millstream has no {name}; {_SEE}."

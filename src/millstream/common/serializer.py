@@ -1,0 +1,50 @@
+"""TypeSerializer: how a value goes into a stream of bytes and comes out again."""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from typing import Any, BinaryIO, Generic, TypeVar
+
+__all__ = ["PickleSerializer", "TypeSerializer", "VoidNamespaceSerializer"]
+
+T = TypeVar("T")
+
+
+class TypeSerializer(ABC, Generic[T]):
+    """Writes and reads values of one type; equal serializers are of one class."""
+
+    @abstractmethod
+    def serialize(self, element: T, stream: BinaryIO) -> None: ...
+
+    @abstractmethod
+    def deserialize(self, stream: BinaryIO) -> T: ...
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class VoidNamespaceSerializer(TypeSerializer[None]):
+    """Writes nothing at all as one byte."""
+
+    def serialize(self, element: None, stream: BinaryIO) -> None:
+        stream.write(b"\0")
+
+    def deserialize(self, stream: BinaryIO) -> None:
+        stream.read(1)
+
+
+class PickleSerializer(TypeSerializer[Any]):
+    """Writes any value as a pickle."""
+
+    def serialize(self, element: Any, stream: BinaryIO) -> None:
+        pickle.dump(element, stream, 5)
+
+    def deserialize(self, stream: BinaryIO) -> Any:
+        return pickle.load(stream)

@@ -1,0 +1,13 @@
+"""HybridSource: only the names so far."""
+
+from typing import TYPE_CHECKING
+
+from millstream.common.missing import missing_names
+
+_NAMES = """
+    HybridSource HybridSourceBuilder
+"""
+
+# Type checkers would take any name for one of the module's.
+if not TYPE_CHECKING:
+    __getattr__ = missing_names(__name__, "the hybrid source is not built yet", _NAMES)

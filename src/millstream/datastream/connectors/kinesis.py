@@ -1,0 +1,14 @@
+"""Kinesis: only the names so far."""
+
+from typing import TYPE_CHECKING
+
+from millstream.common.missing import missing_names
+
+_NAMES = """
+    FlinkKinesisConsumer KinesisDeserializationSchema KinesisFirehoseSink KinesisFirehoseSinkBuilder
+    KinesisShardAssigner KinesisStreamsSink KinesisStreamsSinkBuilder PartitionKeyGenerator WatermarkTracker
+"""
+
+# Type checkers would take any name for one of the module's.
+if not TYPE_CHECKING:
+    __getattr__ = missing_names(__name__, "the Kinesis connector is not built yet", _NAMES)

@@ -1,0 +1,5 @@
+"""TimeDomain, where PyFlink has it."""
+
+from millstream.operators.timers import TimeDomain
+
+__all__ = ["TimeDomain"]

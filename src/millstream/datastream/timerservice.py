@@ -1,0 +1,5 @@
+"""TimerService, where PyFlink has it."""
+
+from millstream.operators.timers import TimerService
+
+__all__ = ["TimerService"]

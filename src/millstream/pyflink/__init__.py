@@ -1,0 +1,8 @@
+"""Importing this package makes `import pyflink...` mean millstream, in this process and in its workers."""
+
+from millstream.common import pyflink_names as _names
+from millstream.pyflink.version import __version__
+
+__all__ = ["__version__"]
+
+_names.install()

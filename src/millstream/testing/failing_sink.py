@@ -1,0 +1,116 @@
+"""FailingSink: a sink that fails once, at a step of the two-phase contract that a test chooses."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.operators.context import RuntimeContext
+from millstream.testing.once import Once
+
+__all__ = ["FailingSink"]
+
+Step = Literal["write", "prepare", "commit", "after_commit"]
+STEPS: tuple[Step, ...] = ("write", "prepare", "commit", "after_commit")
+
+
+class FailingSink(Sink):
+    """Passes everything on to another sink, but fails once.
+
+    Steps, each counted from 1 where it happens (writes and prepares in one subtask's process, commits on the driver):
+
+    * "write": the writer is given a record.
+    * "prepare": the writer stages an epoch's output.
+    * "commit": the committer is about to commit; nothing was committed.
+    * "after_commit": the committer has committed, but nobody learns of it: it is told to commit again.
+
+    Args:
+        sink: where records go.
+        fail_at: at which call of that step it fails.
+        on: the step.
+        directory: where it is remembered that the failure has been; all workers must see it.
+
+    Example:
+        >>> from millstream.testing import CollectSink, LocalJob
+        >>> env, results = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        >>> _ = env.from_collection([1, 2, 3]).sink_to(FailingSink(results, fail_at=2))
+        >>> LocalJob(env).run(restarts=1)
+        >>> results.results()
+        [1, 2, 3]
+    """
+
+    def __init__(self, sink: Sink, fail_at: int = 1, on: Step = "write", directory: str | None = None) -> None:
+        if on not in STEPS:
+            raise ValueError(f"FailingSink: on={on!r} must be one of {', '.join(STEPS)}.")
+        self.name = f"Failing {sink.name}"
+        self._sink = sink
+        self._failure = _Countdown(on, fail_at, Once(directory))
+
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        return _Writer(self._sink.create_writer(context), self._failure)
+
+    def create_committer(self, context: CommitContext) -> Committer | None:
+        inner = self._sink.create_committer(context)
+        return None if inner is None else _Committer(inner, self._failure)
+
+
+class _Countdown:
+    """Raises at the nth call of a step, once."""
+
+    def __init__(self, on: Step, fail_at: int, once: Once) -> None:
+        self._on = on
+        self._fail_at = fail_at
+        self._once = once
+        self._calls = 0
+
+    def step(self, step: Step) -> None:
+        if step != self._on:
+            return
+        self._calls += 1
+        if self._calls >= self._fail_at and self._once.is_first("failure"):
+            raise RuntimeError(f"FailingSink: fails at call {self._calls} of {step}.")
+
+
+class _Writer(SinkWriter):
+    def __init__(self, inner: SinkWriter, failure: _Countdown) -> None:
+        self._inner = inner
+        self._failure = failure
+        self.keeps_values = inner.keeps_values
+
+    def begin(self, transaction: str) -> None:
+        self._inner.begin(transaction)
+
+    def write(self, value: Any) -> None:
+        self._failure.step("write")
+        self._inner.write(value)
+
+    def prepare_commit(self, flush: bool) -> Any:
+        self._failure.step("prepare")
+        return self._inner.prepare_commit(flush)
+
+    def carry(self) -> Any:
+        return self._inner.carry()
+
+    def restore(self, carried: Any) -> None:
+        self._inner.restore(carried)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _Committer(Committer):
+    def __init__(self, inner: Committer, failure: _Countdown) -> None:
+        self._inner = inner
+        self._failure = failure
+        self.transactional = inner.transactional
+
+    def commit(self, committables: list[tuple[int, Any]]) -> None:
+        self._failure.step("commit")
+        self._inner.commit(committables)
+        self._failure.step("after_commit")
+
+    def recover(self, committables: list[tuple[int, Any]], former_job_id: str) -> None:
+        self._inner.recover(committables, former_job_id)
+
+    def close(self) -> None:
+        self._inner.close()

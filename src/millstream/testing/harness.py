@@ -1,0 +1,295 @@
+"""StreamHarness: runs a piece of a program in the test's own process, call by call.
+
+The piece becomes a program, and the program a job: the same generated loops, state files, timers and errors as on
+Spark. Every call is one epoch, so after each of them the changes of state are pickled and written to a state file; a
+harness that starts from a snapshot reads these files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, TypedDict, TypeVar
+
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
+from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.datastream.connectors.collecting import DriverSink
+from millstream.datastream.data_stream import DataStream
+from millstream.datastream.functions import ProcessFunction
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.operators.failures import SubtaskFailed
+from millstream.operators.output_tag import OutputTag
+from millstream.operators.process import ProcessContext
+from millstream.testing.clock import ManualClock
+from millstream.testing.inspection import EVENT_TIMERS, PROCESSING_TIMERS, StateView, TimerView
+from millstream.testing.local import LocalJob, MemoryStorage
+from millstream.testing.script import ScriptedInput, record, scripted_stream, watermark
+
+H = TypeVar("H", bound="StreamHarness")
+
+
+class Record(NamedTuple):
+    """A record that came out, and its timestamp; None when it has none.
+
+    Example:
+        >>> Record("a", 7) == ("a", 7)
+        True
+    """
+
+    value: Any
+    timestamp: int | None
+
+
+class HarnessSettings(TypedDict, total=False):
+    """What every harness takes, see `StreamHarness`.
+
+    Example:
+        >>> HarnessSettings(parallelism=2)
+        {'parallelism': 2}
+    """
+
+    side_outputs: Sequence[OutputTag]
+    parallelism: int
+    snapshot: HarnessSnapshot | None
+    clock: ManualClock | None
+    config: Configuration | None
+
+
+@dataclass(frozen=True)
+class HarnessSnapshot:
+    """What a harness can go on from; it can be pickled and kept.
+
+    Example:
+        >>> count = lambda words: words.map(lambda w: (w, 1)).key_by(lambda p: p[0]).sum(1)
+        >>> harness = StreamHarness(count)
+        >>> harness.process_element("to")
+        >>> again = StreamHarness(count, snapshot=harness.snapshot(), parallelism=2)
+        >>> again.process_element("to")
+        >>> again.output()
+        [('to', 2)]
+    """
+
+    _cut: Snapshot
+    _files: dict[str, bytes]
+    _millis: int
+
+
+class _Stamp(ProcessFunction[Any, Record]):
+    """Puts a record's timestamp beside it."""
+
+    def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Record]:
+        timestamp = ctx.timestamp()
+        yield Record(value, None if timestamp == MIN_WATERMARK else timestamp)
+
+
+class StreamHarness:
+    """Runs any piece of a program; the harnesses of single functions are made of it.
+
+    Args:
+        build: takes the input streams and returns the stream to look at.
+        inputs: how many input streams there are.
+        side_outputs: the tags whose side outputs are looked at.
+        parallelism: how many subtasks the operators have; all of them run.
+        snapshot: what to go on from; the parallelism may have been another.
+        clock: the wall clock; without one, it starts at 0 or where the snapshot was taken.
+        config: settings, for example `state.backend.type`; functions see them as job parameters.
+
+    Example:
+        >>> harness = StreamHarness(lambda words: words.map(lambda w: (w, 1)).key_by(lambda p: p[0]).sum(1))
+        >>> for word in ["to", "be", "to"]:
+        ...     harness.process_element(word)
+        >>> harness.output()
+        [('to', 1), ('be', 1), ('to', 2)]
+    """
+
+    def __init__(
+        self,
+        build: Callable[..., DataStream],
+        inputs: int = 1,
+        *,
+        side_outputs: Sequence[OutputTag] = (),
+        parallelism: int = 1,
+        snapshot: HarnessSnapshot | None = None,
+        clock: ManualClock | None = None,
+        config: Configuration | None = None,
+    ) -> None:
+        env = StreamExecutionEnvironment(config).set_parallelism(parallelism)
+        self.clock = clock or ManualClock(0 if snapshot is None else snapshot._millis)
+        self._inputs = [ScriptedInput() for _ in range(inputs)]
+        stream = build(*[scripted_stream(env, source, i + 1) for i, source in enumerate(self._inputs)])
+        self._outputs: dict[str | None, list[Record]] = {None: _collected(stream)}
+        for tag in side_outputs:
+            self._outputs[tag.tag_id] = _collected(stream.get_side_output(tag))
+        self._job = _start(env, self.clock, snapshot)
+        self._closed = False
+        # The functions are opened by the first epoch.
+        self._run()
+
+    # --- in
+
+    def process_element(self, value: Any, timestamp: int | None = None, input: int = 1) -> None:
+        """Process one record of an input."""
+        self.process_elements([value], timestamp, input)
+
+    def process_elements(self, values: Iterable[Any], timestamp: int | None = None, input: int = 1) -> None:
+        """Process several records in one epoch."""
+        self._inputs[input - 1].put([record(v, timestamp) for v in values])
+        self._run()
+
+    def process_watermark(self, timestamp: int, input: int | None = None) -> None:
+        """Let the event time of an input, or of all, advance; the operators' time is the least over their inputs."""
+        for source in self._chosen(input):
+            source.put([watermark(timestamp)])
+        self._run()
+
+    def set_processing_time(self, millis: int) -> None:
+        """Set the wall clock, and fire the timers it has reached."""
+        self.clock.set(millis)
+        self._run()
+
+    def advance_processing_time(self, millis: int) -> None:
+        """Let so many milliseconds pass."""
+        self.set_processing_time(self.clock() + millis)
+
+    def end_input(self, input: int | None = None) -> None:
+        """End an input, or all: the last watermark passes, and functions are closed once all have ended."""
+        for source in self._chosen(input):
+            source.ended = True
+        self._run()
+
+    def _chosen(self, input: int | None) -> list[ScriptedInput]:
+        return self._inputs if input is None else [self._inputs[input - 1]]
+
+    def _run(self) -> None:
+        if self._closed:
+            raise MillstreamError("This harness is closed.")
+        if self._job.is_finished:
+            return
+        try:
+            self._job.run_epoch()
+        except SubtaskFailed as e:
+            self._start_over()
+            raise JobExecutionError(str(e)) from e.__cause__
+
+    def _start_over(self) -> None:
+        """A call has failed: as after a restart, functions are opened anew, and state is as it was before the call."""
+        for source in self._inputs:
+            source.waiting.clear()
+        with suppress(SubtaskFailed):
+            self._job.close()
+        self._job.restart_slots()
+
+    # --- out
+
+    def output(self) -> list[Any]:
+        """Return the values that have come out so far."""
+        return [r.value for r in self._outputs[None]]
+
+    def extract_output_values(self) -> list[Any]:
+        """Return the same: Flink's name for `output()`."""
+        return self.output()
+
+    def records(self) -> list[Record]:
+        """Return what has come out so far, with timestamps."""
+        return list(self._outputs[None])
+
+    def take_output(self) -> list[Any]:
+        """Return the values that have come out since this was last called, and forget them."""
+        values = self.output()
+        self._outputs[None].clear()
+        return values
+
+    def side_output(self, tag: OutputTag) -> list[Any]:
+        """Return the values that have come out for a tag."""
+        return [r.value for r in self.side_records(tag)]
+
+    def side_records(self, tag: OutputTag) -> list[Record]:
+        """Return what has come out for a tag, with timestamps."""
+        if tag.tag_id not in self._outputs:
+            raise InvalidProgramError(f"Give the harness side_outputs=[{tag!r}] to look at that side output.")
+        return list(self._outputs[tag.tag_id])
+
+    def clear_output(self) -> None:
+        """Forget what has come out so far, also by side outputs."""
+        for records in self._outputs.values():
+            records.clear()
+
+    # --- inside
+
+    def state(self, name: str, key: Any) -> Any:
+        """Return a key's state as its function would see it: a value, a list, a dict; None, [] or {} for nothing."""
+        return self._view.value(name, key)
+
+    def state_keys(self, name: str) -> list[Any]:
+        """Return the keys that have a state."""
+        return self._view.keys(name)
+
+    def num_keyed_state_entries(self) -> int:
+        """Return how many entries keyed states have, without timers; windows that wait count too."""
+        return self._view.count()
+
+    def operator_state(self, name: str) -> list[Any]:
+        """Return the elements of a CheckpointedFunction's list state, subtask by subtask."""
+        return self._view.listed(name)
+
+    def event_timers(self, key: Any = None) -> list[TimerView]:
+        """Return the timers of event time that wait, as (timestamp, key), of one key or of all."""
+        return self._view.timers(EVENT_TIMERS, key)
+
+    def processing_timers(self, key: Any = None) -> list[TimerView]:
+        """Return the timers of processing time that wait, as (timestamp, key), of one key or of all."""
+        return self._view.timers(PROCESSING_TIMERS, key)
+
+    @property
+    def _view(self) -> StateView:
+        return StateView(self._job.slots)
+
+    @property
+    def watermark(self) -> int:
+        """How far event time has come: that of the operator behind; -2^63 before the first watermark."""
+        vertex = self._job.plan.vertices[-1]
+        reached = [p.watermark for (v, _), p in self._job.progress.subtasks.items() if v == vertex.id]
+        return min(w for w in reached if w is not None)
+
+    def metrics(self) -> dict[str, Any]:
+        """Return users' metrics by name, numbers added up over the subtasks."""
+        return self._job.progress.metrics()
+
+    # --- life
+
+    def snapshot(self) -> HarnessSnapshot:
+        """Return what another harness, with the same parallelism or another, can go on from."""
+        return HarnessSnapshot(self._job.snapshot(), dict(self._job.storage.files), self.clock())
+
+    def close(self) -> None:
+        """Close the functions; what came out and the state can still be looked at."""
+        if not self._closed:
+            self._closed = True
+            try:
+                self._job.close()
+            except SubtaskFailed as e:
+                raise JobExecutionError(str(e)) from e.__cause__
+
+    def __enter__(self: H) -> H:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def _collected(stream: DataStream) -> list[Record]:
+    records: list[Record] = []
+    stream.process(_Stamp()).name("Output").sink_to(DriverSink(records.extend))
+    return records
+
+
+def _start(env: StreamExecutionEnvironment, clock: ManualClock, snapshot: HarnessSnapshot | None) -> LocalJob:
+    storage = MemoryStorage()
+    if snapshot is None:
+        return LocalJob(env, clock, storage=storage)
+    storage.files.update(snapshot._files)
+    return LocalJob(env, clock, snapshot=snapshot._cut, storage=storage)

@@ -1,0 +1,297 @@
+"""Harnesses for single functions: one input, two, a broadcast one, windows; each on a keyed stream or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.time import Duration, Time
+from millstream.datastream.data_stream import DataStream
+from millstream.datastream.window import Evictor, Trigger, WindowAssigner
+from millstream.operators.output_tag import OutputTag
+from millstream.state.descriptors import MapStateDescriptor
+from millstream.testing.harness import HarnessSettings, StreamHarness
+
+# What a function's methods say about the operation it is for.
+_ONE_INPUT = {
+    "process_element": "process",
+    "flat_map": "flat_map",
+    "map": "map",
+    "filter": "filter",
+    "reduce": "reduce",
+}
+_TWO_INPUTS = {"process_element1": "process", "flat_map1": "flat_map", "map1": "map"}
+_WINDOW = {"create_accumulator": "aggregate", "reduce": "reduce", "process": "process", "apply": "apply"}
+
+
+def _operation(function: Any, operation: str | None, known: dict[str, str]) -> str:
+    if operation is not None:
+        return operation
+    for method, found in known.items():
+        if hasattr(function, method):
+            return found
+    choices = ", ".join(dict.fromkeys(known.values()))
+    raise InvalidProgramError(f"Say what {function!r} is for, with operation= one of: {choices}.")
+
+
+def _apply(stream: Any, operation: str, function: Any) -> DataStream:
+    method = getattr(stream, operation, None)
+    if method is None:
+        raise InvalidProgramError(f"{operation}() needs a keyed stream: use the harness of the same name with Keyed.")
+    result: DataStream = method(function)
+    return result
+
+
+class OneInputHarness(StreamHarness):
+    """Runs a function of one stream: Map, FlatMap, Filter, Process; for a plain callable say which.
+
+    The other arguments are those of `StreamHarness`.
+
+    Example:
+        >>> with OneInputHarness(lambda line: line.split(), "flat_map") as harness:
+        ...     harness.process_element("to be", timestamp=7)
+        ...     harness.records()
+        [Record(value='to', timestamp=7), Record(value='be', timestamp=7)]
+    """
+
+    def __init__(self, function: Any, operation: str | None = None, **settings: Unpack[HarnessSettings]) -> None:
+        chosen = _operation(function, operation, _ONE_INPUT)
+        super().__init__(lambda stream: _apply(stream, chosen, function), **settings)
+
+
+class KeyedOneInputHarness(StreamHarness):
+    """Runs a function of a keyed stream, with keyed state and timers: KeyedProcess, Reduce, Map and the like.
+
+    The other arguments are those of `StreamHarness`.
+
+    Example:
+        >>> from millstream.datastream import KeyedProcessFunction
+        >>> class Remind(KeyedProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 10)
+        ...     def on_timer(self, timestamp, ctx):
+        ...         yield f"{ctx.get_current_key()} at {timestamp}"
+        >>> with KeyedOneInputHarness(Remind(), lambda value: value) as harness:
+        ...     harness.process_element("a", timestamp=5)
+        ...     harness.event_timers()
+        ...     harness.process_watermark(15)
+        ...     harness.output()
+        [TimerView(timestamp=15, key='a')]
+        ['a at 15']
+    """
+
+    def __init__(
+        self, function: Any, key_selector: Any, operation: str | None = None, **settings: Unpack[HarnessSettings]
+    ) -> None:
+        chosen = _operation(function, operation, _ONE_INPUT)
+        super().__init__(lambda stream: _apply(stream.key_by(key_selector), chosen, function), **settings)
+
+
+class _TwoInputs(StreamHarness):
+    """What harnesses with two inputs have in common."""
+
+    def process_element1(self, value: Any, timestamp: int | None = None) -> None:
+        """Process one record of the first input."""
+        self.process_element(value, timestamp, 1)
+
+    def process_element2(self, value: Any, timestamp: int | None = None) -> None:
+        """Process one record of the second input."""
+        self.process_element(value, timestamp, 2)
+
+    def process_watermark1(self, timestamp: int) -> None:
+        """Let the event time of the first input advance; the function's time is the lesser of both."""
+        self.process_watermark(timestamp, 1)
+
+    def process_watermark2(self, timestamp: int) -> None:
+        """Let the event time of the second input advance."""
+        self.process_watermark(timestamp, 2)
+
+
+class TwoInputHarness(_TwoInputs):
+    """Runs a function of two connected streams: CoMap, CoFlatMap, CoProcess.
+
+    The other arguments are those of `StreamHarness`.
+
+    Example:
+        >>> from millstream.datastream import CoMapFunction
+        >>> class Label(CoMapFunction):
+        ...     def map1(self, value):
+        ...         return f"left {value}"
+        ...     def map2(self, value):
+        ...         return f"right {value}"
+        >>> with TwoInputHarness(Label()) as harness:
+        ...     harness.process_element1(1)
+        ...     harness.process_element2(2)
+        ...     harness.output()
+        ['left 1', 'right 2']
+    """
+
+    def __init__(self, function: Any, operation: str | None = None, **settings: Unpack[HarnessSettings]) -> None:
+        chosen = _operation(function, operation, _TWO_INPUTS)
+        super().__init__(lambda one, two: _apply(one.connect(two), chosen, function), 2, **settings)
+
+
+class KeyedTwoInputHarness(_TwoInputs):
+    """Runs a function of two connected keyed streams: KeyedCoProcess, and CoMap and CoFlatMap with keyed state.
+
+    The other arguments are those of `StreamHarness`.
+
+    Example:
+        >>> from millstream.datastream import KeyedCoProcessFunction
+        >>> from millstream.datastream.state import ValueStateDescriptor
+        >>> class Match(KeyedCoProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.order = runtime_context.get_state(ValueStateDescriptor("order"))
+        ...     def process_element1(self, value, ctx):
+        ...         self.order.update(value)
+        ...     def process_element2(self, value, ctx):
+        ...         yield self.order.value(), value
+        >>> with KeyedTwoInputHarness(Match(), lambda o: o["id"], lambda p: p["id"]) as harness:
+        ...     harness.process_element1({"id": 7, "item": "tea"})
+        ...     harness.process_element2({"id": 7, "paid": 3})
+        ...     harness.output(), harness.state("order", 7)
+        ([({'id': 7, 'item': 'tea'}, {'id': 7, 'paid': 3})], {'id': 7, 'item': 'tea'})
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        key_selector1: Any,
+        key_selector2: Any,
+        operation: str | None = None,
+        **settings: Unpack[HarnessSettings],
+    ) -> None:
+        chosen = _operation(function, operation, _TWO_INPUTS)
+
+        def build(one: DataStream, two: DataStream) -> DataStream:
+            return _apply(one.connect(two).key_by(key_selector1, key_selector2), chosen, function)
+
+        super().__init__(build, 2, **settings)
+
+
+class _Broadcast(_TwoInputs):
+    """What broadcast harnesses have in common: the broadcast stream is the second input."""
+
+    def process_broadcast_element(self, value: Any, timestamp: int | None = None) -> None:
+        """Process one record of the broadcast stream, in every subtask."""
+        self.process_element(value, timestamp, 2)
+
+    def broadcast_state(self, name: str, subtask: int = 0) -> dict[Any, Any]:
+        """Return a broadcast state as one subtask has it."""
+        return self._view.broadcast(name, subtask)
+
+
+class BroadcastHarness(_Broadcast):
+    """Runs a BroadcastProcessFunction with the descriptors of its broadcast states.
+
+    The other arguments are those of `StreamHarness`.
+
+    Example:
+        >>> from millstream.datastream import BroadcastProcessFunction
+        >>> from millstream.datastream.state import MapStateDescriptor
+        >>> LIMITS = MapStateDescriptor("limits")
+        >>> class Cut(BroadcastProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield min(value, ctx.get_broadcast_state(LIMITS).get("max"))
+        ...     def process_broadcast_element(self, value, ctx):
+        ...         ctx.get_broadcast_state(LIMITS).put("max", value)
+        >>> with BroadcastHarness(Cut(), [LIMITS]) as harness:
+        ...     harness.process_broadcast_element(10)
+        ...     harness.process_element(99)
+        ...     harness.output(), harness.broadcast_state("limits")
+        ([10], {'max': 10})
+    """
+
+    def __init__(
+        self, function: Any, descriptors: Sequence[MapStateDescriptor], **settings: Unpack[HarnessSettings]
+    ) -> None:
+        super().__init__(lambda one, two: one.connect(two.broadcast(*descriptors)).process(function), 2, **settings)
+
+
+class KeyedBroadcastHarness(_Broadcast):
+    """Runs a KeyedBroadcastProcessFunction: like `BroadcastHarness`, with keyed state and timers.
+
+    Example:
+        >>> from millstream.datastream import KeyedBroadcastProcessFunction
+        >>> from millstream.datastream.state import MapStateDescriptor
+        >>> RULES = MapStateDescriptor("rules")
+        >>> class Check(KeyedBroadcastProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield ctx.get_current_key(), ctx.get_broadcast_state(RULES).contains(value)
+        ...     def process_broadcast_element(self, value, ctx):
+        ...         ctx.get_broadcast_state(RULES).put(value, True)
+        >>> with KeyedBroadcastHarness(Check(), lambda word: word[0], [RULES]) as harness:
+        ...     harness.process_broadcast_element("apple")
+        ...     harness.process_element("apple")
+        ...     harness.process_element("bread")
+        ...     harness.output()
+        [('a', True), ('b', False)]
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        key_selector: Any,
+        descriptors: Sequence[MapStateDescriptor],
+        **settings: Unpack[HarnessSettings],
+    ) -> None:
+        def build(one: DataStream, two: DataStream) -> DataStream:
+            return one.key_by(key_selector).connect(two.broadcast(*descriptors)).process(function)
+
+        super().__init__(build, 2, **settings)
+
+
+class WindowHarness(StreamHarness):
+    """Runs a window function: Reduce, Aggregate, ProcessWindow, Window; over the whole stream without a key selector.
+
+    Args:
+        assigner: the windows.
+        function: what is done with a window's records; for a plain callable say which `operation` it is for.
+        key_selector: the key; None for window_all.
+        operation: "reduce", "aggregate", "process" or "apply".
+        trigger, evictor, allowed_lateness: as on a windowed stream.
+        late_tag: sends records that come too late to a side output, see `side_output`.
+        settings: see `StreamHarness`.
+
+    Example:
+        >>> from millstream.datastream.window import TumblingEventTimeWindows
+        >>> windows = TumblingEventTimeWindows.of(10)
+        >>> with WindowHarness(windows, lambda a, b: (a[0], a[1] + b[1]), lambda p: p[0], "reduce") as harness:
+        ...     harness.process_element(("a", 1), timestamp=3)
+        ...     harness.process_element(("a", 2), timestamp=8)
+        ...     harness.process_watermark(9)
+        ...     harness.records()
+        [Record(value=('a', 3), timestamp=9)]
+    """
+
+    def __init__(
+        self,
+        assigner: WindowAssigner[Any, Any],
+        function: Any,
+        key_selector: Any = None,
+        operation: str | None = None,
+        *,
+        trigger: Trigger[Any, Any] | None = None,
+        evictor: Evictor | None = None,
+        allowed_lateness: int | Time | Duration = 0,
+        late_tag: OutputTag | None = None,
+        **settings: Unpack[HarnessSettings],
+    ) -> None:
+        chosen = _operation(function, operation, _WINDOW)
+
+        def build(stream: DataStream) -> DataStream:
+            windowed: Any = stream.window_all(assigner)
+            if key_selector is not None:
+                windowed = stream.key_by(key_selector).window(assigner)
+            if trigger is not None:
+                windowed = windowed.trigger(trigger)
+            if evictor is not None:
+                windowed = windowed.evictor(evictor)
+            if late_tag is not None:
+                windowed = windowed.side_output_late_data(late_tag)
+            return _apply(windowed.allowed_lateness(allowed_lateness), chosen, function)
+
+        if late_tag is not None:
+            settings["side_outputs"] = [*settings.get("side_outputs", ()), late_tag]
+        super().__init__(build, **settings)

@@ -1,0 +1,128 @@
+"""Looks at the state of a job that runs in this process, without touching it: reading must not renew a lifetime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.values import detach
+from millstream.operators.slot import SlotRuntime
+from millstream.state.descriptors import AggregatingStateDescriptor
+from millstream.state.key_groups import hashable, thaw
+from millstream.state.keyed import KeyedState
+from millstream.state.table import BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
+
+# Both are what operators call them: see operators/timers.py and operators/operator_state.py.
+EVENT_TIMERS, PROCESSING_TIMERS = "_event_timers", "_processing_timers"
+_OPERATOR_ROW = "operator"
+_EMPTY: dict[str, Any] = {"list": [], "map": {}}
+
+
+class TimerView(NamedTuple):
+    """A timer that waits.
+
+    Example:
+        >>> TimerView(15, "a") == (15, "a")
+        True
+    """
+
+    timestamp: int
+    key: Any
+
+
+class StateView:
+    """The state of all operators and subtasks."""
+
+    def __init__(self, slots: list[SlotRuntime]) -> None:
+        self._slots = slots
+
+    def _states(self, keyed: bool) -> Iterator[KeyedState]:
+        for slot in self._slots:
+            for subtask in slot._subtasks.values():
+                for state_id, state in subtask._states.items():
+                    if keyed != state_id.endswith(".operator"):
+                        yield state
+
+    def _tables(self, name: str, keyed: bool = True) -> list[tuple[KeyedState, StateTable]]:
+        found = [(s, s._tables[name]) for s in self._states(keyed) if name in s._tables]
+        if not found:
+            known = sorted({n for s in self._states(keyed) for n in s._tables if not n.startswith("_")})
+            raise InvalidProgramError(f"There is no state {name!r}; there is: {', '.join(map(repr, known)) or 'none'}.")
+        return found
+
+    def value(self, name: str, key: Any) -> Any:
+        """Return what a function would see in the state of a key."""
+        row = hashable(key)
+        for state, table in self._tables(name):
+            if table.address != BY_KEY:
+                raise InvalidProgramError(f"State {name!r} belongs to windows, not to a key alone.")
+            content = _living(state, table, row)
+            if content is not None:
+                return _shown(state, table, content)
+        return _EMPTY.get(self._tables(name)[0][1].kind)
+
+    def keys(self, name: str) -> list[Any]:
+        """Return the keys that have a state."""
+        rows = [_key(table, row) for s, table in self._tables(name) for row in _living_rows(s, table)]
+        return [thaw(detach(k)) for k in dict.fromkeys(rows)]
+
+    def count(self) -> int:
+        """Return how many rows all keyed states have, without timers."""
+        return sum(_size(s, t) for s in self._states(True) for t in s._tables.values() if t.address != BY_TIME)
+
+    def timers(self, table: str, key: Any = None) -> list[TimerView]:
+        """Return timers in the order of time, of one key or of all."""
+        rows = [row for s in self._states(True) for row, _ in s.rows(table)]
+        wanted = [r for r in rows if key is None or r[1] == hashable(key)]
+        return [TimerView(r[0], thaw(r[1])) for r in sorted(wanted, key=lambda r: r[0])]
+
+    def broadcast(self, name: str, subtask: int) -> dict[Any, Any]:
+        """Return a broadcast state as one subtask has it."""
+        _, table = self._tables(name, keyed=False)[subtask]
+        found: dict[Any, Any] = detach(table.get(_OPERATOR_ROW)) or {}
+        return found
+
+    def listed(self, name: str) -> list[Any]:
+        """Return the elements of an operator's list state, subtask by subtask."""
+        names = {n for s in self._states(False) for n in s._tables}
+        full = next((n for n in (f"split.{name}", f"union.{name}") if n in names), name)
+        return [e for _, table in self._tables(full, keyed=False) for e in detach(table.get(_OPERATOR_ROW) or [])]
+
+
+def _living(state: KeyedState, table: StateTable, row: Any) -> Any:
+    content = table.get(row)
+    life = state._lives.get(table.name)
+    return content if content is None or life is None else life.rest_of(table.kind, content)
+
+
+def _living_rows(state: KeyedState, table: StateTable) -> Iterator[Any]:
+    for row, _ in table.rows():
+        if _living(state, table, row) is not None:
+            yield row
+
+
+def _shown(state: KeyedState, table: StateTable, content: Any) -> Any:
+    content = detach(content)
+    if table.name in state._lives:
+        # Everything is stored with the time of its last use.
+        if table.kind == "list":
+            content = [e[0] for e in content]
+        elif table.kind == "map":
+            content = {k: e[0] for k, e in content.items()}
+        else:
+            content = content[0]
+    descriptor = next((d for (name, _), (d, _) in state._handles.items() if name == table.name), None)
+    if isinstance(descriptor, AggregatingStateDescriptor):
+        return descriptor.agg_function.get_result(content)
+    return content
+
+
+def _key(table: StateTable, row: Any) -> Any:
+    return row[0] if table.address == BY_NAMESPACE else row
+
+
+def _size(state: KeyedState, table: StateTable) -> int:
+    if table.address == BY_PANE:
+        return sum(len(keys) for _, keys in table.rows())
+    return 0 if table.address == BY_NAME else sum(1 for _ in _living_rows(state, table))

@@ -1,0 +1,38 @@
+"""Where an installed apache-flink is, for tests that compare with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "bench"))
+
+from venvs import existing_venv, venv  # noqa: E402
+
+WHY_NOT = "apache-flink is not installed: `make test-pyflink` (or MILLSTREAM_PYFLINK=1) installs it into a venv"
+
+
+@cache
+def flink_python() -> Path | None:
+    """Return an interpreter with apache-flink; its venv is made only when the environment asks for it."""
+    return venv("pyflink") if os.environ.get("MILLSTREAM_PYFLINK") == "1" else existing_venv("pyflink")
+
+
+@cache
+def flink_folder() -> Path | None:
+    """Return the folder of the package `pyflink`."""
+    python = flink_python()
+    if python is None:
+        return None
+    code = "import importlib.util as u; print(u.find_spec('pyflink').origin)"
+    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip()).parent
+
+
+needs_flink = pytest.mark.skipif("flink_python() is None", reason=WHY_NOT)

@@ -1,0 +1,58 @@
+"""Record what apache-flink's own DataStream examples print, run unmodified by apache-flink itself.
+
+    record_examples.py [name ...]
+
+Run it with the interpreter of a venv that has apache-flink (`make test-pyflink` makes one). What an example prints goes
+to examples/<name>.txt under a first line that says where it comes from. The examples themselves are not copied.
+"""
+
+import subprocess
+import sys
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+EXPECTED = HERE / "examples"
+
+# Those that end by themselves and need no server.
+NAMES = [
+    "basic_operations",
+    "event_time_timer",
+    "process_json_data",
+    "state_access",
+    "windowing/session_with_dynamic_gap_window",
+    "windowing/session_with_gap_window",
+    "windowing/sliding_time_window",
+    "windowing/tumbling_count_window",
+    "windowing/tumbling_time_window",
+    "word_count",
+]
+
+# What PyFlink and Beam log when an example lets logs go to its output.
+NOISE = ("Using Any for unsupported type", "No module named google", "PYFLINK_CYTHON_ENABLED")
+
+
+def recording(name: str) -> Path:
+    return EXPECTED / f"{Path(name).name}.txt"
+
+
+def record(name: str) -> None:
+    """Run one example and keep what it prints."""
+    pyflink = Path(find_spec("pyflink").origin).parent
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(pyflink / "examples" / "datastream" / f"{name}.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    printed = "".join(line for line in done.stdout.splitlines(True) if not line.startswith(NOISE))
+    EXPECTED.mkdir(exist_ok=True)
+    recording(name).write_text(f"# recorded from {name}.py of apache-flink {version('apache-flink')}\n{printed}")
+    print(f"recorded {name}", flush=True)
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or NAMES:
+        record(chosen)

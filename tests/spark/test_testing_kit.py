@@ -1,0 +1,112 @@
+"""TestingSource, FailingSink and the pytest plugin on real Spark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugin_runner import run_pytest
+
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.testing import ABORT, KILL, CollectSink, FailingSink, TestingSource
+
+pytestmark = pytest.mark.spark
+
+Env = StreamExecutionEnvironment
+
+
+@pytest.fixture
+def patient(config: Configuration, tmp_path: Path) -> Env:
+    """An environment that takes checkpoints all the time and restarts at once."""
+    config.set_string("restart-strategy.type", "fixed-delay")
+    config.set_string("restart-strategy.fixed-delay.delay", "10 ms")
+    config.set_integer("restart-strategy.fixed-delay.attempts", 5)
+    config.set_string("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
+    return Env.get_execution_environment(config).enable_checkpointing(10)
+
+
+@pytest.fixture
+def once(tmp_path: Path) -> Path:
+    """Where it is remembered which failures have been."""
+    directory = tmp_path / "once"
+    directory.mkdir()
+    return directory
+
+
+@pytest.mark.parametrize("failure", [ABORT, KILL], ids=repr)
+def test_a_source_that_fails_once_loses_and_doubles_nothing(patient: Env, failure: Any, once: Path) -> None:
+    elements: list[Any] = [*range(30), failure, *range(30, 60), failure, *range(60, 90)]
+    sink = CollectSink()
+    counted = patient.from_source(TestingSource(elements, batch_size=4, directory=str(once))).map(
+        lambda x: (x % 3, 1, x)
+    )
+    counted.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1], a[2] + b[2])).sink_to(sink)
+    patient.execute()
+    assert sorted(p.name for p in once.iterdir()) == ["element-30", "element-61"]
+    assert sorted(r[:2] for r in sink.results()) == [(k, n) for k in range(3) for n in range(1, 31)]
+    assert {(k, 30, sum(range(k, 90, 3))) for k in range(3)} <= set(sink.results())
+
+
+def test_the_job_has_really_failed(config: Configuration) -> None:
+    config.set_string("restart-strategy.type", "disable")
+    env = Env.get_execution_environment(config)
+    env.from_source(TestingSource([1, ABORT, 2])).set_parallelism(1).sink_to(CollectSink())
+    with pytest.raises(Exception, match="ABORT stands at element 1"):
+        env.execute()
+    env.from_source(TestingSource([1, KILL, 2])).set_parallelism(1).sink_to(CollectSink())
+    with pytest.raises(Exception, match="worker process died"):
+        env.execute()
+
+
+@pytest.mark.parametrize("on", ["write", "prepare", "commit", "after_commit"])
+def test_a_sink_that_fails_once_gets_everything_once(patient: Env, on: Any, once: Path) -> None:
+    results = CollectSink()
+    source = patient.from_source(TestingSource(range(60), batch_size=5))
+    failing = FailingSink(results, fail_at=2, on=on, directory=str(once))
+    source.key_by(lambda x: x).map(lambda x: x).sink_to(failing)
+    patient.execute()
+    assert [p.name for p in once.iterdir()] == ["failure"]
+    assert sorted(results.results()) == list(range(60))
+
+
+def test_fixtures_share_one_spark_and_may_be_overridden(tmp_path: Path) -> None:
+    out = run_pytest(
+        tmp_path,
+        [
+            """
+import pytest
+
+contexts = set()
+
+@pytest.fixture
+def millstream_config(millstream_config):
+    millstream_config.set_string("parallelism.default", "3")
+    return millstream_config
+
+@pytest.mark.parametrize("i", range(2))
+def test_spark(millstream_env, i):
+    from pyspark import SparkContext
+    assert millstream_env.get_parallelism() == 3
+    stream = millstream_env.from_collection([1, 2, 3]).map(lambda x: x * 2)
+    assert sorted(stream.execute_and_collect()) == [2, 4, 6]
+    contexts.add(SparkContext._active_spark_context.applicationId)
+    assert len(contexts) == 1
+"""
+        ],
+        "-s",
+    )
+    assert "2 passed" in out
+    assert "running on Spark" not in out
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "testing.md"
+
+
+def test_the_examples_of_the_guide(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 6
+    assert all("def test_" in block for block in blocks)
+    assert "15 passed" in run_pytest(tmp_path, blocks)

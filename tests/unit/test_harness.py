@@ -1,0 +1,784 @@
+"""Harnesses run functions as a job would: loops, state files, timers, copies and errors are the real ones."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import Configuration
+from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
+from millstream.common.time import Time
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.datastream import (
+    AggregateFunction,
+    BroadcastProcessFunction,
+    CheckpointedFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    OutputTag,
+    ProcessFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    RuntimeContext,
+    TimeDomain,
+)
+from millstream.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from millstream.datastream.window import CountTrigger, EventTimeSessionWindows, TumblingEventTimeWindows
+from millstream.testing import (
+    BroadcastHarness,
+    KeyedBroadcastHarness,
+    KeyedOneInputHarness,
+    KeyedTwoInputHarness,
+    ManualClock,
+    OneInputHarness,
+    Record,
+    StreamHarness,
+    TwoInputHarness,
+    WindowHarness,
+)
+
+# --- functions of one input
+
+
+class Double(MapFunction):
+    def map(self, value: int) -> int:
+        return value * 2
+
+
+class Words(FlatMapFunction):
+    def flat_map(self, value: str) -> list[str]:
+        return value.split()
+
+
+class Odd(FilterFunction):
+    def filter(self, value: int) -> bool:
+        return value % 2 == 1
+
+
+ODD = OutputTag("odd")
+
+
+class Part(ProcessFunction):
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        yield (ODD, value) if value % 2 else (value, ctx.timestamp())
+
+
+class Add(ReduceFunction):
+    def reduce(self, value1: int, value2: int) -> int:
+        return value1 + value2
+
+
+class Parity(KeySelector):
+    def get_key(self, value: int) -> str:
+        return "odd" if value % 2 else "even"
+
+
+@pytest.mark.parametrize(
+    ("function", "operation", "values", "expected"),
+    [
+        (Double(), None, [1, 2], [2, 4]),
+        (lambda x: x + 1, "map", [1, 2], [2, 3]),
+        (Words(), None, ["to be", "or"], ["to", "be", "or"]),
+        (Odd(), None, [1, 2, 3], [1, 3]),
+    ],
+)
+def test_functions_without_state(function: Any, operation: str | None, values: list[Any], expected: list[Any]) -> None:
+    with OneInputHarness(function, operation) as harness:
+        for value in values:
+            harness.process_element(value)
+        assert harness.output() == harness.extract_output_values() == expected
+    with OneInputHarness(function, operation) as at_once:
+        at_once.process_elements(values)
+        assert at_once.output() == expected
+
+
+def test_reduce_and_its_key_selector() -> None:
+    with KeyedOneInputHarness(Add(), Parity()) as harness:
+        for value in range(1, 6):
+            harness.process_element(value)
+        assert harness.output() == [1, 2, 4, 6, 9]
+
+
+def test_records_have_their_timestamps_and_none_where_there_is_none() -> None:
+    with OneInputHarness(Double()) as harness:
+        harness.process_element(1, timestamp=7)
+        harness.process_element(2)
+        assert harness.records() == [Record(2, 7), Record(4, None)]
+
+
+def test_side_outputs() -> None:
+    with OneInputHarness(Part(), side_outputs=[ODD]) as harness:
+        harness.process_element(1, 10)
+        harness.process_element(2, 20)
+        harness.process_element(4)
+        assert harness.output() == [(2, 20), (4, MIN_WATERMARK)]
+        assert harness.side_output(ODD) == [1]
+        assert harness.side_records(ODD) == [Record(1, 10)]
+        harness.clear_output()
+        assert harness.output() == harness.side_output(ODD) == []
+
+
+def test_side_output_that_was_not_announced() -> None:
+    with OneInputHarness(Part()) as harness, pytest.raises(InvalidProgramError, match="side_outputs"):
+        harness.side_output(ODD)
+
+
+def test_output_is_taken_once() -> None:
+    with OneInputHarness(Double()) as harness:
+        harness.process_element(1)
+        assert harness.take_output() == [2]
+        harness.process_element(2)
+        assert harness.take_output() == [4]
+
+
+# --- keyed state and timers
+
+
+class Count(KeyedProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+        runtime_context.get_metrics_group().gauge("subtask", runtime_context.get_index_of_this_subtask)
+        self.seen = runtime_context.get_metrics_group().counter("seen")
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        if value == "bad":
+            self.count.update(99)
+            raise ZeroDivisionError("a bad record")
+        n = (self.count.value() or 0) + 1
+        self.count.update(n)
+        self.seen.inc()
+        yield ctx.get_current_key(), n
+
+
+class Remind(KeyedProcessFunction):
+    """Registers both kinds of timers, ten later."""
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        service = ctx.timer_service()
+        if value.endswith("forget"):
+            service.delete_event_time_timer(ctx.timestamp() + 10)
+            return
+        service.register_event_time_timer(ctx.timestamp() + 10)
+        service.register_processing_time_timer(service.current_processing_time() + 10)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        domain = "event" if ctx.time_domain() is TimeDomain.EVENT_TIME else "processing"
+        service = ctx.timer_service()
+        yield domain, ctx.get_current_key(), timestamp, service.current_watermark(), service.current_processing_time()
+
+
+def first(value: Any) -> Any:
+    return value[0]
+
+
+def test_timers_of_event_time() -> None:
+    with KeyedOneInputHarness(Remind(), first) as harness:
+        harness.process_element("b", 7)
+        harness.process_element("a", 5)
+        harness.process_element("a", 5)
+        assert harness.event_timers() == [(15, "a"), (17, "b")]
+        assert harness.event_timers("b") == [(17, "b")]
+        harness.process_watermark(14)
+        assert (harness.output(), harness.watermark) == ([], 14)
+        harness.process_watermark(16)
+        assert harness.records() == [Record(("event", "a", 15, 16, 0), 15)]
+        harness.process_element("b forget", 7)
+        assert harness.event_timers() == []
+        harness.process_element("b", 7)
+        harness.clear_output()
+        harness.end_input()
+        assert harness.output() == [("event", "b", 17, MAX_WATERMARK, 0)]
+        assert (harness.event_timers(), harness.watermark) == ([], MAX_WATERMARK)
+
+
+def test_timers_of_processing_time() -> None:
+    clock = ManualClock(100)
+    with KeyedOneInputHarness(Remind(), first, clock=clock) as harness:
+        harness.process_element("a", 0)
+        harness.advance_processing_time(9)
+        assert (harness.output(), harness.processing_timers()) == ([], [(110, "a")])
+        harness.set_processing_time(110)
+        assert harness.records() == [Record(("processing", "a", 110, MIN_WATERMARK, 110), None)]
+        assert (harness.processing_timers(), clock()) == ([], 110)
+
+
+class Everything(KeyedProcessFunction):
+    """All kinds of keyed state."""
+
+    def __init__(self, ttl: StateTtlConfig | None = None) -> None:
+        self.ttl = ttl
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptors: list[Any] = [
+            ValueStateDescriptor("value"),
+            ListStateDescriptor("list"),
+            MapStateDescriptor("map"),
+            ReducingStateDescriptor("sum", lambda a, b: a + b),
+            AggregatingStateDescriptor("mean", Mean()),
+        ]
+        for descriptor in descriptors:
+            if self.ttl is not None:
+                descriptor.enable_time_to_live(self.ttl)
+        value, listed, mapped, reducing, aggregating = descriptors
+        self.value, self.list = runtime_context.get_state(value), runtime_context.get_list_state(listed)
+        self.map, self.sum = runtime_context.get_map_state(mapped), runtime_context.get_reducing_state(reducing)
+        self.mean = runtime_context.get_aggregating_state(aggregating)
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        _, number = value
+        self.value.update({"last": number})
+        self.list.add(number)
+        self.map.put(str(number), number)
+        self.sum.add(number)
+        self.mean.add(number)
+
+
+class Mean(AggregateFunction):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+NAMES = ["value", "list", "map", "sum", "mean"]
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
+@pytest.mark.parametrize("ttl", [None, StateTtlConfig.new_builder(Time.milliseconds(100)).build()])
+def test_state_is_shown_as_functions_see_it(ttl: StateTtlConfig | None, backend: str) -> None:
+    config = Configuration.from_dict({"state.backend.type": backend})
+    with KeyedOneInputHarness(Everything(ttl), first, config=config) as harness:
+        for value in [("a", 1), ("b", 5), ("a", 2)]:
+            harness.process_element(value)
+        assert [harness.state(n, "a") for n in NAMES] == [{"last": 2}, [1, 2], {"1": 1, "2": 2}, 3, 1.5]
+        assert [harness.state(n, "nobody") for n in NAMES] == [None, [], {}, None, None]
+        assert [sorted(harness.state_keys(n)) for n in NAMES] == [["a", "b"]] * 5
+        assert harness.num_keyed_state_entries() == 10
+        harness.set_processing_time(100)
+        left = {None: (10, {"last": 2})}.get(ttl, (0, None))
+        assert (harness.num_keyed_state_entries(), harness.state("value", "a")) == left
+
+
+def test_looking_at_state_does_not_renew_it() -> None:
+    ttl = (
+        StateTtlConfig.new_builder(Time.milliseconds(100))
+        .set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+        .build()
+    )
+    with KeyedOneInputHarness(Everything(ttl), first) as harness:
+        harness.process_element(("a", 1))
+        harness.set_processing_time(90)
+        assert harness.state("value", "a") == {"last": 1}
+        harness.state("value", "a")["last"] = 7
+        assert harness.state("value", "a") == {"last": 1}
+        harness.set_processing_time(101)
+        assert harness.state("value", "a") is None
+
+
+def test_state_of_keys_that_are_lists() -> None:
+    with KeyedOneInputHarness(Count(), lambda v: [v, {"k": v}]) as harness:
+        harness.process_element("a")
+        assert harness.state("count", ["a", {"k": "a"}]) == 1
+        assert harness.state_keys("count") == [["a", {"k": "a"}]]
+
+
+def test_state_that_is_not_there() -> None:
+    with KeyedOneInputHarness(Count(), first) as harness, pytest.raises(InvalidProgramError, match="there is: 'count'"):
+        harness.state("counts", "a")
+
+
+def test_metrics_and_job_parameters() -> None:
+    with KeyedOneInputHarness(Count(), first, parallelism=2) as harness:
+        harness.process_elements(["a", "b", "c"])
+        assert harness.metrics()["Keyed Process.seen"] == 3
+    config = Configuration.from_dict({"greeting": "hello"})
+    with OneInputHarness(Greet(), config=config) as harness:
+        harness.process_element("you")
+        assert harness.output() == ["hello you"]
+
+
+class Greet(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.greeting = runtime_context.get_job_parameter("greeting", "")
+
+    def map(self, value: str) -> str:
+        return f"{self.greeting} {value}"
+
+
+# --- two inputs
+
+
+class Sides(CoMapFunction):
+    def map1(self, value: Any) -> str:
+        return f"1:{value}"
+
+    def map2(self, value: Any) -> str:
+        return f"2:{value}"
+
+
+class FlatSides(CoFlatMapFunction):
+    def flat_map1(self, value: Any) -> list[Any]:
+        return [value] * 1
+
+    def flat_map2(self, value: Any) -> list[Any]:
+        return [value] * 2
+
+
+class ProcessSides(CoProcessFunction):
+    def process_element1(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield 1, value, ctx.timestamp()
+
+    def process_element2(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield 2, value, ctx.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [(Sides(), ["1:a", "2:b"]), (FlatSides(), ["a", "b", "b"]), (ProcessSides(), [(1, "a", 4), (2, "b", 5)])],
+)
+def test_two_inputs(function: Any, expected: list[Any]) -> None:
+    with TwoInputHarness(function) as harness:
+        harness.process_element1("a", 4)
+        harness.process_element2("b", 5)
+        assert harness.output() == expected
+
+
+class Match(KeyedCoProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.left = runtime_context.get_list_state(ListStateDescriptor("left"))
+
+    def process_element1(self, value: Any, ctx: Any) -> None:
+        self.left.add(value)
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 10)
+
+    def process_element2(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield self.left.get(), value
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        self.left.clear()
+        yield "over", ctx.get_current_key()
+
+
+def test_keyed_two_inputs_and_their_watermarks() -> None:
+    with KeyedTwoInputHarness(Match(), first, lambda v: v[-1]) as harness:
+        harness.process_element1("ax", 0)
+        harness.process_element2("xa")
+        assert harness.take_output() == [(["ax"], "xa")]
+        assert harness.state("left", "a") == ["ax"]
+        harness.process_watermark1(50)
+        assert (harness.output(), harness.watermark) == ([], MIN_WATERMARK)
+        harness.process_watermark2(10)
+        assert (harness.output(), harness.watermark) == ([("over", "a")], 10)
+        assert harness.num_keyed_state_entries() == 0
+        harness.end_input(2)
+        assert harness.watermark == 50
+        harness.process_element1("bx", 60)
+        harness.end_input(1)
+        assert harness.output()[-1] == ("over", "b")
+
+
+# --- broadcast
+
+RULES = MapStateDescriptor("rules")
+
+
+class Translate(BroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_broadcast_state(RULES).get(value)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put(*value)
+
+
+class KeyedRules(KeyedBroadcastProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        self.count.update((self.count.value() or 0) + 1)
+        yield value, sorted(ctx.get_broadcast_state(RULES).keys())
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        ctx.get_broadcast_state(RULES).put(value, True)
+        found = []
+        ctx.apply_to_keyed_state(ValueStateDescriptor("count"), lambda key, state: found.append((key, state.value())))
+        yield "all", sorted(found)
+
+
+def test_broadcast_reaches_every_subtask() -> None:
+    with BroadcastHarness(Translate(), [RULES], parallelism=3) as harness:
+        harness.process_broadcast_element(("a", 1))
+        harness.process_elements(["a", "b", "a", "a"])
+        assert sorted(harness.output(), key=str) == [1, 1, 1, None]
+        assert [harness.broadcast_state("rules", i) for i in range(3)] == [{"a": 1}] * 3
+
+
+def test_keyed_broadcast() -> None:
+    with KeyedBroadcastHarness(KeyedRules(), first, [RULES]) as harness:
+        harness.process_element("apple")
+        harness.process_broadcast_element("r1")
+        harness.process_element("axe")
+        assert harness.output() == [("apple", []), ("all", [("a", 1)]), ("axe", ["r1"])]
+        assert harness.state("count", "a") == 2
+        assert harness.broadcast_state("rules") == {"r1": True}
+
+
+# --- windows and other pieces
+
+
+class Show(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Iterator[Any]:
+        yield key, context.window().start, [v for _, v in elements]
+
+
+def pair_sum(a: Any, b: Any) -> Any:
+    return a[0], a[1] + b[1]
+
+
+def test_windows() -> None:
+    late = OutputTag("late")
+    windows = TumblingEventTimeWindows.of(10)
+    with WindowHarness(windows, Show(), first, allowed_lateness=5, late_tag=late) as harness:
+        harness.process_element(("a", 1), 3)
+        harness.process_element(("a", 2), 12)
+        harness.process_watermark(9)
+        assert harness.take_output() == [("a", 0, [1])]
+        harness.process_element(("a", 3), 4)
+        assert harness.take_output() == [("a", 0, [1, 3])]
+        harness.process_watermark(14)
+        harness.process_element(("a", 4), 5)
+        assert (harness.take_output(), harness.side_output(late)) == ([], [("a", 4)])
+        harness.process_watermark(100)
+        assert harness.take_output() == [("a", 10, [2])]
+        assert harness.num_keyed_state_entries() == 0
+
+
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows.of(10), EventTimeSessionWindows.with_gap(10)])
+def test_windows_that_combine_leave_nothing_behind(assigner: Any) -> None:
+    with WindowHarness(assigner, pair_sum, first, "reduce") as harness:
+        harness.process_element(("a", 1), 1)
+        harness.process_element(("b", 1), 1)
+        harness.process_element(("a", 2), 2)
+        assert harness.num_keyed_state_entries() == 2
+        harness.process_watermark(100)
+        assert sorted(harness.output()) == [("a", 3), ("b", 1)]
+        assert harness.num_keyed_state_entries() == 0
+
+
+def test_window_of_the_whole_stream_with_a_trigger() -> None:
+    windows = TumblingEventTimeWindows.of(10)
+    with WindowHarness(windows, Mean(), trigger=CountTrigger.of(2), parallelism=2) as harness:
+        for value in (1, 2, 6):
+            harness.process_element(value, 1)
+        assert harness.output() == [1.5]
+
+
+def test_a_piece_of_a_program() -> None:
+    def piece(left: Any, right: Any) -> Any:
+        return left.union(right).map(lambda x: x % 3).key_by(lambda x: x).process(Count())
+
+    harness = StreamHarness(piece, 2, parallelism=2)
+    for i in range(6):
+        harness.process_element(i, input=1 + i % 2)
+    assert sorted(harness.output()) == [(k, n) for k in range(3) for n in (1, 2)]
+
+
+# --- snapshots
+
+
+@pytest.mark.parametrize("before", [1, 3])
+@pytest.mark.parametrize("after", [1, 2, 5])
+def test_a_snapshot_is_gone_on_with_at_any_parallelism(before: int, after: int) -> None:
+    keys = [chr(97 + i) for i in range(8)]
+    with KeyedOneInputHarness(Count(), first, parallelism=before) as harness:
+        for key in keys:
+            harness.process_element(key)
+        snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
+        # What happens afterwards is no part of it.
+        harness.process_element("a")
+    with KeyedOneInputHarness(Count(), first, parallelism=after, snapshot=snapshot) as again:
+        assert again.output() == []
+        again.process_elements(keys)
+        assert sorted(again.output()) == [(k, 2) for k in keys]
+        assert sorted(again.state_keys("count")) == keys
+        second = again.snapshot()
+    with KeyedOneInputHarness(Count(), first, parallelism=before, snapshot=second) as third:
+        third.process_element("a")
+        assert third.output() == [("a", 3)]
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_timers_time_and_clock_are_part_of_a_snapshot(after: int) -> None:
+    with KeyedOneInputHarness(Remind(), first) as harness:
+        harness.set_processing_time(1000)
+        harness.process_element("a", 5)
+        harness.process_watermark(12)
+        snapshot = harness.snapshot()
+    with KeyedOneInputHarness(Remind(), first, snapshot=snapshot, parallelism=after) as again:
+        assert (again.watermark, again.clock()) == (12, 1000)
+        assert (again.event_timers(), again.processing_timers()) == ([(15, "a")], [(1010, "a")])
+        again.process_watermark(15)
+        again.advance_processing_time(10)
+        assert [o[:3] for o in again.output()] == [("event", "a", 15), ("processing", "a", 1010)]
+
+
+def test_broadcast_state_is_restored_in_new_subtasks_too() -> None:
+    with BroadcastHarness(Translate(), [RULES]) as harness:
+        harness.process_broadcast_element(("a", 1))
+        snapshot = harness.snapshot()
+    with BroadcastHarness(Translate(), [RULES], parallelism=2, snapshot=snapshot) as again:
+        again.process_elements(["a", "a"])
+        assert again.output() == [1, 1]
+
+
+class Buffered(MapFunction, CheckpointedFunction):
+    """Keeps in an attribute what it has seen; puts it away when told to."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("seen"))
+        self.seen = list(self.state.get())
+
+    def snapshot_state(self, context: Any) -> None:
+        self.state.update(self.seen)
+
+    def map(self, value: Any) -> list[Any]:
+        self.seen.append(value)
+        return sorted(self.seen)
+
+
+def test_operator_state_is_dealt_out_anew() -> None:
+    with OneInputHarness(Buffered()) as harness:
+        harness.process_elements([1, 2, 3, 4])
+        assert harness.operator_state("seen") == [1, 2, 3, 4]
+        snapshot = harness.snapshot()
+    with OneInputHarness(Buffered(), parallelism=2, snapshot=snapshot) as again:
+        assert sorted(again.operator_state("seen")) == [1, 2, 3, 4]
+        again.process_elements([5, 5])
+        assert sorted(len(seen) for seen in again.output()) == [3, 3]
+
+
+def test_a_snapshot_whose_state_has_nowhere_to_go() -> None:
+    with KeyedOneInputHarness(Count(), first) as harness:
+        harness.process_element("a")
+        snapshot = harness.snapshot()
+    with pytest.raises(InvalidProgramError, match="'Keyed Process'.*nowhere to go"):
+        OneInputHarness(Double(), snapshot=snapshot)
+
+
+# --- what only a cluster would find
+
+
+class Keep(KeyedProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.value = runtime_context.get_state(ValueStateDescriptor("kept"))
+        self.map = runtime_context.get_map_state(MapStateDescriptor("by-lock"))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        if value == "lock as value":
+            self.value.update({"lock": threading.Lock()})
+        if value == "lock as key":
+            self.map.put(threading.Lock(), 1)
+        yield value
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("lock as value", r"self\.value\.update.*cannot pickle.*in operator 'Keyed Process'"),
+        (
+            "lock as key",
+            r"State 'by-lock' holds something that cannot be pickled.*cannot pickle.*in operator 'Keyed Process'",
+        ),
+    ],
+)
+def test_state_that_cannot_be_pickled(value: str, said: str) -> None:
+    with KeyedOneInputHarness(Keep(), first) as harness:
+        with pytest.raises(JobExecutionError, match=f"(?s){said}"):
+            harness.process_element(value)
+        harness.process_element("fine")
+        assert harness.output() == ["fine"]
+
+
+def test_records_that_cannot_be_pickled() -> None:
+    with OneInputHarness(Double()) as harness, pytest.raises(MillstreamError, match="cannot be pickled"):
+        harness.process_element(threading.Lock())
+
+
+def test_functions_are_pickled() -> None:
+    class Counting(MapFunction):
+        calls = 0
+
+        def map(self, value: Any) -> Any:
+            self.calls += 1
+            return self.calls
+
+    function = Counting()
+    with OneInputHarness(function) as harness:
+        harness.process_element(1)
+        assert harness.output() == [1]
+    assert function.calls == 0
+
+
+class Append(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.last: list[Any] = []
+
+    def map(self, value: list[Any]) -> list[Any]:
+        value.append("seen")
+        self.last.append(value)
+        for earlier in self.last:
+            earlier.append("again")
+        return value
+
+
+def test_mutable_values_are_not_shared() -> None:
+    value = ["mine"]
+    with OneInputHarness(Append()) as harness:
+        harness.process_element(value)
+        assert value == ["mine"]
+        harness.process_element(value)
+        # The function has changed its first record since, but that had left.
+        assert harness.output() == [["mine", "seen", "again"]] * 2
+    with OneInputHarness(Append()) as at_once:
+        at_once.process_elements([value, value])
+        assert at_once.output() == [["mine", "seen", "again"]] * 2
+
+
+class KeepList(KeyedProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.state = runtime_context.get_state(ValueStateDescriptor("kept"))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        found = self.state.value() or []
+        found.append(value)
+        if len(found) == 1:
+            self.state.update(found)
+        yield found
+
+
+def test_state_changes_by_update_alone() -> None:
+    with KeyedOneInputHarness(KeepList(), first) as harness:
+        for value in ("a1", "a2", "a3"):
+            harness.process_element(value)
+        assert harness.output() == [["a1"], ["a1", "a2"], ["a1", "a3"]]
+        assert harness.state("kept", "a") == ["a1"]
+
+
+# --- errors and life
+
+
+def test_an_error_tells_operator_and_record_and_the_harness_goes_on_as_after_a_restart() -> None:
+    with KeyedOneInputHarness(Count(), lambda v: v[0]) as harness:
+        harness.process_element("b")
+        with pytest.raises(JobExecutionError, match=r"(?s)a bad record.*in operator 'Keyed Process'.*'bad'") as raised:
+            harness.process_element("bad")
+        assert isinstance(raised.value.__cause__, ZeroDivisionError)
+        assert "millstream/operators" not in str(raised.value)
+        harness.process_element("b")
+        assert harness.output() == [("b", 1), ("b", 2)]
+
+
+class Remember(MapFunction):
+    """Keeps in an attribute what should be state."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def map(self, value: int) -> int:
+        self.seen += 1 // value
+        return self.seen
+
+
+def test_an_attribute_is_lost_with_a_failure() -> None:
+    with OneInputHarness(Remember()) as harness:
+        harness.process_elements([1, 1])
+        with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
+            harness.process_element(0)
+        harness.process_element(1)
+        assert harness.output() == [1, 2, 1]
+
+
+class Diary(MapFunction):
+    pages: list[str] = []
+
+    def __init__(self, fails: bool = False) -> None:
+        self.fails = fails
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        Diary.pages.append("open")
+        if self.fails:
+            raise OSError("no database")
+
+    def map(self, value: Any) -> Any:
+        Diary.pages.append("map")
+        return value
+
+    def close(self) -> None:
+        Diary.pages.append("close")
+
+
+def test_functions_are_opened_and_closed_once() -> None:
+    Diary.pages.clear()
+    with OneInputHarness(Diary()) as harness:
+        assert Diary.pages == ["open"]
+        harness.process_element(1)
+    harness.close()
+    assert Diary.pages == ["open", "map", "close"]
+    assert harness.output() == [1]
+    with pytest.raises(MillstreamError, match="closed"):
+        harness.process_element(1)
+
+
+def test_end_of_input_closes() -> None:
+    Diary.pages.clear()
+    with OneInputHarness(Diary()) as harness:
+        harness.end_input()
+        assert Diary.pages == ["open", "close"]
+        with pytest.raises(MillstreamError, match="has ended"):
+            harness.process_element(1)
+    assert Diary.pages == ["open", "close"]
+
+
+def test_a_function_that_cannot_be_opened() -> None:
+    with pytest.raises(JobExecutionError, match=r"(?s)no database.*in operator 'Map'"):
+        OneInputHarness(Diary(fails=True))
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: OneInputHarness(lambda x: x), "operation= one of: process, flat_map, map, filter, reduce"),
+        (lambda: OneInputHarness(Add()), r"reduce\(\) needs a keyed stream"),
+        (lambda: TwoInputHarness(Double()), "operation="),
+        (lambda: OneInputHarness(Double), "give it an instance"),
+    ],
+)
+def test_misuse(build: Any, said: str) -> None:
+    with pytest.raises(InvalidProgramError, match=said):
+        build()

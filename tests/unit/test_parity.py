@@ -1,0 +1,89 @@
+"""docs/parity.yaml against the code, against an installed apache-flink, and against the page made from it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_flink import WHY_NOT, flink_python
+
+sys.path.append(str(Path(__file__).parents[1] / "pyflink"))
+
+import parity
+
+from millstream.common.missing import NotSupportedError, is_missing
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+# Being built elsewhere: what the list calls "not yet" may be absent there.
+BUILDING = ("common.serialization", "datastream.connectors.file_system", "datastream.formats")
+LISTED = parity.read()
+ENTRIES = list(parity.entries(LISTED))
+
+
+def is_building(entry: parity.Entry) -> bool:
+    last = entry.name.split(".")[-1]
+    homes = {e.name.split(".")[-1] for e in ENTRIES if e.module.startswith(BUILDING)}
+    reexported = entry.module in ("common", "datastream.connectors") and last in homes
+    return entry.module.startswith(BUILDING) or reexported
+
+
+def use(entry: parity.Entry) -> Any:
+    thing = parity.resolve(entry.name)
+    assert is_missing(thing), f"{entry.name} is marked {entry.status!r} and is there: run parity.py --promote"
+    return thing()
+
+
+@pytest.mark.parametrize("module", LISTED["modules"])
+def test_what_is_marked_as_working_is_there(module: str) -> None:
+    for entry in ENTRIES:
+        if entry.module == module and entry.status in ("done", "differs"):
+            assert not is_missing(parity.resolve(entry.name)), f"{entry.name} is marked {entry.status!r}"
+
+
+@pytest.mark.parametrize("module", LISTED["modules"])
+def test_what_is_marked_as_missing_can_be_imported_and_says_why_it_does_not_work(module: str) -> None:
+    for entry in ENTRIES:
+        if entry.module != module or entry.status in ("done", "differs"):
+            continue
+        if is_building(entry) and not exists(entry.name):
+            continue
+        with pytest.raises(NotSupportedError) as error:
+            use(entry)
+        # The first part that is missing is named: a nested class stands for its members.
+        assert entry.name.removeprefix(f"{module}.").split(".")[0] in str(error.value) or "()" in str(error.value)
+        assert "docs/parity.md" in str(error.value)
+        assert entry.why in str(error.value), f"the list gives another reason for {entry.name}"
+
+
+def exists(name: str) -> bool:
+    try:
+        parity.resolve(name)
+    except NotSupportedError:
+        return True
+    except (AttributeError, ImportError):
+        return False
+    return True
+
+
+def test_every_entry_that_is_not_done_says_why() -> None:
+    assert [e.name for e in ENTRIES if e.status != "done" and not e.why] == []
+    assert [e.name for e in ENTRIES if e.status not in parity.STATUSES] == []
+
+
+def test_what_millstream_adds_is_there() -> None:
+    for name in LISTED["adds"]:
+        parity.resolve(name)
+
+
+def test_no_name_of_apache_flink_is_forgotten() -> None:
+    python = flink_python()
+    if python is None:
+        pytest.skip(WHY_NOT)
+    assert parity.missing(LISTED, python) == set()
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert parity.PAGE.read_text() == parity.page(LISTED), "run `make parity`"

@@ -1,0 +1,74 @@
+"""The alias: `import pyflink` gives millstream's own modules, and says what is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+IMPORTS = """
+import millstream.pyflink
+import millstream.datastream.functions
+import pyflink
+import pyflink.datastream.state as aliased
+from pyflink.datastream import functions, MapFunction
+from pyflink.datastream.functions import MapFunction as same
+assert functions is millstream.datastream.functions
+assert functions.__name__ == functions.__spec__.name == "millstream.datastream.functions"
+assert MapFunction is same is millstream.datastream.functions.MapFunction
+assert aliased is __import__("millstream.datastream.state", fromlist=["state"])
+assert pyflink.__version__ == pyflink.version.__version__ == "2.3.0"
+assert not hasattr(pyflink.datastream, "no_such_thing")
+"""
+
+
+def run(code: str, folder: Path) -> str:
+    """Run code in a process in which another pyflink can be imported, and return what it printed."""
+    (folder / "pyflink").mkdir(exist_ok=True)
+    (folder / "pyflink" / "__init__.py").write_text("print('the other pyflink')")
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    return done.stdout + done.stderr
+
+
+def test_modules_and_classes_are_the_same_objects_whatever_else_is_installed(tmp_path: Path) -> None:
+    assert run(IMPORTS, tmp_path) == ""
+
+
+def test_without_the_alias_another_pyflink_is_left_alone(tmp_path: Path) -> None:
+    assert run("import millstream.datastream, pyflink", tmp_path) == "the other pyflink\n"
+
+
+def test_it_must_come_first(tmp_path: Path) -> None:
+    said = run("import pyflink, millstream.pyflink", tmp_path)
+    assert "import millstream.pyflink before anything of it" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import pyflink.table", "ModuleNotFoundError: millstream has no Table API yet, so pyflink.table is missing"),
+        ("from pyflink.table import DataTypes", "ModuleNotFoundError: millstream has no Table API yet"),
+        ("from pyflink import table", "ImportError: millstream has no Table API yet"),
+        ("import pyflink.java_gateway", "ModuleNotFoundError: millstream has no pyflink.java_gateway;"),
+        ("from pyflink.datastream import Foo", "ImportError: millstream has no pyflink.datastream.Foo;"),
+        ("from pyflink.common.time import Foo", "ImportError: millstream has no pyflink.common.time.Foo;"),
+        ("import pyflink.common as c; c.Foo", "AttributeError: millstream has no pyflink.common.Foo;"),
+    ],
+)
+def test_a_missing_name_is_one_sentence(code: str, error: str, tmp_path: Path) -> None:
+    last = run(f"import millstream.pyflink; {code}", tmp_path).splitlines()[-1]
+    assert last.startswith(error)
+    assert last.endswith("docs/parity.md lists what there is.")
+
+
+def test_old_names_still_warn_at_the_line_of_the_program(tmp_path: Path) -> None:
+    program = tmp_path / "old.py"
+    program.write_text("import millstream.pyflink\nfrom pyflink.datastream import ExternalizedCheckpointCleanup\n")
+    said = run(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')", tmp_path)
+    assert f"{program}:2: DeprecationWarning" in said

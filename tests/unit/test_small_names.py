@@ -1,0 +1,75 @@
+"""Small classes that exist because PyFlink's programs name them."""
+
+from __future__ import annotations
+
+import datetime
+from io import BytesIO
+
+import pytest
+
+from millstream.common import ConfigOptions, Instant, Row, Types
+from millstream.common.missing import NotSupportedError
+from millstream.common.serializer import VoidNamespaceSerializer
+from millstream.common.typeinfo import DateTypeInfo, TimestampTypeInfo, TimeTypeInfo, TypeInformation
+from millstream.datastream import MemorySize, SlotSharingGroup, StreamExecutionEnvironment
+from millstream.datastream.connectors import FileSink, KafkaSource
+from millstream.datastream.window import TimeWindow, TimeWindowSerializer
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "plain"),
+    [
+        (DateTypeInfo(), datetime.date(1970, 1, 11), 10),
+        (TimeTypeInfo(), datetime.time(0, 0, 1, 5), 1_000_005),
+        (TimestampTypeInfo(), datetime.datetime(2021, 3, 4, 5, 6, 7, 8), None),
+        (Types.INSTANT(), Instant.of_epoch_milli(1234), 1_234_000),
+        (Types.ROW_NAMED(["d"], [Types.SQL_DATE()]), Row(d=datetime.date(1970, 1, 2)), (0, 1)),
+        (Types.TUPLE([Types.SQL_DATE(), Types.INT()]), (datetime.date(1970, 1, 2), 7), (1, 7)),
+    ],
+)
+def test_plain_forms_and_back(type_info: TypeInformation, value: object, plain: object) -> None:
+    internal = type_info.to_internal_type(value)
+    assert plain is None or internal == plain
+    assert type_info.from_internal_type(internal) == value
+
+
+def test_memory_sizes_and_resources() -> None:
+    group = SlotSharingGroup.builder("g").set_task_heap_memory("2 mb").set_external_resource("gpu", 1.0).build()
+    assert group.get_task_heap_memory() == MemorySize(2 << 20)
+    assert group.get_external_resources() == {"gpu": 1.0}
+    assert MemorySize(1) < MemorySize.of_mebi_bytes(1)
+    with pytest.raises(ValueError, match="'2 bytes' is not a memory size"):
+        SlotSharingGroup.builder("g").set_managed_memory("2 bytes")
+
+
+def test_options_and_serializers() -> None:
+    assert ConfigOptions.key("k").int_type().default_value(3).default == 3
+    out = BytesIO()
+    TimeWindowSerializer().serialize(TimeWindow(1, 2), out)
+    VoidNamespaceSerializer().serialize(None, out)
+    out.seek(0)
+    assert TimeWindowSerializer().deserialize(out) == TimeWindow(1, 2)
+    assert out.read() == b"\0"
+
+
+def test_jars_are_accepted_with_one_warning() -> None:
+    with pytest.warns(UserWarning, match="add_jars.*has no effect") as seen:
+        StreamExecutionEnvironment().add_jars("file:///a.jar", "file:///b.jar")
+    assert len(seen) == 1
+
+
+def test_flat_imports_and_placeholders() -> None:
+    assert FileSink.__name__ == "FileSink"
+    for use in (lambda: KafkaSource(), lambda: KafkaSource.builder(), lambda: type("Mine", (KafkaSource,), {})()):
+        with pytest.raises(NotSupportedError, match="the Kafka connector is not built yet"):
+            use()
+
+
+def test_the_default_local_parallelism_yields_to_a_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from millstream.datastream import stream_execution_environment as module
+
+    monkeypatch.setattr(module, "_defaults", {})
+    env = StreamExecutionEnvironment()
+    env.set_default_local_parallelism(7)
+    assert (env.get_parallelism(), env.get_default_local_parallelism()) == (7, 7)
+    assert env.set_parallelism(3).get_parallelism() == 3
