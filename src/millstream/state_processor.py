@@ -49,7 +49,7 @@ class Savepoint:
         >>> words = env.from_collection(["a", "b", "a", "b"]).map(lambda w: (w, 1))
         >>> _ = words.key_by(lambda t: t[0]).sum(1).uid("counts").sink_to(CollectSink())
         >>> job = LocalJob(env, epoch_sizes=lambda: 3)
-        >>> job.run_epoch()
+        >>> _ = job.run_epoch()
         >>> directory = tempfile.mkdtemp()
         >>> savepoint = Savepoint.load(save_savepoint(job, f"{directory}/before"))
         >>> sorted((row.key, row.value) for row in savepoint.keyed_state("counts", "reduce"))

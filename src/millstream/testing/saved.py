@@ -51,7 +51,7 @@ def save_savepoint(job: LocalJob, directory: str | os.PathLike[str]) -> str:
         >>> counts = env.from_collection(["a", "b", "a"]).map(lambda w: (w, 1)).key_by(lambda t: t[0]).sum(1)
         >>> _ = counts.uid("counts").sink_to(CollectSink())
         >>> job = LocalJob(env, epoch_sizes=lambda: 2)
-        >>> job.run_epoch()
+        >>> _ = job.run_epoch()
         >>> with tempfile.TemporaryDirectory() as directory:
         ...     sorted(os.listdir(save_savepoint(job, directory)))[-1]
         '_metadata'
@@ -79,7 +79,7 @@ def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str]
         ...     env.from_collection([1, 2, 3]).map(lambda x: x * x).sink_to(sink)
         ...     return env
         >>> job = LocalJob(program(), epoch_sizes=lambda: 1)
-        >>> job.run_epoch()
+        >>> _ = job.run_epoch()
         >>> with tempfile.TemporaryDirectory() as directory:
         ...     start_from(program(), save_savepoint(job, directory)).run()
         >>> sink.results()
