@@ -1,7 +1,7 @@
 """Deduplication: each order passes once, however often it is sent; what was seen is forgotten after an hour.
 
 Shows:    keyed state with a time to live, so that state does not grow for ever.
-Change:   SEEN_FOR to the longest time after which a duplicate may come. It is time of the wall clock, not of the records.
+Change:   SEEN_FOR to the longest time after which a duplicate may come. It is the wall clock's time, not the records'.
 Run:      python examples/deduplication.py
 
 Expected output:

@@ -23,7 +23,7 @@ from millstream.datastream.state import ListState, ListStateDescriptor, MapState
 class Order(NamedTuple):
     number: int
     item: str
-    count: int
+    pieces: int
 
 
 class Price(NamedTuple):
@@ -40,7 +40,7 @@ WAITING = ListStateDescriptor("waiting")
 
 
 def priced(order: Order, cents: int) -> str:
-    return f"order {order.number}: {order.count} x {order.item} = {order.count * cents / 100:.2f}"
+    return f"order {order.number}: {order.pieces} x {order.item} = {order.pieces * cents / 100:.2f}"
 
 
 class Enrich(KeyedBroadcastProcessFunction[str, Order, Price, str]):

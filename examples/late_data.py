@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from millstream.common import Time, WatermarkStrategy
-from millstream.common.watermark_strategy import Watermark, WatermarkGenerator, WatermarkOutput
+from millstream.common import Time, Watermark, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from millstream.datastream import OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
 from millstream.datastream.window import TimeWindow, TumblingEventTimeWindows
 

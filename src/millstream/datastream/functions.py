@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.broadcast import BroadcastReadContext, BroadcastWriteContext
@@ -135,7 +135,7 @@ class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
 class ProcessFunction(Function, Generic[IN, OUT]):
     """Sees a record and its context; yields records, and `(OutputTag, value)` for side outputs."""
 
-    Context = ProcessContext
+    Context: TypeAlias = ProcessContext
 
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
@@ -147,8 +147,8 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
     A timer calls `on_timer(timestamp, ctx)`, if the function has one.
     """
 
-    Context = ProcessContext
-    OnTimerContext = ProcessContext
+    Context: TypeAlias = ProcessContext
+    OnTimerContext: TypeAlias = ProcessContext
 
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
@@ -157,7 +157,7 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
 class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """process over two connected streams."""
 
-    Context = ProcessContext
+    Context: TypeAlias = ProcessContext
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: ProcessContext) -> Iterable[OUT] | None: ...
@@ -169,8 +169,8 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
 class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     """process over two connected streams with the same keys, and one keyed state and timers for both."""
 
-    Context = ProcessContext
-    OnTimerContext = ProcessContext
+    Context: TypeAlias = ProcessContext
+    OnTimerContext: TypeAlias = ProcessContext
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: ProcessContext) -> Iterable[OUT] | None: ...
@@ -182,8 +182,8 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
 class BroadcastProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """process over a stream and a broadcast one; the broadcast side fills states that the other reads."""
 
-    Context = BroadcastWriteContext
-    ReadOnlyContext = BroadcastReadContext
+    Context: TypeAlias = BroadcastWriteContext
+    ReadOnlyContext: TypeAlias = BroadcastReadContext
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: BroadcastReadContext) -> Iterable[OUT] | None: ...
@@ -195,9 +195,9 @@ class BroadcastProcessFunction(Function, Generic[IN1, IN2, OUT]):
 class KeyedBroadcastProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     """The same on a keyed stream: with keyed state, timers, and `ctx.apply_to_keyed_state` on the broadcast side."""
 
-    Context = BroadcastWriteContext
-    ReadOnlyContext = BroadcastReadContext
-    OnTimerContext = BroadcastReadContext
+    Context: TypeAlias = BroadcastWriteContext
+    ReadOnlyContext: TypeAlias = BroadcastReadContext
+    OnTimerContext: TypeAlias = BroadcastReadContext
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: BroadcastReadContext) -> Iterable[OUT] | None: ...
@@ -237,7 +237,7 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """Sees all records of a key's window, with a context."""
 
-    Context = ProcessWindowContext
+    Context: TypeAlias = ProcessWindowContext
 
     @abstractmethod
     def process(self, key: KEY, context: ProcessWindowContext, elements: Iterable[IN]) -> Iterable[OUT]: ...
@@ -249,7 +249,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     """Sees all records of a window, with a context."""
 
-    Context = ProcessWindowContext
+    Context: TypeAlias = ProcessWindowContext
 
     @abstractmethod
     def process(self, context: ProcessWindowContext, elements: Iterable[IN]) -> Iterable[OUT]: ...
@@ -275,7 +275,7 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
 class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Sees a pair of an interval join; yields results."""
 
-    Context = IntervalJoinContext
+    Context: TypeAlias = IntervalJoinContext
 
     @abstractmethod
     def process_element(self, left: IN1, right: IN2, ctx: IntervalJoinContext) -> Iterable[OUT] | None: ...
