@@ -160,6 +160,10 @@ class DataStream(_Settings):
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         return self._environment
 
+    def _repr_svg_(self) -> str:
+        """Let a notebook show the program as far as this stream."""
+        return self._environment._picture([end.source for end in self._ends])
+
     @property
     def _keyed(self) -> bool:
         return False
@@ -403,14 +407,14 @@ class DataStream(_Settings):
             >>> env.from_collection([1, 2, 3]).execute_and_collect(limit=2)
             [1, 2]
         """
-        from millstream.datastream.collect import CloseableIterator
+        from millstream.datastream.collect import CloseableIterator, Mailbox
 
         if limit is not None and limit < 1:
             raise InvalidProgramError(f"execute_and_collect(limit={limit}): the limit must be at least 1.")
-        results = CloseableIterator()
-        sink = self.sink_to(DriverSink(results._take))
+        mailbox = Mailbox()
+        sink = self.sink_to(DriverSink(mailbox.put))
         try:
-            results._follow(self._environment._start(job_execution_name, [sink._transformation]))
+            results = CloseableIterator(mailbox, self._environment._start(job_execution_name, [sink._transformation]))
         finally:
             self._environment._forget(sink._transformation)
         if limit is None:

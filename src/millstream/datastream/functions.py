@@ -303,8 +303,8 @@ class SinkFunction(Function, Generic[IN]):
 
 
 def as_user_function(function: Any, method: str, operation: str) -> UserFunction:
-    """Accept an object with the method, or a plain callable; anything else is an error that says so."""
-    if isinstance(function, type):
+    """Accept an object with the method, or a plain callable (a class like `str` is one); else say what is wrong."""
+    if isinstance(function, type) and (hasattr(function, method) or issubclass(function, Function)):
         raise InvalidProgramError(
             f"{operation}() was given the class {function.__name__}: give it an instance, {function.__name__}()."
         )
