@@ -26,18 +26,18 @@ from millstream.datastream import ExternalizedCheckpointRetention, StreamExecuti
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig
 
-RECORDS, PER_SECOND = 4_000, 1_000
+PER_SECOND = 1_000
 
 
-def check(directory: Path) -> str:
+def check(directory: Path, records: int) -> str:
     """Read what a reader of the directory would see: files that begin with a dot are not finished."""
     files = [file for file in directory.rglob("part-*") if file.is_file()]
     lines = [line for file in files for line in file.read_text().splitlines()]
-    verdict = "each exactly once" if len(lines) == len(set(lines)) == RECORDS else "SOMETHING IS WRONG"
+    verdict = "each exactly once" if len(lines) == len(set(lines)) == records else "SOMETHING IS WRONG"
     return f"{len(lines)} records in the files, {len(set(lines))} different ones: {verdict}"
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, records: int) -> None:
     config = Configuration()
     # Beside the output and not in it. The default is a temporary directory, which does not outlive this process.
     config.set_string("execution.checkpointing.dir", str(directory.absolute()) + "-checkpoints")
@@ -50,7 +50,7 @@ def main(directory: Path) -> None:
     )
 
     # The source takes part: it goes on at the index that the checkpoint holds.
-    records = env.from_source(DataGeneratorSource(lambda i: f"record {i}", RECORDS, PER_SECOND), None, "records")
+    stream = env.from_source(DataGeneratorSource(lambda i: f"record {i}", records, PER_SECOND), None, "records")
     sink = (
         FileSink.for_row_format(str(directory), Encoder.simple_string_encoder())
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
@@ -58,11 +58,12 @@ def main(directory: Path) -> None:
         .build()
     )
     # Names that stay when the program changes: state is found again by them.
-    records.uid("records").sink_to(sink).uid("files")
+    stream.uid("records").sink_to(sink).uid("files")
     # The name matters as well: --from-checkpoint latest looks for a job of this name.
     env.execute("exactly-once files")
-    print(check(directory))
+    print(check(directory, records))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="millstream-files-")))
+    out = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="millstream-files-")
+    main(Path(out), int(sys.argv[2]) if len(sys.argv) > 2 else 4_000)
