@@ -20,7 +20,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 PYFLINK = "apache-flink==2.3.0"
 # What a venv has before anything is installed.
 NOT_COUNTED = ("pip", "setuptools", "_distutils_hack", "pkg_resources", "distutils-precedence")

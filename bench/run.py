@@ -208,7 +208,7 @@ def show_checkpoints(found: dict[str, Any]) -> list[str]:
 
 def show_install(found: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
-        "| (k) from nothing to a first result | own wheel MB | packages | on disk MB | pip install s | first result s |",
+        "| (k) from nothing to a result | own wheel MB | packages | on disk MB | pip install s | first result s |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for name, a in found.items():
