@@ -147,6 +147,11 @@ def test_cells_collect_draw_are_interrupted_and_go_on(tmp_path: Path) -> None:
         expected = "['a=1', 'a=5', 'a=5', 'b=9']\n"
         assert text(await notebook.run(COLLECT)) == expected
 
+        # A module beside the notebook is found by the workers too.
+        (tmp_path / "helper.py").write_text("def double(x):\n    return 2 * x\n")
+        doubled = "import helper\nprint(env.from_collection([1, 2]).map(helper.double).execute_and_collect(limit=2))"
+        assert text(await notebook.run(doubled)) == "[2, 4]\n"
+
         (picture,) = pictures(await notebook.run("largest"))
         assert picture.startswith("<svg")
         assert "largest" in picture
