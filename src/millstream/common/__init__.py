@@ -35,6 +35,42 @@ from millstream.common.watermark_strategy import (
     WatermarkStrategy,
 )
 
+__all__ = [
+    "AssignerWithPeriodicWatermarksWrapper",
+    "ByteArraySchema",
+    "CompletableFuture",
+    "ConfigOption",
+    "ConfigOptions",
+    "Configuration",
+    "DeserializationSchema",
+    "Duration",
+    "Encoder",
+    "ExecutionConfig",
+    "IngestionTimeAssigner",
+    "InputDependencyConstraint",
+    "Instant",
+    "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobStatus",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
+    "Row",
+    "RowKind",
+    "SerializationSchema",
+    "SimpleStringEncoder",
+    "SimpleStringSchema",
+    "Time",
+    "TimestampAssigner",
+    "TypeInformation",
+    "TypeSerializer",
+    "Types",
+    "Watermark",
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
+]
+
 # Found when asked for: they belong to the formats, and PyFlink has them here too.
 if not TYPE_CHECKING:
     __getattr__ = old_place

@@ -38,6 +38,7 @@ from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
 from millstream.graph.job_graph import JobGraph, build_job_graph
+from millstream.graph.picture import draw
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
@@ -354,6 +355,13 @@ class StreamExecutionEnvironment:
     def get_execution_plan(self) -> str:
         """Return the plan of the program as JSON, in Flink's shape."""
         return execution_plan(self._stream_graph(None, self._sinks))
+
+    def _repr_svg_(self) -> str | None:
+        """Let a notebook show what the next execute() would run."""
+        return self._picture(self._sinks) if self._sinks else None
+
+    def _picture(self, ends: list[Transformation]) -> str:
+        return draw(build_job_graph(self._stream_graph(None, ends)))
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run what was added since the last execute, and wait for its end."""
