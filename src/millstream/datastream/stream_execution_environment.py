@@ -384,8 +384,6 @@ class StreamExecutionEnvironment:
     def _launch_pending(self, job_name: str | None) -> JobMaster:
         job = self._start(job_name, self._sinks)
         self._take_sinks()
-        for watch in _watchers:
-            watch(job)
         return job
 
     def _take_sinks(self) -> list[Transformation]:
@@ -416,6 +414,8 @@ class StreamExecutionEnvironment:
         job = launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
         for _, cache in filling:
             cache.job = job.result
+        for watch in _watchers:
+            watch(job)
         return job
 
     def _use_caches(self, graph: StreamGraph) -> list[tuple[Transformation, Cache]]:
