@@ -75,9 +75,7 @@ def test_one_live_line_on_a_terminal_and_an_interrupt(tmp_path: Path) -> None:
         terminal.wait_for(text)
     # What the program prints stands on lines of its own.
     terminal.wait_for("1000\r\n")
-    assert any(
-        line.endswith("\x1b[K1> 1000") or line.endswith("\x1b[K2> 1000") for line in terminal.shown.split("\r\n")
-    )
+    assert any(line.endswith(("\x1b[K1> 1000", "\x1b[K2> 1000")) for line in terminal.shown.split("\r\n"))
     os.kill(terminal.pid, signal.SIGINT)
     assert terminal.end() == 130
 
