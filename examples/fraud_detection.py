@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millstream.common import WatermarkStrategy
 from millstream.datastream import KeyedProcessFunction, OutputTag, RuntimeContext, StreamExecutionEnvironment
@@ -71,7 +71,7 @@ class Detector(KeyedProcessFunction[str, Payment, str]):
             # Without the timer the state of an account that is never heard of again would stay for ever.
             ctx.timer_service().register_event_time_timer(value.at + WITHIN)
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[tuple[OutputTag, str]]:
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
         yield QUIET, f"{ctx.get_current_key()}: nothing large followed {shown(self.small.value())}"
         self.small.clear()
 

@@ -154,3 +154,19 @@ def test_periodic_watermarks_leave_at_the_end_of_an_epoch(bound: int) -> None:
         left = iter(sizes)
         LocalJob(env, epoch_sizes=lambda left=left: next(left, 100)).run()
         assert sink.results() == expected
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
+def test_sessions_fire_in_the_order_of_time_over_all_keys(backend: str) -> None:
+    """At the end of input too, when everything fires at once."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1).get_configuration().set_string("state.backend.type", backend)
+    sink = CollectSink()
+    events = [("ann", 0), ("bob", 5), ("ann", 100), ("bob", 50), ("ann", 8), ("bob", 300), ("cid", 200)]
+    stamped = env.from_collection(events).assign_timestamps_and_watermarks(
+        WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+    )
+    windows = stamped.key_by(lambda e: e[0]).window(EventTimeSessionWindows.with_gap(10))
+    windows.reduce(lambda a, b: (a[0], max(a[1], b[1]))).sink_to(sink)
+    LocalJob(env).run()
+    assert [t for _, t in sink.results()] == [5, 8, 50, 100, 200, 300]

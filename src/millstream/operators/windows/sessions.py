@@ -162,9 +162,10 @@ class SessionOperator(PaneOperator):
     def _fire_until(self, watermark: int) -> None:
         ends = self._ends
         while ends and ends[0][0] <= watermark:
-            _, number, key = heappop(ends)
+            last, number, key = heappop(ends)
             sessions = _sessions(self._open.get(key))
-            over = [s for s in sessions if s[1] - 1 <= watermark]
+            # Not all that the watermark has passed: sessions of other keys may come before.
+            over = [s for s in sessions if s[1] - 1 <= last]
             if over:
                 self._keep(key, _without(sessions, over))
                 for start, end, value in sorted(over, key=lambda s: s[0]):
