@@ -186,7 +186,6 @@ class StreamExecutionEnvironment:
         warn_deprecated("get_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
         return TimeCharacteristic.EventTime
 
-
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
         """Take a checkpoint every so many milliseconds, from which the job goes on after a failure.
 
