@@ -4,7 +4,7 @@ One run on one machine; what counts are the ratios. The bare loop and millstream
 of each counts, because neighbours on the machine only ever make a run slower; a peer, tens of times slower, runs once.
 Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes bench/results.json.
 
-    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i] [--without pyflink,bytewax,spark]
+    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k] [--without pyflink,bytewax,spark]
 """
 
 from __future__ import annotations
@@ -188,10 +188,23 @@ def show_checkpoints(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def show_install(found: dict[str, dict[str, Any]]) -> list[str]:
+    lines = [
+        "| (k) from nothing to a result | own wheel MB | packages | on disk MB | pip install s | first result s |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, a in found.items():
+        lines.append(
+            f"| {name} | {a['wheel_bytes'] / 1e6:.1f} | {a['packages']} | {a['disk_bytes'] / 1e6:,.0f} "
+            f"| {a['install_seconds']:.1f} | {a['first_result_seconds']:.1f} |"
+        )
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i,k")
     parser.add_argument("--without", default="", help="peers to leave out")
     options = parser.parse_args()
     only, without = options.only.split(","), options.without.split(",")
@@ -220,6 +233,10 @@ def main() -> None:
     if "i" in only:
         results["checkpoints"] = checkpoints(scale)
         lines += ["", *show_checkpoints(results["checkpoints"])]
+    if "k" in only:
+        arguments = ["--without", "pyflink"] if "pyflink" in without else []
+        results["install"] = run_script(sys.executable, "../install.py", arguments)
+        lines += ["", *show_install(results["install"])]
     print("\n" + "\n".join(lines))
     save(results)
 

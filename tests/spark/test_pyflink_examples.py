@@ -54,7 +54,6 @@ def test_prints_what_apache_flink_printed(name: str) -> None:
     assert results(name, run(example(name))) == results(name, expected)
 
 
-@pytest.mark.xfail(strict=False, reason="Encoder.simple_string_encoder does not write values as their type prints yet")
 @pytest.mark.parametrize("name", ["tumbling_count_window", "session_with_gap_window"])
 def test_writes_to_files_what_it_prints(name: str, tmp_path: Path) -> None:
     run(example(name), "--output", str(tmp_path / "out"))

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from millstream.common import Configuration, Encoder, Row, Types
 from millstream.common import serialization as common_serialization
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.missing import NotSupportedError
 from millstream.common.serialization import ByteArraySchema, RowFieldExtractorSchema, SimpleStringSchema
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors import file_formats, lines
@@ -400,9 +401,9 @@ def test_parquet_columns_by_name(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_says_so() -> None:
-    with pytest.raises(InvalidProgramError, match="no Avro here yet"):
+    with pytest.raises(NotSupportedError, match="no Avro here yet"):
         AvroSchema.parse_string("{}")
-    with pytest.raises(InvalidProgramError, match="read Parquet with ParquetColumnarRowInputFormat"):
+    with pytest.raises(NotSupportedError, match="read with ParquetColumnarRowInputFormat"):
         AvroParquetReaders.for_generic_record(None)
     with pytest.raises(InvalidProgramError, match="DataTypes of the table module do not exist"):
         ParquetColumnarRowInputFormat("ROW<a INT>")  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ from millstream.graph.picture import draw
 from millstream.graph.stream_graph import StreamGraph
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.subtask import Vertex
+from millstream.testing import CollectSink
+from millstream.testing.local import run_locally
 
 Env = StreamExecutionEnvironment
 
@@ -151,6 +153,20 @@ def test_the_picture_shows_every_operator(env: Env) -> None:
 # --- programs that cannot run
 
 
+def test_a_notebook_shows_a_stream_and_what_execute_would_run(env: Env) -> None:
+    assert env._repr_svg_() is None
+    doubled = numbers(env).map(lambda x: 2 * x).name("doubled")
+    assert env._repr_svg_() is None
+    keyed = doubled.key_by(lambda x: x)
+    for stream in (doubled, keyed, doubled.union(numbers(env))):
+        picture = stream._repr_svg_()
+        assert picture.startswith("<svg") and "doubled" in picture
+        assert "Print" not in picture
+    keyed.reduce(lambda a, b: a + b).print()
+    shown = env._repr_svg_()
+    assert shown is not None and "Keyed Reduce" in shown and "Print to Std. Out" in shown
+
+
 def test_no_sink(env: Env) -> None:
     numbers(env)
     with pytest.raises(InvalidProgramError, match=r"no sink.*print"):
@@ -231,6 +247,13 @@ class Noop(ProcessFunction):  # type: ignore[type-arg]
 
     def process_element(self, value: int, ctx: object) -> list[int]:
         return [value]
+
+
+def test_a_class_that_is_no_function_class_is_a_plain_callable(env1: Env) -> None:
+    sink = CollectSink()
+    env1.from_collection([1, 2]).map(str).filter(bool).key_by(str).sink_to(sink)
+    run_locally(env1)
+    assert sink.results() == ["1", "2"]
 
 
 def test_unknown_fields_of_a_typed_stream(env: Env) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import click
 
 from millstream import __version__
 from millstream.cli.doctor import report
+from millstream.cli.live import LiveLine
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.savepoint import savepoint
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
 from millstream.cli.state import state
 from millstream.common import pyflink_names
 from millstream.common.errors import MillstreamError
+from millstream.datastream.stream_execution_environment import watch_jobs
 from millstream.graph.picture import draw
+
+# What the exit codes mean, besides 0; see docs/cli.md.
+FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
 @click.group()
@@ -69,6 +75,9 @@ def run(
     settings |= {key: value for key, value in brought.items() if value is not None}
     if pyflink:
         pyflink_names.install()
+    if sys.stderr.isatty():
+        watch_jobs(lambda job: LiveLine(job, sys.stderr).start())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     start = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
     run_program(program, list(arguments), settings, start)
 
@@ -103,12 +112,12 @@ def main() -> None:
         cli(standalone_mode=False)
     except click.ClickException as e:
         e.show()
-        sys.exit(2)
+        sys.exit(USAGE)
     except click.Abort:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except MillstreamError as e:
         click.echo(str(e), err=True)
-        sys.exit(1)
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Words everybody uses."""
 
+from typing import TYPE_CHECKING
+
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.config_options import ConfigOption, ConfigOptions
 from millstream.common.configuration import Configuration
@@ -18,6 +20,7 @@ from millstream.common.serialization import (
     SerializationSchema,
     SimpleStringEncoder,
     SimpleStringSchema,
+    old_place,
 )
 from millstream.common.serializer import TypeSerializer
 from millstream.common.time import Duration, Instant, Time
@@ -31,3 +34,43 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
+
+__all__ = [
+    "AssignerWithPeriodicWatermarksWrapper",
+    "ByteArraySchema",
+    "CompletableFuture",
+    "ConfigOption",
+    "ConfigOptions",
+    "Configuration",
+    "DeserializationSchema",
+    "Duration",
+    "Encoder",
+    "ExecutionConfig",
+    "IngestionTimeAssigner",
+    "InputDependencyConstraint",
+    "Instant",
+    "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobStatus",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
+    "Row",
+    "RowKind",
+    "SerializationSchema",
+    "SimpleStringEncoder",
+    "SimpleStringSchema",
+    "Time",
+    "TimestampAssigner",
+    "TypeInformation",
+    "TypeSerializer",
+    "Types",
+    "Watermark",
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
+]
+
+# Found when asked for: they belong to the formats, and PyFlink has them here too.
+if not TYPE_CHECKING:
+    __getattr__ = old_place

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
@@ -16,68 +18,82 @@ __all__ = ["CloseableIterator"]
 _READY = 8
 
 
-class CloseableIterator:
-    """Iterates over the records of a running job; closing it cancels the job.
-
-    The error of a failed job is raised where the records end.
-    """
+class Mailbox:
+    """Where a job puts its records. The job knows it and not the iterator, which can so be forgotten."""
 
     def __init__(self) -> None:
         self._batches: queue.Queue[list[Any] | None] = queue.Queue(_READY)
-        self._current: Iterator[Any] = iter(())
-        self._job: JobMaster | None = None
-        self._over = False
+        self.closed = False
 
-    def _follow(self, job: JobMaster) -> None:
-        self._job = job
-        job.result.add_done_callback(lambda _: self._offer(None))
-
-    def _take(self, values: list[Any]) -> None:
-        self._offer(values)
-
-    def _offer(self, item: list[Any] | None) -> None:
-        # Waits for room, but not for a reader that has gone.
-        while not self._over:
+    def put(self, batch: list[Any] | None) -> None:
+        """Add a batch, or None at the end. Waits for room, but not for a reader that has gone."""
+        while not self.closed:
             try:
-                self._batches.put(item, timeout=0.1)
+                self._batches.put(batch, timeout=0.1)
                 return
             except queue.Full:
                 continue
+
+    def take(self) -> list[Any] | None:
+        return self._batches.get()
+
+
+class CloseableIterator:
+    """Iterates over the records of a running job.
+
+    Closing it cancels the job, and so does an interrupt while it waits, and forgetting it: `break` out of a loop over
+    it is enough. The error of a failed job is raised where the records end.
+    """
+
+    def __init__(self, mailbox: Mailbox, job: JobMaster) -> None:
+        self._mailbox = mailbox
+        self._current: Iterator[Any] = iter(())
+        self._job = job
+        job.result.add_done_callback(lambda _: mailbox.put(None))
 
     def __iter__(self) -> CloseableIterator:
         return self
 
     def __next__(self) -> Any:
-        while True:
-            for value in self._current:
-                return value
-            if self._over:
-                raise StopIteration
-            batch = self._batches.get()
-            if batch is None:
-                self._over = True
-                self._raise_failure()
-                raise StopIteration
-            self._current = iter(batch)
+        try:
+            while True:
+                for value in self._current:
+                    return value
+                if self._mailbox.closed:
+                    raise StopIteration
+                batch = self._mailbox.take()
+                if batch is None:
+                    self._mailbox.closed = True
+                    self._raise_failure()
+                    raise StopIteration
+                self._current = iter(batch)
+        except KeyboardInterrupt:
+            self.close()
+            raise
 
     def next(self) -> Any:
         """Return the next record, as `next(iterator)` does."""
         return self.__next__()
 
     def _raise_failure(self) -> None:
-        assert self._job is not None
         error = self._job.result.exception()
         if error is not None:
             raise error
 
     def close(self) -> None:
         """Cancel the job if it still runs, and wait until it has ended."""
-        self._over = True
-        if self._job is not None:
-            self._job.cancel()
-            error = self._job.result.exception()
-            if error is not None and not isinstance(error, JobCancelledError):
-                raise error
+        self._mailbox.closed = True
+        self._job.cancel()
+        error = self._job.result.exception()
+        if error is not None and not isinstance(error, JobCancelledError):
+            raise error
+
+    def __del__(self) -> None:
+        self._mailbox.closed = True
+        if not self._job.result.done():
+            # Not here: this runs wherever the last reference happens to go, and locks may be held there.
+            with contextlib.suppress(RuntimeError):
+                threading.Thread(target=self._job.cancel, daemon=True).start()
 
     def __enter__(self) -> CloseableIterator:
         return self

@@ -19,7 +19,7 @@ from millstream.common.typeinfo import (
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
-from millstream.datastream.collect import CloseableIterator
+from millstream.datastream.collect import CloseableIterator, Mailbox
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from millstream.datastream.connectors.base import Sink
 from millstream.datastream.connectors.collecting import DriverSink
@@ -178,6 +178,10 @@ class DataStream(_Settings):
 
     def get_execution_config(self) -> ExecutionConfig:
         return self._environment.get_config()
+
+    def _repr_svg_(self) -> str:
+        """Let a notebook show the program as far as this stream."""
+        return self._environment._picture([end.source for end in self._ends])
 
     @property
     def _keyed(self) -> bool:
@@ -407,7 +411,7 @@ class DataStream(_Settings):
             raise InvalidProgramError(
                 f"sink_to() takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink()."
             )
-        return self._end(sink.name, SinkOperator(sink))
+        return self._end(sink.name, SinkOperator(sink.typed(self._type())))
 
     def add_sink(self, sink_func: Any) -> DataStreamSink:
         """Call a SinkFunction, or a plain callable, for every record."""
@@ -427,10 +431,10 @@ class DataStream(_Settings):
         """
         if limit is not None and limit < 1:
             raise InvalidProgramError(f"execute_and_collect(limit={limit}): the limit must be at least 1.")
-        results = CloseableIterator()
-        sink = self.sink_to(DriverSink(results._take))
+        mailbox = Mailbox()
+        sink = self.sink_to(DriverSink(mailbox.put))
         try:
-            results._follow(self._environment._start(job_execution_name, [sink._transformation]))
+            results = CloseableIterator(mailbox, self._environment._start(job_execution_name, [sink._transformation]))
         finally:
             self._environment._forget(sink._transformation)
         if limit is None:

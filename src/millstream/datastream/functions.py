@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
@@ -188,7 +188,7 @@ class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
 class ProcessFunction(Function, Generic[IN, OUT]):
     """Sees a record and its context; yields records, and `(OutputTag, value)` for side outputs."""
 
-    Context = ProcessContext
+    Context: TypeAlias = ProcessContext
 
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
@@ -197,8 +197,8 @@ class ProcessFunction(Function, Generic[IN, OUT]):
 class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
     """A process function on a keyed stream: it has keyed state and timers, and its context knows the current key."""
 
-    Context = ProcessContext
-    OnTimerContext = ProcessContext
+    Context: TypeAlias = ProcessContext
+    OnTimerContext: TypeAlias = ProcessContext
 
     @abstractmethod
     def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
@@ -212,7 +212,7 @@ class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
 class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """process over two connected streams."""
 
-    Context = ProcessContext
+    Context: TypeAlias = ProcessContext
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: ProcessContext) -> Iterable[OUT] | None: ...
@@ -224,8 +224,8 @@ class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
 class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     """process over two connected streams with the same keys, and one keyed state and timers for both."""
 
-    Context = ProcessContext
-    OnTimerContext = ProcessContext
+    Context: TypeAlias = ProcessContext
+    OnTimerContext: TypeAlias = ProcessContext
 
     @abstractmethod
     def process_element1(self, value: IN1, ctx: ProcessContext) -> Iterable[OUT] | None: ...
@@ -242,9 +242,9 @@ class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
 class BaseBroadcastProcessFunction(Function):
     """What functions over a broadcast stream have in common: their contexts."""
 
-    BaseContext = BroadcastReadContext
-    Context = BroadcastWriteContext
-    ReadOnlyContext = BroadcastReadContext
+    BaseContext: TypeAlias = BroadcastReadContext
+    Context: TypeAlias = BroadcastWriteContext
+    ReadOnlyContext: TypeAlias = BroadcastReadContext
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
@@ -260,7 +260,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
     """The same on a keyed stream: with keyed state, timers, and `ctx.apply_to_keyed_state` on the broadcast side."""
 
-    OnTimerContext = BroadcastReadContext
+    OnTimerContext: TypeAlias = BroadcastReadContext
 
     @abstractmethod
     def process_element(self, value: IN1, ctx: BroadcastReadContext) -> Iterable[OUT] | None: ...
@@ -305,7 +305,7 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """Sees all records of a key's window, with a context."""
 
-    Context = ProcessWindowContext
+    Context: TypeAlias = ProcessWindowContext
 
     @abstractmethod
     def process(self, key: KEY, context: ProcessWindowContext, elements: Iterable[IN]) -> Iterable[OUT]: ...
@@ -317,7 +317,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     """Sees all records of a window, with a context."""
 
-    Context = ProcessWindowContext
+    Context: TypeAlias = ProcessWindowContext
 
     @abstractmethod
     def process(self, context: ProcessWindowContext, elements: Iterable[IN]) -> Iterable[OUT]: ...
@@ -357,7 +357,7 @@ class PassThroughAllWindowFunction(AllWindowFunction[T, T, W]):
 class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Sees a pair of an interval join; yields results."""
 
-    Context = IntervalJoinContext
+    Context: TypeAlias = IntervalJoinContext
 
     @abstractmethod
     def process_element(self, left: IN1, right: IN2, ctx: IntervalJoinContext) -> Iterable[OUT] | None: ...
@@ -397,8 +397,8 @@ class SinkFunction(Function, Generic[IN]):
 
 
 def as_user_function(function: Any, method: str, operation: str) -> UserFunction:
-    """Accept an object with the method, or a plain callable; anything else is an error that says so."""
-    if isinstance(function, type):
+    """Accept an object with the method, or a plain callable (a class like `str` is one); else say what is wrong."""
+    if isinstance(function, type) and (hasattr(function, method) or issubclass(function, Function)):
         raise InvalidProgramError(
             f"{operation}() was given the class {function.__name__}: give it an instance, {function.__name__}()."
         )

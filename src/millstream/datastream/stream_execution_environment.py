@@ -38,6 +38,7 @@ from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
 from millstream.graph.job_graph import JobGraph, build_job_graph
+from millstream.graph.picture import draw
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
@@ -355,6 +356,13 @@ class StreamExecutionEnvironment:
         """Return the plan of the program as JSON, in Flink's shape."""
         return execution_plan(self._stream_graph(None, self._sinks))
 
+    def _repr_svg_(self) -> str | None:
+        """Let a notebook show what the next execute() would run."""
+        return self._picture(self._sinks) if self._sinks else None
+
+    def _picture(self, ends: list[Transformation]) -> str:
+        return draw(build_job_graph(self._stream_graph(None, ends)))
+
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run what was added since the last execute, and wait for its end."""
         job = self._launch_pending(job_name)
@@ -376,8 +384,6 @@ class StreamExecutionEnvironment:
     def _launch_pending(self, job_name: str | None) -> JobMaster:
         job = self._start(job_name, self._sinks)
         self._take_sinks()
-        for watch in _watchers:
-            watch(job)
         return job
 
     def _take_sinks(self) -> list[Transformation]:
@@ -408,6 +414,8 @@ class StreamExecutionEnvironment:
         job = launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
         for _, cache in filling:
             cache.job = job.result
+        for watch in _watchers:
+            watch(job)
         return job
 
     def _use_caches(self, graph: StreamGraph) -> list[tuple[Transformation, Cache]]:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
@@ -97,6 +98,10 @@ class Sink(ABC):
     """A place records go to."""
 
     name = "Sink"
+
+    def typed(self, type_info: TypeInformation | None) -> Sink:
+        """Return the sink for records of a declared type; None when none was declared."""
+        return self
 
     @abstractmethod
     def create_writer(self, context: RuntimeContext) -> SinkWriter: ...

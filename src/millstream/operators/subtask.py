@@ -386,7 +386,8 @@ class Subtask:
             sum(w.bytes_out for w in self._writers.values()),
             files,
             staged,
-            self._watermark,
+            # In a source's chain, time begins where watermarks are made.
+            max([self._watermark, *(m.sent for m in self._markers)]),
             {name: value for group in self._metrics.values() for name, value in group.values()},
             self._carry(),
             None if self.ended else min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None),

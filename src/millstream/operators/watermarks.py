@@ -207,6 +207,11 @@ class WatermarkOperator(Operator):
             self._is_idle = False
             self.advance(self._sent)
 
+    @property
+    def sent(self) -> int:
+        """How far time has come behind this operator."""
+        return self._sent
+
     def aligned(self) -> tuple[str, int]:
         """Return the alignment group and how far the splits here have come."""
         assert self.strategy.alignment is not None

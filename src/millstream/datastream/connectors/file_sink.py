@@ -10,7 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
+from millstream.common.missing import JAVA, missing_function
 from millstream.common.serialization import Encoder, SimpleStringEncoder
+from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.buckets import BucketAssigner
 from millstream.datastream.connectors.bulk_files import BulkFileWriter, BulkWriterFactory
@@ -21,6 +23,8 @@ from millstream.operators.context import RuntimeContext
 from millstream.surroundings import wall_clock
 
 __all__ = ["BulkFormatBuilder", "FileSink", "RowFormatBuilder", "StreamingFileSink"]
+
+NO_COMPACTION = "it is not built yet; a longer checkpoint interval makes fewer and larger files"
 
 MakeWriter = Callable[[FileSinkSettings, Callable[[], int]], SinkWriter]
 
@@ -46,6 +50,16 @@ class FileSink(Sink):
     def __init__(self, settings: FileSinkSettings, make_writer: MakeWriter) -> None:
         self._settings = settings
         self._make_writer = make_writer
+
+    get_transformer = missing_function("get_transformer", JAVA)
+
+    def typed(self, type_info: TypeInformation | None) -> Sink:
+        # As Flink does: a row or a tuple is written as its type prints it.
+        typed = type_info is not None and not isinstance(type_info, PickledBytesTypeInfo)
+        if self._make_writer is not TextWriter or not typed or type_info in (Types.STRING(), Types.INT(), Types.LONG()):
+            return self
+        assert type_info is not None
+        return FileSink(self._settings, partial(TextWriter, show=type_info.format))
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
@@ -92,6 +106,12 @@ class StreamingFileSink(FileSink):
 class _FormatBuilder:
     """What can be said of a FileSink in any format."""
 
+    enable_compact = missing_function("enable_compact", NO_COMPACTION)
+
+    def disable_compact(self) -> Self:
+        """Do nothing: files are never put together."""
+        return self
+
     def __init__(self, base_path: str | os.PathLike[str], make_writer: MakeWriter, policy: RollingPolicy) -> None:
         self._base = local_path(os.fspath(base_path))
         self._make_writer = make_writer
@@ -119,6 +139,11 @@ class _FormatBuilder:
         self._names = output_file_config
         return self
 
+    def with_rolling_policy(self, rolling_policy: Any) -> Self:
+        """Say when files are closed between checkpoints."""
+        self._policy = rolling_policy
+        return self
+
     def build(self) -> FileSink:
         settings = FileSinkSettings(self._base, self._assigner, self._policy, self._names, self._check_interval)
         return FileSink(settings, self._make_writer)
@@ -134,11 +159,6 @@ class RowFormatBuilder(_FormatBuilder):
             make_writer = TextWriter
         super().__init__(base_path, make_writer, RollingPolicy.default_rolling_policy())
 
-    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-        """Say when files are closed between checkpoints."""
-        self._policy = rolling_policy
-        return self
-
 
 class BulkFormatBuilder(_FormatBuilder):
     """Builds a FileSink of a bulk format."""
@@ -148,7 +168,7 @@ class BulkFormatBuilder(_FormatBuilder):
         make_writer = partial(BulkFileWriter, open_writer=open_writer)
         super().__init__(base_path, make_writer, RollingPolicy.on_checkpoint_rolling_policy())
 
-    def with_rolling_policy(self, rolling_policy: OnCheckpointRollingPolicy) -> Self:
+    def with_rolling_policy(self, rolling_policy: Any) -> Self:
         """Take the only policy a bulk format has."""
         if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
             raise InvalidProgramError("A bulk format closes files at checkpoints: use on_checkpoint_rolling_policy().")
@@ -177,3 +197,12 @@ def local_path(path: str) -> str:
     if not path:
         raise InvalidProgramError("FileSink: the base path is empty.")
     return os.path.abspath(path)
+
+
+# PyFlink has the builders inside the classes they build.
+for _sink in (FileSink, StreamingFileSink):
+    _sink.BaseBuilder = _FormatBuilder  # type: ignore[attr-defined]
+FileSink.RowFormatBuilder = RowFormatBuilder  # type: ignore[attr-defined]
+FileSink.BulkFormatBuilder = BulkFormatBuilder  # type: ignore[attr-defined]
+StreamingFileSink.DefaultRowFormatBuilder = RowFormatBuilder  # type: ignore[attr-defined]
+StreamingFileSink.DefaultBulkFormatBuilder = BulkFormatBuilder  # type: ignore[attr-defined]

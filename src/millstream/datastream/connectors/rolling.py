@@ -106,3 +106,7 @@ class OutputFileConfigBuilder:
 
     def build(self) -> OutputFileConfig:
         return OutputFileConfig(self._prefix, self._suffix)
+
+
+# PyFlink has it inside the class it builds.
+OutputFileConfig.OutputFileConfigBuilder = OutputFileConfigBuilder  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ _BASIC = {
     "Long": "int64",
     "Float": "float32",
     "Double": "float64",
-    "Date": "date32",
+    "DateTypeInfo": "date32",
 }
 
 
@@ -52,8 +52,8 @@ def arrow_type(type_info: TypeInformation) -> Any:
     if isinstance(type_info, MapTypeInfo):
         return pa.map_(arrow_type(type_info._key_type), arrow_type(type_info._value_type))
     others = {
-        "Time": pa.time64("us"),
-        "Timestamp": pa.timestamp("us"),
+        "TimeTypeInfo": pa.time64("us"),
+        "TimestampTypeInfo": pa.timestamp("us"),
         "BigDecimal": pa.decimal128(38, 18),
         "BigInteger": pa.decimal128(38, 0),
     }

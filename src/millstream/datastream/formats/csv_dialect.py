@@ -94,6 +94,13 @@ class CsvDialect:
             yield at, fields
             at = behind
 
+    def first_record(self, text: str) -> tuple[list[str], int]:
+        """Return the fields of the first record, and where it ends; no fields when there is none."""
+        start = self._behind_comments(text, 0) if self.comments else 0
+        if start >= len(text):
+            return [], len(text)
+        return self._record(text, start)
+
     def _behind_comments(self, text: str, at: int) -> int:
         while match := self._blank_or_comment.match(text, at):
             if match.end() == at:

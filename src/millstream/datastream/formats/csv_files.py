@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
@@ -166,11 +166,9 @@ class _PartReader:
         """Return where the first row begins, behind the header and the row that is skipped."""
         schema, behind = self._schema, 0
         if schema.use_header:
-            records = self._dialect.exactly(text)
-            _, names = next(records, (0, []))
+            names, behind = self._dialect.first_record(text)
             if schema.strict_headers:
                 self._check_header(names)
-            behind = _end_of_first(self._dialect, text)
         if schema.skip_first_data_row:
             first = _lines(text[behind:])[:1]
             behind += len(first[0]) if first else 0
@@ -192,16 +190,6 @@ def _lines(text: str) -> list[str]:
         lines = [f"{part}\n" for part in parts[:-1]]
         return [*lines, parts[-1]] if parts[-1] else lines
     return [line.decode() for line in text.encode().splitlines(keepends=True)]
-
-
-def _end_of_first(dialect: Any, text: str) -> int:
-    """Return where the second record of a text begins, before any comments."""
-    without_comments = replace(dialect, comments=False)
-    start = dialect._behind_comments(text, 0) if dialect.comments else 0
-    if start >= len(text):
-        return len(text)
-    _, behind = without_comments._record(text, start)
-    return min(int(behind), len(text))
 
 
 class CsvBulkWriters:

@@ -113,9 +113,9 @@ def _basic_reader(type_info: TypeInformation) -> Read:
         "Boolean": lambda v: v if v.__class__ is bool else _is_true(v),
         "Double": lambda v: v if v.__class__ is float else _double(v),
         "Float": lambda v: narrow(_double(v)),
-        "Date": lambda v: datetime.date.fromisoformat(_text(v)),
-        "Time": lambda v: datetime.time.fromisoformat(_without_zone(_text(v))),
-        "Timestamp": _timestamp,
+        "DateTypeInfo": lambda v: datetime.date.fromisoformat(_text(v)),
+        "TimeTypeInfo": lambda v: datetime.time.fromisoformat(_without_zone(_text(v))),
+        "TimestampTypeInfo": _timestamp,
     }
     if name in _INT_LIMITS:
         return _integer_reader(name)
@@ -221,10 +221,10 @@ def _basic_writer(type_info: TypeInformation) -> Write:
     name = str(type_info)
     if name in ("String", "Char"):
         return encode_basestring
-    if name in ("Date", "Instant"):
+    if name in ("DateTypeInfo", "Instant"):
         return lambda value: f'"{value}"'
-    if name == "Time":
+    if name == "TimeTypeInfo":
         return lambda value: f'"{value.isoformat()}Z"'
-    if name == "Timestamp":
+    if name == "TimestampTypeInfo":
         return lambda value: f'"{value.isoformat()}Z"'
     return type_info.format

@@ -8,13 +8,14 @@ from typing import Any, BinaryIO
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
+from millstream.common.missing import missing_class
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile
 from millstream.datastream.connectors.file_formats import BulkFormat, Extent, FileShare
 from millstream.datastream.formats.arrow_types import arrow_schema, from_arrow, to_arrow
-from millstream.datastream.formats.avro import refuse
+from millstream.datastream.formats.avro import AVRO
 from millstream.datastream.formats.text_values import check_row_type
 
 __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
@@ -196,17 +197,9 @@ class _ParquetWriter:
         self._rows = []
 
 
-class AvroParquetReaders:
-    """Avro records from Parquet files: not supported."""
-
-    @staticmethod
-    def for_generic_record(schema: Any) -> Any:
-        refuse("AvroParquetReaders", "read Parquet with ParquetColumnarRowInputFormat")
-
-
-class AvroParquetWriters:
-    """Avro records into Parquet files: not supported."""
-
-    @staticmethod
-    def for_generic_record(schema: Any) -> Any:
-        refuse("AvroParquetWriters", "write Parquet with ParquetBulkWriters.for_row_type()")
+AvroParquetReaders = missing_class(
+    __name__, "AvroParquetReaders", f"{AVRO}; rows of Parquet files are read with ParquetColumnarRowInputFormat"
+)
+AvroParquetWriters = missing_class(
+    __name__, "AvroParquetWriters", f"{AVRO}; rows are written to Parquet files with ParquetBulkWriters.for_row_type()"
+)

@@ -115,9 +115,9 @@ _PARSERS: dict[str, Parse] = {
     "Double": parse_double,
     "BigInteger": int,
     "BigDecimal": _decimal,
-    "Date": lambda text: datetime.date.fromisoformat(text.strip()),
-    "Time": lambda text: datetime.datetime.strptime(text, "%H:%M:%S").time(),
-    "Timestamp": _timestamp,
+    "DateTypeInfo": lambda text: datetime.date.fromisoformat(text.strip()),
+    "TimeTypeInfo": lambda text: datetime.datetime.strptime(text, "%H:%M:%S").time(),
+    "TimestampTypeInfo": _timestamp,
     "Instant": _instant,
 }
 _COLUMN_PARSERS: dict[str, ParseColumn] = {

@@ -1,0 +1,69 @@
+"""Exactly-once files: records in files, each once, whatever dies in between.
+
+Shows:    FileSink with checkpoints. A file is hidden while it is written and gets its name when the checkpoint it
+          belongs to is complete, so nobody ever reads a record that could come again.
+Change:   the source; Encoder.simple_string_encoder() to an encoder of your own (any object with encode(value, stream));
+          the bucket assigner, to have a directory an hour; checkpoint_dir to a place that all machines see.
+Run:      python examples/exactly_once_files.py out          (a directory; without one, a temporary one)
+
+Kill it in the middle (kill -9), then let it go on where its last checkpoint was:
+
+    millstream run --from-checkpoint latest examples/exactly_once_files.py out
+
+Expected output, also after a kill:
+
+    4000 records in the files, 4000 different ones: each exactly once
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from millstream.common import Configuration, Encoder
+from millstream.datastream import ExternalizedCheckpointRetention, StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig
+
+PER_SECOND = 1_000
+
+
+def check(directory: Path, records: int) -> str:
+    """Read what a reader of the directory would see: files that begin with a dot are not finished."""
+    files = [file for file in directory.rglob("part-*") if file.is_file()]
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    verdict = "each exactly once" if len(lines) == len(set(lines)) == records else "SOMETHING IS WRONG"
+    return f"{len(lines)} records in the files, {len(set(lines))} different ones: {verdict}"
+
+
+def main(directory: Path, records: int) -> None:
+    config = Configuration()
+    # Beside the output and not in it. The default is a temporary directory, which does not outlive this process.
+    config.set_string("execution.checkpointing.dir", str(directory.absolute()) + "-checkpoints")
+    env = StreamExecutionEnvironment.get_execution_environment(config)
+    # Output becomes visible with each checkpoint: the interval is how long a reader waits at most.
+    env.enable_checkpointing(500)
+    # So that a job that was cancelled, or has failed for good, can be taken up again too.
+    env.get_checkpoint_config().set_externalized_checkpoint_retention(
+        ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    )
+
+    # The source takes part: it goes on at the index that the checkpoint holds.
+    stream = env.from_source(DataGeneratorSource(lambda i: f"record {i}", records, PER_SECOND), None, "records")
+    sink = (
+        FileSink.for_row_format(str(directory), Encoder.simple_string_encoder())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".txt").build())
+        .build()
+    )
+    # Names that stay when the program changes: state is found again by them.
+    stream.uid("records").sink_to(sink).uid("files")
+    # The name matters as well: --from-checkpoint latest looks for a job of this name.
+    env.execute("exactly-once files")
+    print(check(directory, records))
+
+
+if __name__ == "__main__":
+    out = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="millstream-files-")
+    main(Path(out), int(sys.argv[2]) if len(sys.argv) > 2 else 4_000)

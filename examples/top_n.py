@@ -1,0 +1,94 @@
+"""Top N: the two best-selling items of every hour.
+
+Shows:    two windows in a row. The first counts by item, in parallel and with one number for each item; the second has
+          only these counts to rank.
+Change:   N; the window to SlidingEventTimeWindows.of(Time.hours(1), Time.minutes(5)) in both places.
+Run:      python examples/top_n.py
+
+Expected output:
+
+    until 1:00  1. pears (3)  2. apples (2)
+    until 2:00  1. plums (2)  2. apples (1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from millstream.common import Duration, Time, WatermarkStrategy
+from millstream.datastream import (
+    AggregateFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    StreamExecutionEnvironment,
+)
+from millstream.datastream.window import TimeWindow, TumblingEventTimeWindows
+
+N = 2
+HOUR = Time.hours(1)
+
+
+class Sale(NamedTuple):
+    item: str
+    minute: int
+
+
+class Count(NamedTuple):
+    item: str
+    sold: int
+
+
+SALES = [Sale(item, minute) for minute, item in enumerate(["apples", "pears", "plums", "pears", "apples", "pears"])]
+SALES += [Sale("plums", 61), Sale("apples", 75), Sale("plums", 119)]
+
+
+class Counter(AggregateFunction[Any, int, int]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class WithItem(ProcessWindowFunction[int, Count, str, TimeWindow]):
+    """Says of which item the count is: an aggregate does not know its key."""
+
+    def process(self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[int]) -> Iterator[Count]:
+        for sold in elements:
+            yield Count(key, sold)
+
+
+class Top(ProcessAllWindowFunction[Count, str, TimeWindow]):
+    """Ranks the counts of an hour."""
+
+    def process(self, context: ProcessAllWindowFunction.Context, elements: Iterable[Count]) -> Iterator[str]:
+        # By name among equals, so that the answer does not depend on what came first.
+        best = sorted(elements, key=lambda count: (-count.sold, count.item))[:N]
+        ranks = "  ".join(f"{rank}. {item} ({sold})" for rank, (item, sold) in enumerate(best, 1))
+        yield f"until {context.window().end // HOUR.to_milliseconds()}:00  {ranks}"
+
+
+def main() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    by_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_minutes(1)).with_timestamp_assigner(
+        lambda sale, _: sale.minute * 60_000
+    )
+    sales = env.from_collection(SALES).assign_timestamps_and_watermarks(by_time)
+    counts = (
+        sales.key_by(lambda sale: sale.item).window(TumblingEventTimeWindows.of(HOUR)).aggregate(Counter(), WithItem())
+    )
+    # A window's results have the timestamp of its end, so they fall into the same hour again.
+    counts.window_all(TumblingEventTimeWindows.of(HOUR)).process(Top()).name("top").print()
+    env.execute("top n")
+
+
+if __name__ == "__main__":
+    main()

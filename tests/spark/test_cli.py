@@ -1,0 +1,115 @@
+"""The command line as its users see it: on a terminal, interrupted, terminated, wrong."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from millstream.cli.live import Reading, describe
+from millstream.common.watermark_strategy import MAX_WATERMARK
+
+pytestmark = pytest.mark.spark
+
+MILLSTREAM = [sys.executable, "-m", "millstream.cli.main"]
+
+ENDLESS = """
+from millstream.common import WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.enable_checkpointing(200)
+strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda i, _: i * 1000)
+numbers = env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=1000), strategy)
+numbers.filter(lambda i: i % 1000 == 0).print()
+env.execute("endless")
+"""
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *command: str) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(command[0], list(command))
+        self.shown = ""
+
+    def wait_for(self, text: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while text not in self.shown:
+            assert time.monotonic() < deadline, f"{text!r} is not in {self.shown!r}"
+            self._read()
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self.fd, 4096)
+        except OSError:
+            return False
+        self.shown += data.decode(errors="replace")
+        return bool(data)
+
+    def end(self) -> int:
+        while self._read():
+            pass
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+def test_one_live_line_on_a_terminal_and_an_interrupt(tmp_path: Path) -> None:
+    terminal = Terminal(*MILLSTREAM, "run", "-p", "2", write(tmp_path / "job.py", ENDLESS))
+    for text in ("| in ", "| out ", "| watermark 1970-01-01", "| checkpoint ", "\r\x1b[K"):
+        terminal.wait_for(text)
+    # What the program prints stands on lines of its own.
+    terminal.wait_for("1000\r\n")
+    assert any(line.endswith(("\x1b[K1> 1000", "\x1b[K2> 1000")) for line in terminal.shown.split("\r\n"))
+    os.kill(terminal.pid, signal.SIGINT)
+    assert terminal.end() == 130
+
+
+def test_no_live_line_elsewhere_and_termination(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*MILLSTREAM, "run", write(tmp_path / "job.py", ENDLESS)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout is not None and job.stderr is not None
+        assert job.stdout.readline()
+        job.terminate()
+        assert job.wait(30) == 143
+        said = job.stderr.read()
+    assert "epoch" not in said and "Traceback" not in said
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    def code(*command: str) -> int:
+        return subprocess.run([*MILLSTREAM, *command], capture_output=True).returncode
+
+    good = "from millstream.datastream import StreamExecutionEnvironment as E\ne = E.get_execution_environment()\n"
+    good += "e.from_collection([1]).map(lambda x: 1 // %d).print()\ne.execute()\n"
+    assert code("run", write(tmp_path / "good.py", good % 1)) == 0
+    assert code("run", write(tmp_path / "failing.py", good % 0)) == 1
+    assert code("run", write(tmp_path / "broken.py", "raise ValueError('no')")) == 1
+    assert code("run", "--no-such-option", str(tmp_path / "good.py")) == 2
+    assert code("run", str(tmp_path / "missing.py")) == 2
+
+
+def test_the_line_says_what_is_known() -> None:
+    start = Reading(0.0, 0, 0, 0, None, None, "RUNNING")
+    assert describe(start, Reading(1.0, 10, 5, 1, MAX_WATERMARK, None, "RUNNING")) == "epoch 1 | in 10/s | out 5/s"
+    assert describe(start, Reading(1.0, 10, 5, 1, None, None, "RESTARTING")) == "restarting"
+    assert "watermark 9007199254740991" in describe(start, Reading(1.0, 0, 0, 1, 2**53 - 1, None, "RUNNING"))

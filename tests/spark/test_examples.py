@@ -1,0 +1,90 @@
+"""The cookbook: every example, run as a process of its own, prints exactly what its first lines promise."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+# The demo draws its orders at random over time; test_programs.py runs it.
+NAMES = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem != "demo")
+pytestmark = pytest.mark.spark
+
+
+def documentation(name: str) -> str:
+    return ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text())) or ""
+
+
+def promised(name: str) -> str:
+    """Return what an example says it prints."""
+    return "\n".join(re.findall(r"^ {4}(\S.*)$", documentation(name).partition("Expected output")[2], re.MULTILINE))
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=100)
+
+
+Runs = dict[str, Future[subprocess.CompletedProcess[str]]]
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
+    """Run the examples that were asked for, two at a time."""
+    wanted = [i.callspec.params.get("name") for i in request.session.items if hasattr(i, "callspec")]
+    with ThreadPoolExecutor(2) as pool:
+        yield {n: pool.submit(run, sys.executable, EXAMPLES / f"{n}.py") for n in NAMES if n in wanted}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_prints_what_it_promises(name: str, runs: Runs) -> None:
+    done = runs[name].result()
+    assert done.stdout.splitlines() == promised(name).splitlines(), done.stderr
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_says_what_it_shows_and_what_to_change(name: str) -> None:
+    assert re.findall(r"^(\w+): ", documentation(name), re.MULTILINE)[-3:] == ["Shows", "Change", "Run"]
+    assert promised(name)
+    assert f"[{name}.py]({name}.py)" in (EXAMPLES / "README.md").read_text()
+    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) <= 100
+
+
+def lines_in(directory: Path) -> list[str]:
+    return [line for file in directory.glob("part-*") for line in file.read_text().splitlines()]
+
+
+def test_files_hold_every_record_once_after_a_kill(tmp_path: Path) -> None:
+    program, out = EXAMPLES / "exactly_once_files.py", tmp_path / "out"
+    command = [sys.executable, "-m", "millstream.cli.main", "run"]
+    # For so many seconds that a machine with much else to do kills it in the middle too.
+    records = 8_000
+    killed = subprocess.Popen([*command, program, out, str(records)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not lines_in(out):
+            assert killed.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        os.kill(killed.pid, 9)
+        assert killed.communicate()[0] == b""
+    before = lines_in(out)
+    assert 0 < len(before) < records
+    done = run(*command, "-D", "execution.state-recovery.path=latest", program, out, str(records))
+    assert done.stdout.strip() == promised("exactly_once_files").replace("4000", str(records)), done.stderr
+    after = lines_in(out)
+    assert sorted(after) == sorted(f"record {i}" for i in range(records))
+    # What a reader has seen before the kill is still there.
+    assert set(before) <= set(after)

@@ -1,0 +1,75 @@
+"""The package as a user gets it: built, installed into an empty environment, and run there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_programs import readme_blocks
+
+ROOT = Path(__file__).parents[2]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream-test"
+# Half a gigabyte is unpacked; from a pip cache that has it that is seconds.
+pytestmark = pytest.mark.timeout(600)
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    # Nothing of this process's own packages must be found there.
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, cwd=cwd, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, ROOT)
+    (built,) = directory.glob("*.whl")
+    return built
+
+
+@pytest.fixture
+def empty_venv() -> Iterator[Path]:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(dir=CACHE))
+    venv.create(directory, with_pip=True)
+    yield directory / "bin"
+    shutil.rmtree(directory)
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        names = files.namelist()
+        (metadata,) = [n for n in names if n.endswith(".dist-info/METADATA")]
+        assert "## Ten lines" in files.read(metadata).decode()
+    tops = {name.partition("/")[0] for name in names}
+    assert {t for t in tops if not t.endswith(".dist-info")} == {"millstream"}
+    packaged = {n for n in names if n.startswith("millstream/")}
+    tree = (ROOT / "src" / "millstream").rglob("*")
+    files_of_tree = [p for p in tree if p.is_file() and "__pycache__" not in p.parts]
+    assert packaged == {str(p.relative_to(ROOT / "src")) for p in files_of_tree}
+    assert "millstream/py.typed" in packaged
+    assert all(n.endswith((".py", "py.typed")) for n in packaged)
+    assert wheel.stat().st_size < 1_000_000
+
+
+@pytest.mark.spark
+def test_the_readmes_program_runs_where_only_the_wheel_is_installed(
+    wheel: Path, empty_venv: Path, tmp_path: Path
+) -> None:
+    has_java = shutil.which("java") is not None or "JAVA_HOME" in os.environ
+    run(empty_venv / "python", "-m", "pip", "install", "--quiet", f"{wheel}" if has_java else f"{wheel}[java]")
+    where = run(empty_venv / "python", "-c", "import millstream; print(millstream.__file__)", cwd=tmp_path)
+    assert Path(where).is_relative_to(empty_venv.parent)
+    assert run(empty_venv / "millstream", "doctor", cwd=tmp_path).endswith("Ready.\n")
+    (tmp_path / "words.py").write_text(readme_blocks()[0])
+    assert run(empty_venv / "millstream", "run", "words.py", cwd=tmp_path) == readme_blocks()[1]
