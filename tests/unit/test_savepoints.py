@@ -531,6 +531,24 @@ def test_a_savepoint_needs_a_directory_of_its_own(tmp_path: Path) -> None:
         Savepoint.load(location).write(location)
 
 
+def test_a_change_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
+    savepoint.update("keep", "total", lambda row: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        savepoint.write(tmp_path / "after")
+    assert [p.name for p in tmp_path.iterdir()] == ["before"]
+
+
+def test_savepoints_on_remote_storage(tmp_path: Path) -> None:
+    location = save_savepoint(running(), tmp_path)
+    url = "memory://tests/savepoints/changed"
+    assert Savepoint.load(location).put("keep", "total", "new", 1).write(url) == url
+    read = Savepoint.load(url)
+    assert state(read, "keep", "total").rows == 8
+    again = read.remove("keep", "total", "new").write(f"{url}-back")
+    assert [r.key for r in Savepoint.load(again).keyed_state("keep", "total") if r.key == "new"] == []
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

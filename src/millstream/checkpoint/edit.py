@@ -180,14 +180,22 @@ class Edit:
         storage = open_storage(location, options if options is not None else self._from.options)
         if storage.list(""):
             raise InvalidProgramError(f"{storage.url} is not empty: a savepoint needs a directory of its own.")
-        before, now = self._from.manifest, int(self._clock() * 1000)
+        try:
+            self._write_to(storage, int(self._clock() * 1000))
+        except BaseException:
+            # It was empty: all that is there now is half a savepoint.
+            storage.delete("")
+            raise
+        return storage.url
+
+    def _write_to(self, storage: Storage, now: int) -> None:
+        before = self._from.manifest
         snapshot = self._snapshot(storage, now)
         names = [p.file for v in snapshot.vertices.values() for s in v.subtasks for p in s.parts.values()]
         manifest = Manifest("savepoint", before.id, now, snapshot, "", {"made-from": self._from.location})
         if names:
             storage.settle(names)
         storage.publish(NAME, encode_manifest(manifest))
-        return storage.url
 
     def _snapshot(self, storage: Storage, now: int) -> Snapshot:
         before = self._from.snapshot

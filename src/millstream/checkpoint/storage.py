@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import uuid
+import weakref
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -201,7 +202,10 @@ class RemoteStorage:
             raise InvalidProgramError(f"Storage at {url} needs a package that is not installed: {e}") from None
         # An object store shows an object when it is complete; elsewhere only a rename does.
         self._renames = protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")
-        self._cache = cache or tempfile.mkdtemp(prefix="millstream-cache-")
+        if cache is None:
+            cache = tempfile.mkdtemp(prefix="millstream-cache-")
+            weakref.finalize(self, shutil.rmtree, cache, ignore_errors=True)
+        self._cache = cache
         os.makedirs(self._cache, exist_ok=True)
 
     def _url(self, name: str) -> str:
