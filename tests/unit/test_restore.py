@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from millstream.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateTtlConfig,
     ValueStateDescriptor,
 )
 from millstream.datastream.window import (
@@ -33,7 +35,7 @@ from millstream.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from millstream.testing import CollectSink, LocalJob
+from millstream.testing import CollectSink, LocalJob, save_savepoint, start_from
 
 Env = StreamExecutionEnvironment
 COUNT = 400
@@ -320,3 +322,36 @@ def test_operator_state_is_dealt_out_anew(parallelism: int) -> None:
     else:
         # The third subtask has no split to read, so what it was given does not show.
         assert Counter(given)[0] <= 1 and len([v for v in given if v in (0, 1, 2, 10, 11, 12)]) == 12 // parallelism
+
+
+class _Remembering(KeyedProcessFunction):
+    def __init__(self, expires: bool) -> None:
+        self.expires = expires
+
+    def open(self, runtime_context: Any) -> None:
+        descriptor = ValueStateDescriptor("last")
+        if self.expires:
+            descriptor.enable_time_to_live(StateTtlConfig.new_builder(Duration.of_hours(1)).build())
+        self.last = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield self.last.value()
+        self.last.update(value)
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, False), (False, True), (True, True), (False, False)])
+def test_a_time_to_live_cannot_come_or_go(before: bool, after: bool, tmp_path: Path) -> None:
+    def program(expires: bool) -> Env:
+        env = environment(1)
+        numbers = env.from_collection([1, 2, 3, 4]).uid("numbers").key_by(lambda v: 0)
+        numbers.process(_Remembering(expires)).uid("remembering").sink_to(CollectSink())
+        return env
+
+    job = LocalJob(program(before), epoch_sizes=lambda: 2)
+    job.run_epoch()
+    goes_on = start_from(program(after), save_savepoint(job, tmp_path))
+    if before == after:
+        goes_on.run()
+        return
+    with pytest.raises(Exception, match="State 'last' ha[sd] a time to live"):
+        goes_on.run()

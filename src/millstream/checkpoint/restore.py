@@ -133,7 +133,18 @@ def _take_state(
                 if s is not None and _overlaps(i, before, groups, vertex.max_parallelism)
             )
         if any(s is not None for s in stored):
-            files[state_id] = Restored(stored, groups, vertex.max_parallelism, subtask, vertex.parallelism)
+            files[state_id] = Restored(
+                stored, groups, vertex.max_parallelism, subtask, vertex.parallelism, _expiring(before, node, state_id)
+            )
+
+
+def _expiring(before: VertexSnapshot, node: ChainNode, state_id: str) -> frozenset[str] | None:
+    """Return the tables of a state whose contents had a time to live; None when that is not known."""
+    operator = next(o for o in before.operators if o.id == node.id)
+    tables = operator.tables.get(operator_of(state_id)[1])
+    if tables is None:
+        return None
+    return frozenset(name for name, about in tables.items() if about.get("ttl"))
 
 
 def _overlaps(subtask: int, before: VertexSnapshot, groups: range, max_parallelism: int) -> bool:

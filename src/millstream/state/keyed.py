@@ -158,12 +158,25 @@ class KeyedState:
         if known is not None:
             self._check_same(known[0], descriptor)
             return known[1]
+        self._check_life(descriptor)
         life = None
         if descriptor.ttl is not None and descriptor.ttl.is_enabled():
             life = self._lives[descriptor.name] = Lifetime(descriptor.ttl, self._clock)
         handle = _make_handle(descriptor, table, cell, life)
         self._handles[descriptor.name, cell] = descriptor, handle
         return handle
+
+    def _check_life(self, asked: StateDescriptor) -> None:
+        """What expires is stored with the time it was written, so that one kind cannot be read as the other."""
+        expires = asked.ttl is not None and asked.ttl.is_enabled()
+        before = self._version.expiring if isinstance(self._version, Restored) else None
+        if before is None or not self._tables[asked.name].base:
+            return
+        if expires != (asked.name in before):
+            raise InvalidProgramError(
+                f"State {asked.name!r} {'has a time to live now and had none' if expires else 'had a time to live'} in "
+                "what the job starts from: leave that as it was, or use another name."
+            )
 
     def _check_same(self, known: StateDescriptor, asked: StateDescriptor) -> None:
         if known.type_info != asked.type_info:

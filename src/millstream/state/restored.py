@@ -43,6 +43,8 @@ class Restored:
     max_parallelism: int
     subtask: int
     parallelism: int
+    # The tables whose rows carry the time they were written; None when that is not known.
+    expiring: frozenset[str] | None = None
 
     def sections(self, read: Read) -> Iterator[Section]:
         """Yield the wanted part of every section, to be applied in this order."""
