@@ -48,7 +48,7 @@ class Session(NamedTuple):
     last: Click
 
 
-class Visit(AggregateFunction[Click, Session | None, Session | None]):
+class Visit(AggregateFunction[Click, Session | None, Session]):
     """Counts clicks and keeps the first and the last. No list of clicks is ever kept."""
 
     def create_accumulator(self) -> Session | None:
@@ -57,7 +57,8 @@ class Visit(AggregateFunction[Click, Session | None, Session | None]):
     def add(self, value: Click, accumulator: Session | None) -> Session | None:
         return self.merge(accumulator, Session(1, value, value))
 
-    def get_result(self, accumulator: Session | None) -> Session | None:
+    def get_result(self, accumulator: Session | None) -> Session:
+        assert accumulator is not None  # a window has at least one click
         return accumulator
 
     def merge(self, acc_a: Session | None, acc_b: Session | None) -> Session | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
+from millstream.common.type_variables import OUT, T
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from millstream.datastream.data_stream import DataStream
@@ -36,60 +38,60 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait(
-        data_stream: DataStream,
-        async_function: Any,
+        data_stream: DataStream[T],
+        async_function: Callable[[T], Awaitable[Iterable[OUT]]] | AsyncFunction[T, OUT],
         timeout: Time | Duration | int,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[OUT]:
         """Emit results as they come, but never across a watermark."""
         return _add(data_stream, async_function, timeout, capacity, output_type, False, None)
 
     @staticmethod
     def ordered_wait(
-        data_stream: DataStream,
-        async_function: Any,
+        data_stream: DataStream[T],
+        async_function: Callable[[T], Awaitable[Iterable[OUT]]] | AsyncFunction[T, OUT],
         timeout: Time | Duration | int,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[OUT]:
         """Emit results in the order of the records."""
         return _add(data_stream, async_function, timeout, capacity, output_type, True, None)
 
     @staticmethod
     def unordered_wait_with_retry(
-        data_stream: DataStream,
-        async_function: Any,
+        data_stream: DataStream[T],
+        async_function: Callable[[T], Awaitable[Iterable[OUT]]] | AsyncFunction[T, OUT],
         timeout: Time | Duration | int,
         async_retry_strategy: AsyncRetryStrategy[Any],
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[OUT]:
         """The same with retries."""
         return _add(data_stream, async_function, timeout, capacity, output_type, False, async_retry_strategy)
 
     @staticmethod
     def ordered_wait_with_retry(
-        data_stream: DataStream,
-        async_function: Any,
+        data_stream: DataStream[T],
+        async_function: Callable[[T], Awaitable[Iterable[OUT]]] | AsyncFunction[T, OUT],
         timeout: Time | Duration | int,
         async_retry_strategy: AsyncRetryStrategy[Any],
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[OUT]:
         """The same with retries."""
         return _add(data_stream, async_function, timeout, capacity, output_type, True, async_retry_strategy)
 
 
 def _add(
-    stream: DataStream,
+    stream: DataStream[Any],
     function: Any,
     timeout: Time | Duration | int,
     capacity: int,
     output_type: TypeInformation | None,
     ordered: bool,
     strategy: AsyncRetryStrategy[Any] | None,
-) -> DataStream:
+) -> DataStream[Any]:
     user_function = as_user_function(function, "async_invoke", "AsyncDataStream")
     if not inspect.iscoroutinefunction(user_function.call):
         raise InvalidProgramError(f"Method 'async_invoke' of {user_function} should be declared as 'async def'.")

@@ -7,9 +7,10 @@ import queue
 import threading
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic
 
 from millstream.common.errors import JobCancelledError
+from millstream.common.type_variables import T_co
 from millstream.jobmaster.job import JobMaster
 
 __all__ = ["CloseableIterator"]
@@ -38,7 +39,7 @@ class Mailbox:
         return self._batches.get()
 
 
-class CloseableIterator:
+class CloseableIterator(Generic[T_co]):
     """Iterates over the records of a running job.
 
     Closing it cancels the job, and so does an interrupt while it waits, and forgetting it: `break` out of a loop over
@@ -47,14 +48,14 @@ class CloseableIterator:
 
     def __init__(self, mailbox: Mailbox, job: JobMaster) -> None:
         self._mailbox = mailbox
-        self._current: Iterator[Any] = iter(())
+        self._current: Iterator[T_co] = iter(())
         self._job = job
         job.result.add_done_callback(lambda _: mailbox.put(None))
 
-    def __iter__(self) -> CloseableIterator:
+    def __iter__(self) -> CloseableIterator[T_co]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T_co:
         try:
             while True:
                 for value in self._current:
@@ -71,7 +72,7 @@ class CloseableIterator:
             self.close()
             raise
 
-    def next(self) -> Any:
+    def next(self) -> T_co:
         """Return the next record, as `next(iterator)` does."""
         return self.__next__()
 
@@ -95,7 +96,7 @@ class CloseableIterator:
             with contextlib.suppress(RuntimeError):
                 threading.Thread(target=self._job.cancel, daemon=True).start()
 
-    def __enter__(self) -> CloseableIterator:
+    def __enter__(self) -> CloseableIterator[T_co]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

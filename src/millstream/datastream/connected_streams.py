@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.type_variables import OUT, A_co, B_co, T_co
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.functions import as_rich_function
+from millstream.datastream.functions import (
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeySelector,
+    as_rich_function,
+)
 from millstream.operators.base import Operator
 from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.process import CoFlatMapOperator, CoMapOperator, ProcessOperator
@@ -18,23 +29,27 @@ if TYPE_CHECKING:
 __all__ = ["BroadcastConnectedStream", "BroadcastStream", "ConnectedStreams"]
 
 
-class BroadcastStream:
+class BroadcastStream(Generic[T_co]):
     """A stream that reaches every subtask, and the states it fills there."""
 
-    def __init__(self, stream: DataStream, descriptors: list[MapStateDescriptor]) -> None:
+    def __init__(self, stream: DataStream[T_co], descriptors: list[MapStateDescriptor]) -> None:
         self._stream = stream
         self._descriptors = descriptors
 
 
-class BroadcastConnectedStream:
+class BroadcastConnectedStream(Generic[A_co, B_co]):
     """A stream beside a broadcast one."""
 
-    def __init__(self, stream: DataStream, broadcast: BroadcastStream) -> None:
+    def __init__(self, stream: DataStream[A_co], broadcast: BroadcastStream[B_co]) -> None:
         stream._check_same_program(broadcast._stream, "connect")
         self._first = stream
         self._broadcast = broadcast
 
-    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def process(
+        self,
+        func: BroadcastProcessFunction[A_co, B_co, OUT] | KeyedBroadcastProcessFunction[Any, A_co, B_co, OUT],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]:
         """Process both with a BroadcastProcessFunction; if the first is keyed, a KeyedBroadcastProcessFunction."""
         function = as_rich_function(func, ("process_element", "process_broadcast_element"), "process")
         names = [d.name for d in self._broadcast._descriptors]
@@ -42,10 +57,10 @@ class BroadcastConnectedStream:
         return self._first._then("Co-Process-Broadcast", operator, output_type, self._broadcast._stream)
 
 
-class ConnectedStreams:
+class ConnectedStreams(Generic[A_co, B_co]):
     """Two streams side by side."""
 
-    def __init__(self, first: DataStream, second: DataStream) -> None:
+    def __init__(self, first: DataStream[A_co], second: DataStream[B_co]) -> None:
         if first._keyed != second._keyed:
             raise InvalidProgramError("connect(): either both streams are keyed or neither is.")
         self.stream1 = first
@@ -56,28 +71,37 @@ class ConnectedStreams:
         return self.stream1._keyed
 
     def key_by(
-        self, key_selector1: Any, key_selector2: Any, key_type: TypeInformation | None = None
-    ) -> ConnectedStreams:
+        self,
+        key_selector1: Callable[[A_co], Any] | KeySelector[A_co, Any] | int | str,
+        key_selector2: Callable[[B_co], Any] | KeySelector[B_co, Any] | int | str,
+        key_type: TypeInformation | None = None,
+    ) -> ConnectedStreams[A_co, B_co]:
         """Partition both streams, each by its own selector; equal keys share state."""
         return ConnectedStreams(
             self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
         )
 
-    def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def map(self, func: CoMapFunction[A_co, B_co, OUT], output_type: TypeInformation | None = None) -> DataStream[OUT]:
         """Call `map1` for the first stream's records and `map2` for the second's."""
         function = as_rich_function(func, CoMapOperator.METHODS, "map")
         return self._then("Co-Map", CoMapOperator(function, self._keyed), output_type)
 
-    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def flat_map(
+        self, func: CoFlatMapFunction[A_co, B_co, OUT], output_type: TypeInformation | None = None
+    ) -> DataStream[OUT]:
         """Call `flat_map1` for the first stream's records and `flat_map2` for the second's."""
         function = as_rich_function(func, CoFlatMapOperator.METHODS, "flat_map")
         return self._then("Co-Flat Map", CoFlatMapOperator(function, self._keyed), output_type)
 
-    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def process(
+        self,
+        func: CoProcessFunction[A_co, B_co, OUT] | KeyedCoProcessFunction[Any, A_co, B_co, OUT],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]:
         """Call `process_element1` for the first stream's records and `process_element2` for the second's."""
         methods = ("process_element1", "process_element2")
         operator = ProcessOperator(as_rich_function(func, methods, "process"), self._keyed, methods)
         return self._then("Co-Process", operator, output_type)
 
-    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream:
+    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream[Any]:
         return self.stream1._then(name, operator, output_type, self.stream2)

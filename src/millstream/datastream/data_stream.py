@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, cast, overload
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.type_variables import KEY, OUT, KEY_co, R, T_co, W
 from millstream.common.typeinfo import (
     PickledBytesTypeInfo,
     RowTypeInfo,
@@ -24,7 +25,20 @@ from millstream.datastream.connected_streams import BroadcastConnectedStream, Br
 from millstream.datastream.connectors.base import Sink
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.console import PrintSink
-from millstream.datastream.functions import as_rich_function, as_user_function, key_of
+from millstream.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+    SinkFunction,
+    as_rich_function,
+    as_user_function,
+    key_of,
+)
+from millstream.datastream.functions import Partitioner as PartitionerFunction
 from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
@@ -53,6 +67,7 @@ from millstream.operators.windows.assigners import (
     CountTumblingWindowAssigner,
     WindowAssigner,
 )
+from millstream.operators.windows.windows import CountWindow
 from millstream.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
@@ -148,7 +163,7 @@ class DataStreamSink(_Settings):
         self._transformation = transformation
 
 
-class DataStream(_Settings):
+class DataStream(_Settings, Generic[T_co]):
     """A stream of records."""
 
     def __init__(self, environment: StreamExecutionEnvironment, ends: list[StreamEnd]) -> None:
@@ -187,7 +202,7 @@ class DataStream(_Settings):
     def _keyed(self) -> bool:
         return False
 
-    def force_non_parallel(self) -> DataStream:
+    def force_non_parallel(self) -> DataStream[T_co]:
         """Fix the operator's parallelism at one."""
         self._transformation.set_parallelism(1)
         self._transformation.non_parallel = True
@@ -195,7 +210,17 @@ class DataStream(_Settings):
 
     # --- one record at a time
 
-    def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+    @overload
+    def map(
+        self, func: Callable[[T_co], Any] | MapFunction[T_co, Any], output_type: RowTypeInfo
+    ) -> DataStream[Row]: ...
+
+    @overload
+    def map(
+        self, func: Callable[[T_co], OUT] | MapFunction[T_co, OUT], output_type: TypeInformation | None = None
+    ) -> DataStream[OUT]: ...
+
+    def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Turn every record into another.
 
         Example:
@@ -205,7 +230,19 @@ class DataStream(_Settings):
         """
         return self._then("Map", MapOperator(as_user_function(func, "map", "map"), self._keyed), output_type)
 
-    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+    @overload
+    def flat_map(
+        self, func: Callable[[T_co], Iterable[Any] | None] | FlatMapFunction[T_co, Any], output_type: RowTypeInfo
+    ) -> DataStream[Row]: ...
+
+    @overload
+    def flat_map(
+        self,
+        func: Callable[[T_co], Iterable[OUT] | None] | FlatMapFunction[T_co, OUT],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]: ...
+
+    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Turn every record into any number of others.
 
         Example:
@@ -216,7 +253,7 @@ class DataStream(_Settings):
         function = as_user_function(func, "flat_map", "flat_map")
         return self._then("Flat Map", FlatMapOperator(function, self._keyed), output_type)
 
-    def filter(self, func: Any) -> DataStream:
+    def filter(self, func: Callable[[T_co], object] | FilterFunction[T_co]) -> DataStream[T_co]:
         """Keep the records for which the function is true.
 
         Example:
@@ -227,14 +264,22 @@ class DataStream(_Settings):
         function = as_user_function(func, "filter", "filter")
         return self._then("Filter", FilterOperator(function, self._keyed), self._type())
 
-    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream:
+    @overload
+    def process(self, func: ProcessFunction[T_co, Any], output_type: RowTypeInfo) -> DataStream[Row]: ...
+
+    @overload
+    def process(
+        self, func: ProcessFunction[T_co, OUT], output_type: TypeInformation | None = None
+    ) -> DataStream[OUT]: ...
+
+    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Process every record with its context; the function yields results and `(OutputTag, value)` pairs."""
         function = as_rich_function(func, ("process_element",), "process")
         return self._then(
             "Keyed Process" if self._keyed else "Process", ProcessOperator(function, self._keyed), output_type
         )
 
-    def project(self, *field_indexes: int) -> DataStream:
+    def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
         """Keep some fields of a tuple, in the order given.
 
         Example:
@@ -268,7 +313,7 @@ class DataStream(_Settings):
 
     # --- several streams
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
         """Return one stream of the records of all."""
         everyone = [s._unkeyed if isinstance(s, KeyedStream) else s for s in (self, *streams)]
         for stream in everyone:
@@ -280,35 +325,45 @@ class DataStream(_Settings):
         return DataStream(self._environment, [e for s in everyone for e in s._ends])
 
     @overload
-    def connect(self, other: DataStream) -> ConnectedStreams: ...
+    def connect(self, other: DataStream[R]) -> ConnectedStreams[T_co, R]: ...
 
     @overload
-    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
+    def connect(self, other: BroadcastStream[R]) -> BroadcastConnectedStream[T_co, R]: ...
 
-    def connect(self, other: Union[DataStream, BroadcastStream]) -> Union[ConnectedStreams, BroadcastConnectedStream]:
+    def connect(
+        self, other: Union[DataStream[R], BroadcastStream[R]]
+    ) -> Union[ConnectedStreams[T_co, R], BroadcastConnectedStream[T_co, R]]:
         """Put two streams side by side, for functions that see both."""
         if isinstance(other, BroadcastStream):
             return BroadcastConnectedStream(self, other)
         self._check_same_program(other, "connect")
         return ConnectedStreams(self, other)
 
-    def join(self, other: DataStream) -> JoinedStreams:
+    def join(self, other: DataStream[R]) -> JoinedStreams[T_co, R]:
         """Join with another stream: every pair with equal keys in the same window."""
         self._check_same_program(other, "join")
         return JoinedStreams(self, other)
 
-    def co_group(self, other: DataStream) -> CoGroupedStreams:
+    def co_group(self, other: DataStream[R]) -> CoGroupedStreams[T_co, R]:
         """Group with another stream: both sides of a key's window together."""
         self._check_same_program(other, "co_group")
         return CoGroupedStreams(self, other)
 
-    def _check_same_program(self, other: DataStream, operation: str) -> None:
+    def _check_same_program(self, other: DataStream[Any], operation: str) -> None:
         if other._environment is not self._environment:
             raise InvalidProgramError(f"{operation}() needs streams of the same environment.")
 
     # --- partitioning
 
-    def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
+    @overload
+    def key_by(
+        self, key_selector: Callable[[T_co], KEY] | KeySelector[T_co, KEY], key_type: TypeInformation | None = None
+    ) -> KeyedStream[T_co, KEY]: ...
+
+    @overload
+    def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]: ...
+
+    def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]:
         """Partition the stream by a key: equal keys meet in one subtask, where each has its own state.
 
         Example:
@@ -323,48 +378,60 @@ class DataStream(_Settings):
         ends = [StreamEnd(e.source, KeyPartitioner(selector), e.tag) for e in self._ends]
         return KeyedStream(self._environment, ends, selector, key_type, DataStream(self._environment, self._ends))
 
-    def rebalance(self) -> DataStream:
+    def rebalance(self) -> DataStream[T_co]:
         """Send records to all subtasks in turn."""
         return self._partitioned(RebalancePartitioner())
 
-    def rescale(self) -> DataStream:
+    def rescale(self) -> DataStream[T_co]:
         """Send records in turn to a share of the next operator's subtasks."""
         return self._partitioned(RescalePartitioner())
 
-    def shuffle(self) -> DataStream:
+    def shuffle(self) -> DataStream[T_co]:
         """Send each record to a subtask drawn at random."""
         return self._partitioned(ShufflePartitioner())
 
-    def forward(self) -> DataStream:
+    def forward(self) -> DataStream[T_co]:
         """Send records to the subtask of the same number."""
         return self._partitioned(ForwardPartitioner())
 
-    def global_(self) -> DataStream:
+    def global_(self) -> DataStream[T_co]:
         """Send all records to the first subtask."""
         return self._partitioned(GlobalPartitioner())
 
     @overload
-    def broadcast(self) -> DataStream: ...
+    def broadcast(self) -> DataStream[T_co]: ...
 
     @overload
-    def broadcast(self, *state_descriptors: MapStateDescriptor) -> BroadcastStream: ...
+    def broadcast(self, *state_descriptors: MapStateDescriptor) -> BroadcastStream[T_co]: ...
 
-    def broadcast(self, *state_descriptors: MapStateDescriptor) -> Union[DataStream, BroadcastStream]:
+    def broadcast(self, *state_descriptors: MapStateDescriptor) -> Union[DataStream[T_co], BroadcastStream[T_co]]:
         """Send every record to every subtask; with descriptors, to fill broadcast states there."""
         stream = self._partitioned(BroadcastPartitioner())
         return BroadcastStream(stream, list(state_descriptors)) if state_descriptors else stream
 
-    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+    @overload
+    def partition_custom(
+        self,
+        partitioner: Callable[[KEY, int], int] | PartitionerFunction[KEY],
+        key_selector: Callable[[T_co], KEY] | KeySelector[T_co, KEY],
+    ) -> DataStream[T_co]: ...
+
+    @overload
+    def partition_custom(
+        self, partitioner: Callable[[Any, int], int] | PartitionerFunction[Any], key_selector: int | str
+    ) -> DataStream[T_co]: ...
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream[T_co]:
         """Send each record to the subtask that `partitioner(key, number_of_subtasks)` names."""
         function = as_user_function(partitioner, "partition", "partition_custom")
         return self._partitioned(CustomPartitioner(function, key_of(key_selector)))
 
-    def _partitioned(self, partitioner: Partitioner) -> DataStream:
+    def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
         return DataStream(self._environment, [StreamEnd(e.source, partitioner, e.tag) for e in self._ends])
 
     # --- ends
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T_co]:
         """Give the records timestamps, and let event time advance, as the strategy says."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise InvalidProgramError(
@@ -375,7 +442,7 @@ class DataStream(_Settings):
         operator.produced_type = self._type()
         return self._then("Timestamps/Watermarks", operator, operator.produced_type)
 
-    def cache(self) -> CachedDataStream:
+    def cache(self) -> CachedDataStream[T_co]:
         """Keep the records of a bounded stream for the next execute(), which then does not compute them again.
 
         Example:
@@ -387,15 +454,15 @@ class DataStream(_Settings):
         self._transformation.cache = cache = Cache()
         return CachedDataStream(self._environment, self._ends, cache)
 
-    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+    def window_all(self, window_assigner: WindowAssigner[Any, W]) -> AllWindowedStream[T_co, W]:
         """Group the whole stream into windows, in one subtask."""
         return AllWindowedStream(self.key_by(_everything), window_assigner)
 
-    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[T_co, CountWindow]:
         """Group the whole stream into windows of so many records."""
         return self.window_all(_count_assigner(size, slide))
 
-    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+    def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator before yielded for a tag."""
         if not self._transformation.operator.tags_outputs:
             raise InvalidProgramError(f"Operator '{self.get_name()}' has no side outputs: only process functions do.")
@@ -405,7 +472,7 @@ class DataStream(_Settings):
         """Print every record; with more than one subtask each line begins with the subtask's number."""
         return self.sink_to(PrintSink(sink_identifier, self._type())).name("Print to Std. Out")
 
-    def sink_to(self, sink: Any) -> DataStreamSink:
+    def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
         """Send the stream to a sink."""
         if not isinstance(sink, Sink):
             raise InvalidProgramError(
@@ -413,15 +480,34 @@ class DataStream(_Settings):
             )
         return self._end(sink.name, SinkOperator(sink.typed(self._type())))
 
-    def add_sink(self, sink_func: Any) -> DataStreamSink:
+    def add_sink(
+        self,
+        sink_func: Callable[[T_co], object] | Callable[[T_co, Any], object] | SinkFunction[T_co] | Sink[T_co],
+    ) -> DataStreamSink:
         """Call a SinkFunction, or a plain callable, for every record."""
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
         return self._end("Sink", InvokeOperator(as_user_function(sink_func, "invoke", "add_sink")))
 
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[T_co]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[T_co]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[T_co]: ...
+
+    @overload
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> Union[CloseableIterator, list[Any]]:
+    ) -> Union[CloseableIterator[T_co], list[T_co]]: ...
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> Union[CloseableIterator[T_co], list[T_co]]:
         """Run the program and iterate over this stream's records; with a limit, return a list of so many.
 
         Example:
@@ -434,7 +520,8 @@ class DataStream(_Settings):
         mailbox = Mailbox()
         sink = self.sink_to(DriverSink(mailbox.put))
         try:
-            results = CloseableIterator(mailbox, self._environment._start(job_execution_name, [sink._transformation]))
+            job = self._environment._start(job_execution_name, [sink._transformation])
+            results: CloseableIterator[T_co] = CloseableIterator(mailbox, job)
         finally:
             self._environment._forget(sink._transformation)
         if limit is None:
@@ -448,8 +535,8 @@ class DataStream(_Settings):
         return DataStreamSink(self._environment, transformation)
 
     def _then(
-        self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream | None = None
-    ) -> DataStream:
+        self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream[Any] | None = None
+    ) -> DataStream[Any]:
         """Add an operator behind this stream, and behind a second one if it has two inputs."""
         ends = list(self._ends)
         if second is not None:
@@ -458,7 +545,7 @@ class DataStream(_Settings):
         return DataStream(self._environment, [StreamEnd(transformation)])
 
 
-class CachedDataStream(DataStream):
+class CachedDataStream(DataStream[T_co]):
     """A stream whose records are kept for the next execute()."""
 
     def __init__(self, environment: StreamExecutionEnvironment, ends: list[StreamEnd], cache: Cache) -> None:
@@ -476,11 +563,11 @@ def _everything(value: Any) -> int:
     return 0
 
 
-def _count_assigner(size: int, slide: int) -> WindowAssigner[Any, Any]:
+def _count_assigner(size: int, slide: int) -> WindowAssigner[Any, CountWindow]:
     return CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
 
 
-class KeyedStream(DataStream):
+class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     """A stream partitioned by key."""
 
     class AccumulateType(Enum):
@@ -498,12 +585,30 @@ class KeyedStream(DataStream):
         ends: list[StreamEnd],
         selector: UserFunction,
         key_type: TypeInformation | None,
-        unkeyed: DataStream,
+        unkeyed: DataStream[T_co],
     ) -> None:
         super().__init__(environment, ends)
         self._selector = selector
         self._key_type = key_type
         self._unkeyed = unkeyed
+
+    if TYPE_CHECKING:
+        # The same as without keys, for functions that know their key.
+        @overload
+        def process(
+            self,
+            func: ProcessFunction[T_co, Any] | KeyedProcessFunction[KEY_co, T_co, Any],
+            output_type: RowTypeInfo,
+        ) -> DataStream[Row]: ...
+
+        @overload
+        def process(
+            self,
+            func: ProcessFunction[T_co, OUT] | KeyedProcessFunction[KEY_co, T_co, OUT],
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream[Any]: ...
 
     @property
     def _keyed(self) -> bool:
@@ -512,89 +617,116 @@ class KeyedStream(DataStream):
     def get_type(self) -> TypeInformation:
         return Types.ROW([self._key_type or PickledBytesTypeInfo(), super().get_type()])
 
-    def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream:
+    @overload
+    def key_by(
+        self, key_selector: Callable[[T_co], KEY] | KeySelector[T_co, KEY], key_type: TypeInformation | None = None
+    ) -> KeyedStream[T_co, KEY]: ...
+
+    @overload
+    def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]: ...
+
+    def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]:
         return self._unkeyed.key_by(key_selector, key_type)
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+    def window(self, window_assigner: WindowAssigner[Any, W]) -> WindowedStream[T_co, KEY_co, W]:
         """Group each key's records into windows."""
         return WindowedStream(self, window_assigner)
 
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, KEY_co, CountWindow]:
         """Group each key's records into windows of so many; only full ones fire."""
         return WindowedStream(self, _count_assigner(size, slide))
 
-    def interval_join(self, other: KeyedStream) -> IntervalJoin:
+    def interval_join(self, other: KeyedStream[R, Any]) -> IntervalJoin[T_co, R]:
         """Join with another keyed stream: pairs with equal keys whose timestamps are near each other."""
         self._check_same_program(other, "interval_join")
         if not isinstance(other, KeyedStream):
             raise InvalidProgramError("interval_join() needs another keyed stream: call key_by(...) on it.")
         return IntervalJoin(self, other)
 
-    def reduce(self, func: Any) -> DataStream:
+    def reduce(self, func: Callable[[T_co, T_co], T_co] | ReduceFunction[T_co]) -> DataStream[T_co]:
         """Combine each record with the key's value so far, and emit the new value.
 
         In BATCH only the last value of each key is emitted.
         """
         return self._reduced("Keyed Reduce", as_user_function(func, "reduce", "reduce"))
 
-    def sum(self, position_to_sum: Union[int, str] = 0) -> DataStream:
+    def sum(self, position_to_sum: Union[int, str] = 0) -> DataStream[T_co]:
         """Emit the key's first record with this field summed up."""
         return self._combined("sum", position_to_sum, lambda a, b: a + b)
 
-    def min(self, position_to_min: Union[int, str] = 0) -> DataStream:
+    def min(self, position_to_min: Union[int, str] = 0) -> DataStream[T_co]:
         """Emit the key's first record with this field at its least so far."""
         return self._combined("min", position_to_min, lambda a, b: b if b < a else a)
 
-    def max(self, position_to_max: Union[int, str] = 0) -> DataStream:
+    def max(self, position_to_max: Union[int, str] = 0) -> DataStream[T_co]:
         """Emit the key's first record with this field at its greatest so far."""
         return self._combined("max", position_to_max, lambda a, b: b if b > a else a)
 
-    def min_by(self, position_to_min_by: Union[int, str] = 0) -> DataStream:
+    def min_by(self, position_to_min_by: Union[int, str] = 0) -> DataStream[T_co]:
         """Emit the key's record whose field is the least so far."""
         return self._chosen("min_by", position_to_min_by, lambda a, b: a < b)
 
-    def max_by(self, position_to_max_by: Union[int, str] = 0) -> DataStream:
+    def max_by(self, position_to_max_by: Union[int, str] = 0) -> DataStream[T_co]:
         """Emit the key's record whose field is the greatest so far."""
         return self._chosen("max_by", position_to_max_by, lambda a, b: a > b)
 
-    def _combined(self, operation: str, field: Union[int, str], combine: Callable[[Any, Any], Any]) -> DataStream:
+    def _combined(self, operation: str, field: Union[int, str], combine: Callable[[Any, Any], Any]) -> DataStream[T_co]:
         self._check_field(operation, field)
         return self._reduced(f"Keyed {operation.title()}", combine_field(field, operation, combine))
 
-    def _chosen(self, operation: str, field: Union[int, str], better: Callable[[Any, Any], bool]) -> DataStream:
+    def _chosen(self, operation: str, field: Union[int, str], better: Callable[[Any, Any], bool]) -> DataStream[T_co]:
         self._check_field(operation, field)
         name = operation.replace("_", " ").title()
         return self._reduced(f"Keyed {name}", choose_by_field(field, operation, better))
 
-    def _reduced(self, name: str, function: Union[UserFunction, Callable[[Any, Any], Any]]) -> DataStream:
+    def _reduced(self, name: str, function: Union[UserFunction, Callable[[Any, Any], Any]]) -> DataStream[T_co]:
         wrapped = function if isinstance(function, UserFunction) else UserFunction(function, None)
         return self._then(name, ReduceOperator(wrapped), self._type())
 
-    def sink_to(self, sink: Any) -> DataStreamSink:
+    def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
         return self._unkeyed.sink_to(sink)
 
-    def add_sink(self, sink_func: Any) -> DataStreamSink:
+    def add_sink(
+        self,
+        sink_func: Callable[[T_co], object] | Callable[[T_co, Any], object] | SinkFunction[T_co] | Sink[T_co],
+    ) -> DataStreamSink:
         return self._unkeyed.add_sink(sink_func)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         return self._unkeyed.print(sink_identifier)
 
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[Any]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Any]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Any]: ...
+
+    @overload
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> Union[CloseableIterator, list[Any]]:
+    ) -> Union[CloseableIterator[Any], list[Any]]: ...
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> Union[CloseableIterator[Any], list[Any]]:
         """Run the program and iterate over `Row(key, value)`."""
-        key = self._selector.call
-        pairs = self._unkeyed.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
+        key, values = self._selector.call, cast("DataStream[Any]", self._unkeyed)
+        pairs = values.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
         return pairs.execute_and_collect(job_execution_name, limit)
 
-    def _partitioned(self, partitioner: Partitioner) -> DataStream:
+    def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
         raise InvalidProgramError(
             f"A keyed stream cannot be repartitioned ({partitioner.name.lower()}): its keys decide where records go."
         )
 
     def _then(
-        self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream | None = None
-    ) -> DataStream:
+        self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream[Any] | None = None
+    ) -> DataStream[Any]:
         if isinstance(operator, MapOperator) and not operator.keyed:
             return self._unkeyed._then(name, operator, output_type, second)
         return super()._then(name, operator, output_type, second)

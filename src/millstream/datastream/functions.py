@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.type_variables import (
+    ACC,
+    KEY,
+    IN1_contra,
+    IN2_contra,
+    IN_contra,
+    KEY_co,
+    KEY_contra,
+    OUT_co,
+    T,
+    T_contra,
+    W,
+    W_contra,
+)
 from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from millstream.datastream.internal_functions import (
     AsyncFunctionDescriptor,
@@ -31,6 +45,7 @@ from millstream.operators.context import RuntimeContext
 from millstream.operators.functions import UserFunction, not_overridden
 from millstream.operators.interval_join import IntervalJoinContext
 from millstream.operators.operator_state import FunctionInitializationContext, FunctionSnapshotContext
+from millstream.operators.output_tag import OutputTag
 from millstream.operators.process import ProcessContext
 from millstream.operators.timers import TimeDomain, TimerService
 from millstream.operators.windows.operator import ProcessWindowContext, WindowStateStore
@@ -90,17 +105,11 @@ __all__ = [
     "WindowFunction",
 ]
 
-IN = TypeVar("IN")
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
-KEY = TypeVar("KEY")
-ACC = TypeVar("ACC")
-W = TypeVar("W")
-T = TypeVar("T")
-
 # What the contexts of window functions hand out.
 KeyedStateStore = WindowStateStore
+
+# What a process function yields for a side output.
+SideOutput: TypeAlias = tuple[OutputTag[Any], Any]
 
 
 class Function(ABC):
@@ -116,25 +125,25 @@ class Function(ABC):
         """Called once, at the end."""
 
 
-class MapFunction(Function, Generic[IN, OUT]):
+class MapFunction(Function, Generic[IN_contra, OUT_co]):
     """One record in, one record out."""
 
     @abstractmethod
-    def map(self, value: IN) -> OUT: ...
+    def map(self, value: IN_contra) -> OUT_co: ...
 
 
-class FlatMapFunction(Function, Generic[IN, OUT]):
+class FlatMapFunction(Function, Generic[IN_contra, OUT_co]):
     """One record in, any number out."""
 
     @abstractmethod
-    def flat_map(self, value: IN) -> Iterable[OUT] | None: ...
+    def flat_map(self, value: IN_contra) -> Iterable[OUT_co] | None: ...
 
 
-class FilterFunction(Function, Generic[T]):
+class FilterFunction(Function, Generic[T_contra]):
     """Keeps the records for which it is true."""
 
     @abstractmethod
-    def filter(self, value: T) -> bool: ...
+    def filter(self, value: T_contra) -> bool: ...
 
 
 class ReduceFunction(Function, Generic[T]):
@@ -144,11 +153,11 @@ class ReduceFunction(Function, Generic[T]):
     def reduce(self, value1: T, value2: T) -> T: ...
 
 
-class KeySelector(Function, Generic[IN, KEY]):
+class KeySelector(Function, Generic[IN_contra, KEY_co]):
     """Gives a record its key."""
 
     @abstractmethod
-    def get_key(self, value: IN) -> KEY: ...
+    def get_key(self, value: IN_contra) -> KEY_co: ...
 
 
 class NullByteKeySelector(KeySelector[Any, int]):
@@ -158,83 +167,83 @@ class NullByteKeySelector(KeySelector[Any, int]):
         return 0
 
 
-class Partitioner(Function, Generic[KEY]):
+class Partitioner(Function, Generic[KEY_contra]):
     """Chooses the subtask for a key."""
 
     @abstractmethod
-    def partition(self, key: KEY, num_partitions: int) -> int: ...
+    def partition(self, key: KEY_contra, num_partitions: int) -> int: ...
 
 
-class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
+class CoMapFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """map over two connected streams; a result of None is not emitted."""
 
     @abstractmethod
-    def map1(self, value: IN1) -> OUT: ...
+    def map1(self, value: IN1_contra) -> OUT_co: ...
 
     @abstractmethod
-    def map2(self, value: IN2) -> OUT: ...
+    def map2(self, value: IN2_contra) -> OUT_co: ...
 
 
-class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
+class CoFlatMapFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """flat_map over two connected streams."""
 
     @abstractmethod
-    def flat_map1(self, value: IN1) -> Iterable[OUT] | None: ...
+    def flat_map1(self, value: IN1_contra) -> Iterable[OUT_co] | None: ...
 
     @abstractmethod
-    def flat_map2(self, value: IN2) -> Iterable[OUT] | None: ...
+    def flat_map2(self, value: IN2_contra) -> Iterable[OUT_co] | None: ...
 
 
-class ProcessFunction(Function, Generic[IN, OUT]):
+class ProcessFunction(Function, Generic[IN_contra, OUT_co]):
     """Sees a record and its context; yields records, and `(OutputTag, value)` for side outputs."""
 
     Context: TypeAlias = ProcessContext
 
     @abstractmethod
-    def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
+    def process_element(self, value: IN_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
 
 
-class KeyedProcessFunction(Function, Generic[KEY, IN, OUT]):
+class KeyedProcessFunction(Function, Generic[KEY_contra, IN_contra, OUT_co]):
     """A process function on a keyed stream: it has keyed state and timers, and its context knows the current key."""
 
     Context: TypeAlias = ProcessContext
     OnTimerContext: TypeAlias = ProcessContext
 
     @abstractmethod
-    def process_element(self, value: IN, ctx: ProcessContext) -> Iterable[OUT] | None: ...
+    def process_element(self, value: IN_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
 
     @not_overridden
-    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[OUT] | None:
+    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
         """Called when a timer of the current key fires."""
         return None
 
 
-class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
+class CoProcessFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """process over two connected streams."""
 
     Context: TypeAlias = ProcessContext
 
     @abstractmethod
-    def process_element1(self, value: IN1, ctx: ProcessContext) -> Iterable[OUT] | None: ...
+    def process_element1(self, value: IN1_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
 
     @abstractmethod
-    def process_element2(self, value: IN2, ctx: ProcessContext) -> Iterable[OUT] | None: ...
+    def process_element2(self, value: IN2_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
 
 
-class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
+class KeyedCoProcessFunction(Function, Generic[KEY_contra, IN1_contra, IN2_contra, OUT_co]):
     """process over two connected streams with the same keys, and one keyed state and timers for both."""
 
     Context: TypeAlias = ProcessContext
     OnTimerContext: TypeAlias = ProcessContext
 
     @abstractmethod
-    def process_element1(self, value: IN1, ctx: ProcessContext) -> Iterable[OUT] | None: ...
+    def process_element1(self, value: IN1_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
 
     @abstractmethod
-    def process_element2(self, value: IN2, ctx: ProcessContext) -> Iterable[OUT] | None: ...
+    def process_element2(self, value: IN2_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
 
     @not_overridden
-    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[OUT] | None:
+    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
         """Called when a timer of the current key fires."""
         return None
 
@@ -247,29 +256,33 @@ class BaseBroadcastProcessFunction(Function):
     ReadOnlyContext: TypeAlias = BroadcastReadContext
 
 
-class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1_contra, IN2_contra, OUT_co]):
     """process over a stream and a broadcast one; the broadcast side fills states that the other reads."""
 
     @abstractmethod
-    def process_element(self, value: IN1, ctx: BroadcastReadContext) -> Iterable[OUT] | None: ...
+    def process_element(self, value: IN1_contra, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None: ...
 
     @abstractmethod
-    def process_broadcast_element(self, value: IN2, ctx: BroadcastWriteContext) -> Iterable[OUT] | None: ...
+    def process_broadcast_element(
+        self, value: IN2_contra, ctx: BroadcastWriteContext
+    ) -> Iterable[OUT_co | SideOutput] | None: ...
 
 
-class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY_contra, IN1_contra, IN2_contra, OUT_co]):
     """The same on a keyed stream: with keyed state, timers, and `ctx.apply_to_keyed_state` on the broadcast side."""
 
     OnTimerContext: TypeAlias = BroadcastReadContext
 
     @abstractmethod
-    def process_element(self, value: IN1, ctx: BroadcastReadContext) -> Iterable[OUT] | None: ...
+    def process_element(self, value: IN1_contra, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None: ...
 
     @abstractmethod
-    def process_broadcast_element(self, value: IN2, ctx: BroadcastWriteContext) -> Iterable[OUT] | None: ...
+    def process_broadcast_element(
+        self, value: IN2_contra, ctx: BroadcastWriteContext
+    ) -> Iterable[OUT_co | SideOutput] | None: ...
 
     @not_overridden
-    def on_timer(self, timestamp: int, ctx: BroadcastReadContext) -> Iterable[OUT] | None:
+    def on_timer(self, timestamp: int, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None:
         """Called when a timer of the current key fires."""
         return None
 
@@ -286,58 +299,62 @@ class CheckpointedFunction(ABC):
         """Get the states; called before open, on a first start and on every later one."""
 
 
-class AggregateFunction(Function, Generic[IN, ACC, OUT]):
+class AggregateFunction(Function, Generic[IN_contra, ACC, OUT_co]):
     """Combines records into an accumulator, and reads a result off it."""
 
     @abstractmethod
     def create_accumulator(self) -> ACC: ...
 
     @abstractmethod
-    def add(self, value: IN, accumulator: ACC) -> ACC: ...
+    def add(self, value: IN_contra, accumulator: ACC) -> ACC: ...
 
     @abstractmethod
-    def get_result(self, accumulator: ACC) -> OUT: ...
+    def get_result(self, accumulator: ACC) -> OUT_co: ...
 
     @abstractmethod
     def merge(self, acc_a: ACC, acc_b: ACC) -> ACC: ...
 
 
-class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+class ProcessWindowFunction(Function, Generic[IN_contra, OUT_co, KEY_contra, W_contra]):
     """Sees all records of a key's window, with a context."""
 
     Context: TypeAlias = ProcessWindowContext
 
     @abstractmethod
-    def process(self, key: KEY, context: ProcessWindowContext, elements: Iterable[IN]) -> Iterable[OUT]: ...
+    def process(
+        self, key: KEY_contra, context: ProcessWindowContext, elements: Iterable[IN_contra]
+    ) -> Iterable[OUT_co | SideOutput] | None: ...
 
     def clear(self, context: ProcessWindowContext) -> None:
         """The window is gone: clear its window_state()."""
 
 
-class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+class ProcessAllWindowFunction(Function, Generic[IN_contra, OUT_co, W_contra]):
     """Sees all records of a window, with a context."""
 
     Context: TypeAlias = ProcessWindowContext
 
     @abstractmethod
-    def process(self, context: ProcessWindowContext, elements: Iterable[IN]) -> Iterable[OUT]: ...
+    def process(
+        self, context: ProcessWindowContext, elements: Iterable[IN_contra]
+    ) -> Iterable[OUT_co | SideOutput] | None: ...
 
     def clear(self, context: ProcessWindowContext) -> None:
         """The window is gone: clear its window_state()."""
 
 
-class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+class WindowFunction(Function, Generic[IN_contra, OUT_co, KEY_contra, W_contra]):
     """Sees all records of a key's window."""
 
     @abstractmethod
-    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
+    def apply(self, key: KEY_contra, window: W_contra, inputs: Iterable[IN_contra]) -> Iterable[OUT_co]: ...
 
 
-class AllWindowFunction(Function, Generic[IN, OUT, W]):
+class AllWindowFunction(Function, Generic[IN_contra, OUT_co, W_contra]):
     """Sees all records of a window."""
 
     @abstractmethod
-    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]: ...
+    def apply(self, window: W_contra, inputs: Iterable[IN_contra]) -> Iterable[OUT_co]: ...
 
 
 class PassThroughWindowFunction(WindowFunction[T, T, KEY, W]):
@@ -354,46 +371,48 @@ class PassThroughAllWindowFunction(AllWindowFunction[T, T, W]):
         return inputs
 
 
-class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
+class ProcessJoinFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """Sees a pair of an interval join; yields results."""
 
     Context: TypeAlias = IntervalJoinContext
 
     @abstractmethod
-    def process_element(self, left: IN1, right: IN2, ctx: IntervalJoinContext) -> Iterable[OUT] | None: ...
+    def process_element(
+        self, left: IN1_contra, right: IN2_contra, ctx: IntervalJoinContext
+    ) -> Iterable[OUT_co | SideOutput] | None: ...
 
 
-class JoinFunction(Function, Generic[IN1, IN2, OUT]):
+class JoinFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """Makes a result of a pair of a window join."""
 
     @abstractmethod
-    def join(self, first: IN1, second: IN2) -> OUT: ...
+    def join(self, first: IN1_contra, second: IN2_contra) -> OUT_co: ...
 
 
-class CoGroupFunction(Function, Generic[IN1, IN2, OUT]):
+class CoGroupFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """Sees both sides of a key's window; yields results."""
 
     @abstractmethod
-    def co_group(self, first: Iterable[IN1], second: Iterable[IN2]) -> Iterable[OUT]: ...
+    def co_group(self, first: Iterable[IN1_contra], second: Iterable[IN2_contra]) -> Iterable[OUT_co]: ...
 
 
-class AsyncFunction(Function, Generic[IN, OUT]):
+class AsyncFunction(Function, Generic[IN_contra, OUT_co]):
     """Makes an asynchronous request for a record."""
 
     @abstractmethod
-    async def async_invoke(self, value: IN) -> list[OUT]:
+    async def async_invoke(self, value: IN_contra) -> list[OUT_co]:
         """Return the results for a record."""
 
-    def timeout(self, value: IN) -> list[OUT]:
+    def timeout(self, value: IN_contra) -> list[OUT_co]:
         """Return the results for a record whose request took too long; raises unless overridden."""
         raise TimeoutError(f"Async function call has timed out for input: {value!r}")
 
 
-class SinkFunction(Function, Generic[IN]):
+class SinkFunction(Function, Generic[IN_contra]):
     """Called for every record at the end of a stream; what it does cannot be taken back on a failure."""
 
     @abstractmethod
-    def invoke(self, value: IN, context: Any) -> None: ...
+    def invoke(self, value: IN_contra, context: Any) -> None: ...
 
 
 def as_user_function(function: Any, method: str, operation: str) -> UserFunction:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
+from millstream.common.type_variables import OUT, A_co, B_co
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.functions import ProcessWindowFunction, as_user_function, key_of
+from millstream.datastream.functions import (
+    CoGroupFunction,
+    JoinFunction,
+    KeySelector,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+    as_user_function,
+    key_of,
+)
 from millstream.datastream.windowed_stream import WindowedStream
 from millstream.operators.functions import UserFunction
-from millstream.operators.interval_join import IntervalJoinOperator
+from millstream.operators.interval_join import IntervalJoinContext, IntervalJoinOperator
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.windows.assigners import WindowAssigner
 
@@ -32,8 +41,9 @@ class _Tagged:
         return self._side, self._selector.call(value), value
 
 
-def _tag(stream: DataStream, side: int, selector: UserFunction) -> DataStream:
-    tagged = stream.map(_Tagged(side, selector)).name(("Left", "Right")[side])
+def _tag(stream: DataStream[Any], side: int, selector: UserFunction) -> DataStream[tuple[int, Any, Any]]:
+    tagging: Any = _Tagged(side, selector)
+    tagged = stream.map(tagging).name(("Left", "Right")[side])
     # As parallel as what is before it, so that records keep their order.
     tagged._transformation.parallelism = stream._ends[0].source.parallelism
     return tagged
@@ -71,93 +81,120 @@ class _Join(_CoGroup):
                 yield self._function.call(mine, other)
 
 
-class CoGroupedStreams:
+class _Paired(Generic[A_co, B_co]):
+    """Two streams on their way into windows."""
+
+    _METHOD: str
+
+    def __init__(self, left: DataStream[A_co], right: DataStream[B_co]) -> None:
+        self._left = left
+        self._right = right
+        self._left_key: UserFunction | None = None
+        self._right_key: UserFunction | None = None
+
+    def where(self, key_selector: Callable[[A_co], Any] | KeySelector[A_co, Any] | int | str) -> Self:
+        """Set the key of the first stream."""
+        self._left_key = key_of(key_selector)
+        return self
+
+    def equal_to(self, key_selector: Callable[[B_co], Any] | KeySelector[B_co, Any] | int | str) -> Self:
+        """Set the key of the second stream."""
+        self._right_key = key_of(key_selector)
+        return self
+
+    def _windowed(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[tuple[int, Any, Any], Any, Any]:
+        if self._left_key is None or self._right_key is None:
+            raise InvalidProgramError(f"{self._METHOD}() needs where(...) and equal_to(...) before window(...).")
+        left, right = _tag(self._left, 0, self._left_key), _tag(self._right, 1, self._right_key)
+        keyed = left.union(right).key_by(lambda tagged: tagged[1])
+        return WindowedStream(keyed, window_assigner)
+
+
+class _WithWindow(Generic[A_co, B_co]):
+    """Two streams in windows."""
+
+    def __init__(self, windowed: WindowedStream[tuple[int, Any, Any], Any, Any]) -> None:
+        self._windowed = windowed
+
+    def trigger(self, trigger: Any) -> Self:
+        self._windowed.trigger(trigger)
+        return self
+
+    def evictor(self, evictor: Any) -> Self:
+        self._windowed.evictor(evictor)
+        return self
+
+    def allowed_lateness(self, time_ms: int | Time | Duration) -> Self:
+        self._windowed.allowed_lateness(time_ms)
+        return self
+
+
+class CoGroupedStreams(_Paired[A_co, B_co]):
     """Two streams on their way to a co-group.
 
     `a.co_group(b).where(key_of_a).equal_to(key_of_b).window(assigner).apply(function)`
     """
 
     _METHOD = "co_group"
-    _FUNCTION: type[_CoGroup] = _CoGroup
-    _NAME = "CoGroup"
 
-    def __init__(self, left: DataStream, right: DataStream) -> None:
-        self._left = left
-        self._right = right
-        self._left_key: UserFunction | None = None
-        self._right_key: UserFunction | None = None
-
-    def where(self, key_selector: Any) -> CoGroupedStreams:
-        """Set the key of the first stream."""
-        self._left_key = key_of(key_selector)
-        return self
-
-    def equal_to(self, key_selector: Any) -> CoGroupedStreams:
-        """Set the key of the second stream."""
-        self._right_key = key_of(key_selector)
-        return self
-
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> _WithWindow:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> _CoGroupedInWindow[A_co, B_co]:
         """Group both streams into windows."""
-        if self._left_key is None or self._right_key is None:
-            raise InvalidProgramError(f"{self._METHOD}() needs where(...) and equal_to(...) before window(...).")
-        left, right = _tag(self._left, 0, self._left_key), _tag(self._right, 1, self._right_key)
-        keyed = left.union(right).key_by(lambda tagged: tagged[1])
-        return _WithWindow(WindowedStream(keyed, window_assigner), self._METHOD, self._FUNCTION, self._NAME)
+        return _CoGroupedInWindow(self._windowed(window_assigner))
 
 
-class _WithWindow:
-    """Two streams in windows."""
+class _CoGroupedInWindow(_WithWindow[A_co, B_co]):
+    """Two streams in windows, for a function of both sides."""
 
-    def __init__(self, windowed: WindowedStream, method: str, kind: type[_CoGroup], name: str) -> None:
-        self._windowed = windowed
-        self._method = method
-        self._kind = kind
-        self._name = name
-
-    def trigger(self, trigger: Any) -> _WithWindow:
-        self._windowed.trigger(trigger)
-        return self
-
-    def evictor(self, evictor: Any) -> _WithWindow:
-        self._windowed.evictor(evictor)
-        return self
-
-    def allowed_lateness(self, time_ms: int | Time | Duration) -> _WithWindow:
-        self._windowed.allowed_lateness(time_ms)
-        return self
-
-    def apply(self, function: Any, output_type: TypeInformation | None = None) -> DataStream:
-        """Apply a function to both sides of a window, or to every pair in it."""
-        wrapped = self._kind(as_user_function(function, self._method, "apply"))
-        return self._windowed.process(wrapped, output_type).name(self._name)
+    def apply(
+        self,
+        function: Callable[[list[A_co], list[B_co]], Iterable[OUT] | None] | CoGroupFunction[A_co, B_co, OUT],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]:
+        """Apply a function to both sides of a window."""
+        wrapped = _CoGroup(as_user_function(function, "co_group", "apply"))
+        return self._windowed.process(wrapped, output_type).name("CoGroup")
 
 
-class JoinedStreams(CoGroupedStreams):
+class JoinedStreams(_Paired[A_co, B_co]):
     """Two streams on their way to a window join.
 
     `a.join(b).where(key_of_a).equal_to(key_of_b).window(assigner).apply(lambda left, right: ...)`
     """
 
     _METHOD = "join"
-    _FUNCTION = _Join
-    _NAME = "Join"
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> _JoinedInWindow[A_co, B_co]:
+        """Group both streams into windows."""
+        return _JoinedInWindow(self._windowed(window_assigner))
 
 
-class IntervalJoin:
+class _JoinedInWindow(_WithWindow[A_co, B_co]):
+    """Two streams in windows, for a function of pairs."""
+
+    def apply(
+        self,
+        function: Callable[[A_co, B_co], OUT] | JoinFunction[A_co, B_co, OUT],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]:
+        """Apply a function to every pair of a window."""
+        wrapped = _Join(as_user_function(function, "join", "apply"))
+        return self._windowed.process(wrapped, output_type).name("Join")
+
+
+class IntervalJoin(Generic[A_co, B_co]):
     """Two keyed streams on their way to an interval join.
 
     `a.interval_join(b).between(Time.seconds(-5), Time.seconds(5)).process(function)`
     """
 
-    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+    def __init__(self, left: KeyedStream[A_co, Any], right: KeyedStream[B_co, Any]) -> None:
         self._left = left
         self._right = right
         self._bounds: tuple[int, int] | None = None
         self._exclusive = [False, False]
-        self._late: list[OutputTag | None] = [None, None]
+        self._late: list[OutputTag[Any] | None] = [None, None]
 
-    def between(self, lower_bound: int | Time | Duration, upper_bound: int | Time | Duration) -> IntervalJoin:
+    def between(self, lower_bound: int | Time | Duration, upper_bound: int | Time | Duration) -> Self:
         """Set the bounds of the second stream's timestamps relative to the first's, both inclusive."""
         lower, upper = to_millis(lower_bound), to_millis(upper_bound)
         if lower > upper:
@@ -165,23 +202,28 @@ class IntervalJoin:
         self._bounds = lower, upper
         return self
 
-    def lower_bound_exclusive(self) -> IntervalJoin:
+    def lower_bound_exclusive(self) -> Self:
         self._exclusive[0] = True
         return self
 
-    def upper_bound_exclusive(self) -> IntervalJoin:
+    def upper_bound_exclusive(self) -> Self:
         self._exclusive[1] = True
         return self
 
-    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoin:
+    def side_output_left_late_data(self, output_tag: OutputTag[A_co]) -> Self:
         self._late[0] = output_tag
         return self
 
-    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoin:
+    def side_output_right_late_data(self, output_tag: OutputTag[B_co]) -> Self:
         self._late[1] = output_tag
         return self
 
-    def process(self, process_join_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def process(
+        self,
+        process_join_function: Callable[[A_co, B_co, IntervalJoinContext], Iterable[OUT] | None]
+        | ProcessJoinFunction[A_co, B_co, OUT],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]:
         """Call `process_element(left, right, ctx)` for every pair; it yields results."""
         if self._bounds is None:
             raise InvalidProgramError("interval_join() needs between(lower, upper) before process(...).")

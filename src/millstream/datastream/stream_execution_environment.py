@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, overload
 
 from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
 from millstream.checkpoint.storage import storage_options
@@ -23,7 +23,9 @@ from millstream.common.job_status import JobStatus
 from millstream.common.missing import JAVA, missing_function
 from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
 from millstream.common.setting import FlagSetting
-from millstream.common.typeinfo import TypeInformation
+from millstream.common.type_variables import T
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
@@ -294,7 +296,13 @@ class StreamExecutionEnvironment:
 
     # --- sources
 
-    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
+    @overload
+    def from_collection(self, collection: Iterable[Any], type_info: RowTypeInfo) -> DataStream[Row]: ...
+
+    @overload
+    def from_collection(self, collection: Iterable[T], type_info: TypeInformation | None = None) -> DataStream[T]: ...
+
+    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream[Any]:
         """Make a stream of a collection's elements, in order."""
         if isinstance(collection, (str, bytes)) or not isinstance(collection, Iterable):
             raise InvalidProgramError(f"from_collection() takes a collection of elements, not {collection!r}.")
@@ -305,13 +313,31 @@ class StreamExecutionEnvironment:
         stream = self._add_source(CollectionSource(elements), "Source: Collection Source", type_info)
         return stream.force_non_parallel()
 
+    @overload
+    def from_source(
+        self,
+        source: Source[T],
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str | None = None,
+        type_info: TypeInformation | None = None,
+    ) -> DataStream[T]: ...
+
+    @overload
     def from_source(
         self,
         source: Any,
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str | None = None,
         type_info: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]: ...
+
+    def from_source(
+        self,
+        source: Any,
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str | None = None,
+        type_info: TypeInformation | None = None,
+    ) -> DataStream[Any]:
         """Make a stream of a source: a Source, or any object with the methods of PySpark's DataSourceStreamReader."""
         if not isinstance(source, Source):
             if not is_stream_reader(source):
@@ -332,19 +358,29 @@ class StreamExecutionEnvironment:
         marked._transformation.source = stream._transformation
         return marked.force_non_parallel() if stream._transformation.non_parallel else marked
 
-    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream[str]:
         """Make a stream of the lines of a file, or of all files below a directory. Old: use a FileSource."""
         warn_deprecated("read_text_file()", "use from_source() with a FileSource of StreamFormat.text_line_format()")
         lines = StreamFormat.text_line_format(charset_name)
         return self.from_source(FileSource.for_record_stream_format(lines, file_path).build())
 
-    def _add_source(self, source: Source, name: str, type_info: TypeInformation | None) -> DataStream:
+    def _add_source(self, source: Source[T], name: str, type_info: TypeInformation | None) -> DataStream[T]:
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
         return DataStream(self, [StreamEnd(transformation)])
 
+    @overload
+    def add_source(
+        self, source_func: Source[T], source_name: str = "Custom Source", type_info: TypeInformation | None = None
+    ) -> DataStream[T]: ...
+
+    @overload
     def add_source(
         self, source_func: Any, source_name: str = "Custom Source", type_info: TypeInformation | None = None
-    ) -> DataStream:
+    ) -> DataStream[Any]: ...
+
+    def add_source(
+        self, source_func: Any, source_name: str = "Custom Source", type_info: TypeInformation | None = None
+    ) -> DataStream[Any]:
         """The older name of `from_source`, without watermarks."""
         return self.from_source(source_func, None, source_name, type_info)
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce as fold
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
+from millstream.common.type_variables import OUT, KEY_co, R, T_co, W_co
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.functions import as_user_function
+from millstream.datastream.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    WindowFunction,
+    as_user_function,
+)
 from millstream.operators.functions import UserFunction
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.reduce import choose_by_field, combine_field
@@ -27,7 +36,7 @@ from millstream.operators.windows.contents import (
     WindowFunctionKind,
 )
 from millstream.operators.windows.evictors import Evictor
-from millstream.operators.windows.operator import WindowOperator
+from millstream.operators.windows.operator import ProcessWindowContext, WindowOperator
 from millstream.operators.windows.triggers import Trigger
 
 if TYPE_CHECKING:
@@ -36,23 +45,21 @@ if TYPE_CHECKING:
 
 __all__ = ["AllWindowedStream", "WindowedStream"]
 
-S = TypeVar("S", bound="_Windowed")
 
-
-class _Windowed:
+class _Windowed(Generic[T_co, W_co]):
     """What windows over keyed streams and over whole streams have in common."""
 
     _NAME = "Window"
     _KEYED = True
 
-    def __init__(self, stream: KeyedStream, assigner: WindowAssigner[Any, Any]) -> None:
+    def __init__(self, stream: KeyedStream[T_co, Any], assigner: WindowAssigner[Any, W_co]) -> None:
         if not isinstance(assigner, WindowAssigner):
             raise InvalidProgramError(f"window() takes a WindowAssigner, not {assigner!r}.")
         self._stream = stream
         self._assigner = assigner
         self._trigger: Trigger[Any, Any] = assigner.get_default_trigger(None)
         self._lateness = 0
-        self._late_tag: OutputTag | None = None
+        self._late_tag: OutputTag[T_co] | None = None
         self._evictor: Evictor | None = None
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
@@ -62,21 +69,21 @@ class _Windowed:
         """Return the type of what goes into the windows."""
         return self._stream._unkeyed.get_type()
 
-    def trigger(self: S, trigger: Trigger[Any, Any]) -> S:
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
         """Let the windows fire when this trigger says so."""
         if not isinstance(trigger, Trigger):
             raise InvalidProgramError(f"trigger() takes a Trigger, not {trigger!r}.")
         self._trigger = trigger
         return self
 
-    def evictor(self: S, evictor: Evictor) -> S:
+    def evictor(self, evictor: Evictor) -> Self:
         """Let an evictor remove records from a window that fires; all records are kept until then."""
         if not isinstance(evictor, Evictor):
             raise InvalidProgramError(f"evictor() takes an Evictor, not {evictor!r}.")
         self._evictor = evictor
         return self
 
-    def allowed_lateness(self: S, time_ms: int | Time | Duration) -> S:
+    def allowed_lateness(self, time_ms: int | Time | Duration) -> Self:
         """Keep windows so long after their end; each late record fires its window again."""
         lateness = to_millis(time_ms)
         if lateness < 0:
@@ -84,7 +91,7 @@ class _Windowed:
         self._lateness = lateness
         return self
 
-    def side_output_late_data(self: S, output_tag: OutputTag) -> S:
+    def side_output_late_data(self, output_tag: OutputTag[T_co]) -> Self:
         """Send records that come too late for their windows to a side output instead of dropping them."""
         self._late_tag = output_tag
         return self
@@ -93,7 +100,7 @@ class _Windowed:
 
     def reduce(
         self, reduce_function: Any, window_function: Any = None, output_type: TypeInformation | None = None
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Reduce a window's records as they come; the window function gets the one value that is left."""
         call = as_user_function(reduce_function, "reduce", "reduce").call
         if window_function is None:
@@ -106,7 +113,7 @@ class _Windowed:
         window_function: Any = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Aggregate a window's records as they come; the window function gets the result."""
         missing = [m for m in ("create_accumulator", "add", "get_result") if not hasattr(aggregate_function, m)]
         if missing or isinstance(aggregate_function, type):
@@ -122,37 +129,37 @@ class _Windowed:
 
         return self._combined(Aggregated(aggregate_function), aggregate, window_function, output_type)
 
-    def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Hand all records of a window that fires to a function, with a context."""
         return self._all(self._function(process_window_function, False, "process"), output_type)
 
-    def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
+    def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Hand all records of a window that fires to a function, with the window."""
         return self._all(self._function(window_function, False, "apply"), output_type)
 
-    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+    def sum(self, position_to_sum: int | str = 0) -> DataStream[T_co]:
         """Emit the window's first record with this field summed up."""
         return self._by_field(combine_field(position_to_sum, "sum", lambda a, b: a + b))
 
-    def min(self, position_to_min: int | str = 0) -> DataStream:
+    def min(self, position_to_min: int | str = 0) -> DataStream[T_co]:
         """Emit the window's first record with this field at its least."""
         return self._by_field(combine_field(position_to_min, "min", lambda a, b: b if b < a else a))
 
-    def max(self, position_to_max: int | str = 0) -> DataStream:
+    def max(self, position_to_max: int | str = 0) -> DataStream[T_co]:
         """Emit the window's first record with this field at its greatest."""
         return self._by_field(combine_field(position_to_max, "max", lambda a, b: b if b > a else a))
 
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T_co]:
         """Emit the window's record whose field is the least."""
         return self._by_field(choose_by_field(position_to_min_by, "min_by", lambda a, b: a < b))
 
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
         """Emit the window's record whose field is the greatest."""
         return self._by_field(choose_by_field(position_to_max_by, "max_by", lambda a, b: a > b))
 
     # --- how
 
-    def _by_field(self, reducer: Callable[[Any, Any], Any]) -> DataStream:
+    def _by_field(self, reducer: Callable[[Any, Any], Any]) -> DataStream[T_co]:
         return self.reduce(reducer)
 
     def _combined(
@@ -161,7 +168,7 @@ class _Windowed:
         combine: Callable[[list[Any]], Any],
         window_function: Any,
         output_type: TypeInformation | None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         result: WindowFunctionKind | PassThrough = PassThrough()
         if window_function is not None:
             result = self._function(window_function, True, None)
@@ -169,7 +176,7 @@ class _Windowed:
             return self._add(Stamped(), Combining(combine, result), output_type)
         return self._add(contents, result, output_type)
 
-    def _all(self, result: WindowFunctionKind, output_type: TypeInformation | None) -> DataStream:
+    def _all(self, result: WindowFunctionKind, output_type: TypeInformation | None) -> DataStream[Any]:
         return self._add(Stamped() if self._evictor is not None else Listed(), result, output_type)
 
     def _function(self, function: Any, one_value: bool, method: str | None) -> WindowFunctionKind:
@@ -178,7 +185,7 @@ class _Windowed:
             raise InvalidProgramError(f"{method}() takes a window function with a method {method}(), not {function!r}.")
         return WindowFunctionKind(UserFunction(function, method), method, self._KEYED, one_value)
 
-    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream:
+    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream[Any]:
         parts = (self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor)
         operator = WindowOperator(*parts)
         # A pane is read and written as a whole, which only memory can afford.
@@ -190,7 +197,7 @@ class _Windowed:
         return self._stream._then(self._NAME, operator, output_type)
 
 
-class WindowedStream(_Windowed):
+class WindowedStream(_Windowed[T_co, W_co], Generic[T_co, KEY_co, W_co]):
     """A keyed stream in windows.
 
     Example:
@@ -204,12 +211,128 @@ class WindowedStream(_Windowed):
         [('a', 2), ('a', 1)]
     """
 
+    if TYPE_CHECKING:
+        # What window functions of this kind take and give; the methods themselves are the same for both kinds.
+        @overload
+        def reduce(
+            self,
+            reduce_function: Callable[[T_co, T_co], T_co] | ReduceFunction[T_co],
+            window_function: None = None,
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[T_co]: ...
 
-class AllWindowedStream(_Windowed):
+        @overload
+        def reduce(
+            self,
+            reduce_function: Callable[[T_co, T_co], T_co] | ReduceFunction[T_co],
+            window_function: Callable[[KEY_co, W_co, Iterable[T_co]], Iterable[OUT] | None]
+            | WindowFunction[T_co, OUT, KEY_co, W_co]
+            | ProcessWindowFunction[T_co, OUT, KEY_co, W_co],
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        def reduce(self, *args: Any, **kwargs: Any) -> Any: ...
+
+        @overload
+        def aggregate(
+            self,
+            aggregate_function: AggregateFunction[T_co, Any, OUT],
+            window_function: None = None,
+            accumulator_type: TypeInformation | None = None,
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        @overload
+        def aggregate(
+            self,
+            aggregate_function: AggregateFunction[T_co, Any, R],
+            window_function: Callable[[KEY_co, W_co, Iterable[R]], Iterable[OUT] | None]
+            | WindowFunction[R, OUT, KEY_co, W_co]
+            | ProcessWindowFunction[R, OUT, KEY_co, W_co],
+            accumulator_type: TypeInformation | None = None,
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        def aggregate(self, *args: Any, **kwargs: Any) -> Any: ...
+
+        def process(
+            self,
+            process_window_function: Callable[[KEY_co, ProcessWindowContext, Iterable[T_co]], Iterable[OUT] | None]
+            | ProcessWindowFunction[T_co, OUT, KEY_co, W_co],
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        def apply(
+            self,
+            window_function: Callable[[KEY_co, W_co, Iterable[T_co]], Iterable[OUT] | None]
+            | WindowFunction[T_co, OUT, KEY_co, W_co],
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+
+class AllWindowedStream(_Windowed[T_co, W_co]):
     """A whole stream in windows; one subtask has all of it."""
 
     _NAME = "All Window"
     _KEYED = False
 
-    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream:
+    if TYPE_CHECKING:
+        # What window functions of this kind take and give; the methods themselves are the same for both kinds.
+        @overload
+        def reduce(
+            self,
+            reduce_function: Callable[[T_co, T_co], T_co] | ReduceFunction[T_co],
+            window_function: None = None,
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[T_co]: ...
+
+        @overload
+        def reduce(
+            self,
+            reduce_function: Callable[[T_co, T_co], T_co] | ReduceFunction[T_co],
+            window_function: Callable[[W_co, Iterable[T_co]], Iterable[OUT] | None]
+            | AllWindowFunction[T_co, OUT, W_co]
+            | ProcessAllWindowFunction[T_co, OUT, W_co],
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        def reduce(self, *args: Any, **kwargs: Any) -> Any: ...
+
+        @overload
+        def aggregate(
+            self,
+            aggregate_function: AggregateFunction[T_co, Any, OUT],
+            window_function: None = None,
+            accumulator_type: TypeInformation | None = None,
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        @overload
+        def aggregate(
+            self,
+            aggregate_function: AggregateFunction[T_co, Any, R],
+            window_function: Callable[[W_co, Iterable[R]], Iterable[OUT] | None]
+            | AllWindowFunction[R, OUT, W_co]
+            | ProcessAllWindowFunction[R, OUT, W_co],
+            accumulator_type: TypeInformation | None = None,
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        def aggregate(self, *args: Any, **kwargs: Any) -> Any: ...
+
+        def process(
+            self,
+            process_window_function: Callable[[ProcessWindowContext, Iterable[T_co]], Iterable[OUT] | None]
+            | ProcessAllWindowFunction[T_co, OUT, W_co],
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+        def apply(
+            self,
+            window_function: Callable[[W_co, Iterable[T_co]], Iterable[OUT] | None]
+            | AllWindowFunction[T_co, OUT, W_co],
+            output_type: TypeInformation | None = None,
+        ) -> DataStream[OUT]: ...
+
+    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream[Any]:
         return super()._add(contents, result, output_type).force_non_parallel()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Generic
+
 from millstream.common.errors import InvalidProgramError
 from millstream.common.missing import JAVA, missing_function
+from millstream.common.type_variables import T
 from millstream.common.typeinfo import TypeInformation
 
 __all__ = ["OutputTag"]
 
 
-class OutputTag:
+class OutputTag(Generic[T]):
     """Names a side output; a process function yields `(tag, value)` to it.
 
     Example:

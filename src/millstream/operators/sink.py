@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
+from millstream.common.type_variables import T_contra
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
@@ -94,12 +95,12 @@ class Committer(ABC):
         """The job has ended."""
 
 
-class Sink(ABC):
+class Sink(ABC, Generic[T_contra]):
     """A place records go to."""
 
     name = "Sink"
 
-    def typed(self, type_info: TypeInformation | None) -> Sink:
+    def typed(self, type_info: TypeInformation | None) -> Sink[T_contra]:
         """Return the sink for records of a declared type; None when none was declared."""
         return self
 

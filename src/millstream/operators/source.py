@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
+from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
@@ -77,7 +78,7 @@ class SourceReader(ABC):
         """The subtask has ended."""
 
 
-class Source(ABC):
+class Source(ABC, Generic[T_co]):
     """A place records come from."""
 
     name = "Source"

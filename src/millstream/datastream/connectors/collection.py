@@ -8,6 +8,7 @@ from typing import Any
 
 import cloudpickle
 
+from millstream.common.type_variables import T_co
 from millstream.common.values import ATOMS, detach
 from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
@@ -29,12 +30,12 @@ class _Reader(IntervalReader):
             start += len(elements)
 
 
-class CollectionSource(Source):
+class CollectionSource(Source[T_co]):
     """The elements of a Python collection, in order, from one subtask."""
 
     name = "Collection Source"
 
-    def __init__(self, elements: list[Any]) -> None:
+    def __init__(self, elements: list[T_co]) -> None:
         self._size = len(elements)
         # Each element is a record of its own, even where the collection holds one object twice.
         own = [e if e.__class__ in ATOMS else detach(e) for e in elements]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.type_variables import T_co
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import BATCH, split_interval
 
@@ -60,7 +61,7 @@ class _Reader(SourceReader):
             yield [function(i) for i in range(at, min(at + BATCH, end))]
 
 
-class DataGeneratorSource(Source):
+class DataGeneratorSource(Source[T_co]):
     """Records made by `generator_function(index)`.
 
     Args:
@@ -77,7 +78,7 @@ class DataGeneratorSource(Source):
 
     def __init__(
         self,
-        generator_function: Callable[[int], Any],
+        generator_function: Callable[[int], T_co],
         count: int | None = None,
         rate_per_second: float | None = None,
     ) -> None:

@@ -78,7 +78,7 @@ class _Reader(IntervalReader):
             yield range(at, min(at + BATCH, end))
 
 
-class NumberSequenceSource(Source):
+class NumberSequenceSource(Source[int]):
     """The integers from `start` to `end`, both included.
 
     Example:

@@ -1,0 +1,90 @@
+"""What mypy makes of programs: the right ones of tests/typing pass, the wrong ones fail where they say so."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import millstream
+from millstream.datastream import (
+    CloseableIterator,
+    ConnectedStreams,
+    DataStream,
+    KeyedStream,
+    MapFunction,
+    OutputTag,
+    WindowedStream,
+)
+from millstream.datastream.stream_execution_environment import ProgramPlanned, plan_only
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "tests" / "typing"
+EXAMPLES = sorted(ROOT.glob("examples/*.py"))
+
+Errors = dict[Path, dict[int, list[str]]]
+
+
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> Errors:
+    """Every file's errors by line, of one run over all."""
+    files = [*sorted(SAMPLES.glob("*.py")), *EXAMPLES]
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-pretty", "--hide-error-context"]
+    command += ["--cache-dir", str(tmp_path_factory.mktemp("mypy")), *(str(f.relative_to(ROOT)) for f in files)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert run.returncode in (0, 1) and not run.stderr, run.stdout + run.stderr
+    found: Errors = {}
+    for path, line, message in re.findall(r"^(.+?):(\d+): error: (.*)$", run.stdout, re.M):
+        found.setdefault(ROOT / path, {}).setdefault(int(line), []).append(message)
+    return found
+
+
+def expected(path: Path) -> dict[int, str]:
+    """What the marks of a wrong program ask for."""
+    lines = enumerate(path.read_text().splitlines(), 1)
+    return {number: line.split("# error: ")[1] for number, line in lines if "# error: " in line}
+
+
+@pytest.mark.parametrize("path", [SAMPLES / "right.py", *EXAMPLES], ids=lambda p: p.name)
+def test_right_programs_pass(errors: Errors, path: Path) -> None:
+    assert errors.get(path, {}) == {}
+
+
+def test_wrong_programs_fail_where_they_are_wrong(errors: Errors) -> None:
+    path = SAMPLES / "wrong.py"
+    wanted, found = expected(path), errors.get(path, {})
+    assert wanted and sorted(found) == sorted(wanted)
+    assert {n: m for n, m in wanted.items() if not any(m in message for message in found[n])} == {}
+
+
+def test_the_package_itself_has_no_errors(errors: Errors) -> None:
+    assert {p: e for p, e in errors.items() if p.is_relative_to(ROOT / "src")} == {}
+
+
+def test_the_samples_are_programs() -> None:
+    with plan_only(), pytest.raises(ProgramPlanned):
+        runpy.run_path(str(SAMPLES / "right.py"))
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(millstream.__file__).parent / "py.typed").exists()
+
+
+@pytest.mark.parametrize("name", [DataStream[int], KeyedStream[int, str], WindowedStream[int, str, object]])
+def test_streams_take_types_as_any_generic_class_does(name: object) -> None:
+    assert name.__args__[0] is int
+
+
+def test_types_leave_no_trace_at_run_time() -> None:
+    tag = OutputTag[int]("late")
+    assert type(tag) is OutputTag and tag == OutputTag("late")
+    assert pickle.loads(pickle.dumps(tag)) == tag == copy.deepcopy(tag)
+    assert ConnectedStreams[int, str].__origin__ is ConnectedStreams
+    assert CloseableIterator[int].__origin__ is CloseableIterator
+    assert MapFunction[int, str].__origin__ is MapFunction
