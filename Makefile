@@ -1,10 +1,10 @@
-# The words of this house: demo, test, lint, bench, parity. Each sets up what it needs in .venv first.
+# The words of this house: demo, test, lint, simulate, bench, parity. Each sets up what it needs in .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-pyflink parity lint format bench chaos clean
+.PHONY: demo test test-pyflink parity lint format simulate bench chaos clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,6 +38,10 @@ parity: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix src tests bench examples
 	$(BIN)/ruff format src tests bench examples
+
+# Checkpoints, commits and restarts under faults, on a virtual clock; a short form of it is among the tests.
+simulate: $(STAMP)
+	$(BIN)/python -m tests.simulation --seeds 20000
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py

@@ -7,11 +7,13 @@ does the simulation in the tests.
                   |                          |
                   '---- decline, expire -----'--> FAILED
 
-Three rules make the output exactly-once, whatever dies in between:
+Four rules make the output exactly-once, whatever dies in between:
 
 1. Output is committed only when the manifest of the checkpoint it belongs to is safely written.
 2. A manifest names all output that is staged and not known to be committed, so that who restores it can commit it.
 3. A restart goes back to the last complete checkpoint, commits (again) what that names, and aborts all other output.
+4. Output is aborted only when nobody can start any more from a checkpoint that names it: one that failed or came too
+   late may be on storage all the same.
 """
 
 from __future__ import annotations

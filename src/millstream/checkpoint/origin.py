@@ -10,7 +10,14 @@ from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.owner import is_alive
 from millstream.checkpoint.storage import open_storage, storage_options
-from millstream.checkpoint.store import Found, latest_checkpoints, list_checkpoints, open_checkpoint, read_owner
+from millstream.checkpoint.store import (
+    Found,
+    latest_checkpoints,
+    list_checkpoints,
+    open_checkpoint,
+    read_owner,
+    supersede,
+)
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.state.restored import StoredState, stored_sections
@@ -42,7 +49,7 @@ class Origin:
 
 def find_origin(config: Configuration, job_name: str) -> Origin | None:
     """Return what the settings say a job starts from; None when it starts at the beginning."""
-    path = config.get_string(PATH, config.get_string(_OLD_PATH, ""))
+    path = _path(config)
     if not path:
         return None
     allow = config.get_boolean(IGNORE_UNCLAIMED, config.get_boolean(_OLD_IGNORE, False))
@@ -59,6 +66,28 @@ def find_origin(config: Configuration, job_name: str) -> Origin | None:
         return None
     claimed = claim == "CLAIM" or path == LATEST
     return Origin(found.manifest, found.location, found.state_url(), allow, claimed)
+
+
+def _path(config: Configuration) -> str:
+    return config.get_string(PATH, config.get_string(_OLD_PATH, ""))
+
+
+def claim_latest(config: Configuration, job_name: str, origin: Origin | None, home: str) -> None:
+    """See to it that nobody goes on from another checkpoint than a job that starts from the latest one now.
+
+    One could still be on its way to storage, of a driver that has died, while the output that it names is aborted, or
+    while other output counts in its place.
+
+    Args:
+        config: the job's settings.
+        job_name: its name.
+        origin: what it starts from, None for the beginning.
+        home: its own directory.
+    """
+    directory = CheckpointOptions.read(config).directory
+    if _path(config) == LATEST and directory is not None:
+        chosen = None if origin is None else (origin.location.rpartition("/")[0], origin.manifest.id)
+        supersede(directory, job_name, chosen, home, is_alive, storage_options(config))
 
 
 def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> Found | None:

@@ -15,6 +15,8 @@ def this_process(job_name: str) -> dict[str, Any]:
 
 def is_alive(owner: dict[str, Any]) -> bool:
     """Tell whether an owner still runs. One on another host counts as alive: who knows better can delete the file."""
+    if owner.get("released"):
+        return False
     if owner.get("host") != socket.gethostname():
         return True
     started = _started(owner["pid"])

@@ -1,9 +1,10 @@
 """A job's directory of checkpoints:
 
-    <dir>/<job-id>/_owner        who writes here now
+    <dir>/<job-id>/_owner            who writes here, or did last
+    <dir>/<job-id>/_superseded       the last checkpoint that counts, since a later driver has gone on from there
     <dir>/<job-id>/chk-N/_metadata   the manifest of checkpoint N
-    <dir>/<job-id>/shared/       state files, which several checkpoints may need
-    <dir>/<job-id>/taskowned/    files that no checkpoint owns (Flink's name for it; empty here)
+    <dir>/<job-id>/shared/           state files, which several checkpoints may need
+    <dir>/<job-id>/taskowned/        files that no checkpoint owns (Flink's name for it; empty here)
 
 A checkpoint is there when its manifest is. State files are deleted when neither a retained checkpoint nor the running
 job needs them.
@@ -12,6 +13,7 @@ job needs them.
 from __future__ import annotations
 
 import json
+import math
 import re
 import uuid
 from collections.abc import Callable, Iterable
@@ -24,6 +26,7 @@ from millstream.common.errors import DamagedStateError, InvalidProgramError, Mil
 from millstream.common.faults import fault_point
 
 SHARED = "shared"
+_SUPERSEDED = "_superseded"
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 
 
@@ -53,7 +56,12 @@ class CheckpointStore:
                 f"The directory {self.storage.url} is in use by another job (see {self.storage.url}/_owner: process "
                 f"{owner.get('pid')} on {owner.get('host')}): stop it first, or give this job another directory."
             )
-        self.storage.publish("_owner", json.dumps({**self._owner, "token": self._token}).encode())
+        self._publish_owner()
+        # That may be so of an earlier run under the same id.
+        self.storage.delete(_SUPERSEDED)
+
+    def _publish_owner(self, **more: Any) -> None:
+        self.storage.publish("_owner", json.dumps({**self._owner, "token": self._token, **more}).encode())
 
     def write(self, manifest: Manifest) -> str:
         """Write a manifest; return where the checkpoint is."""
@@ -93,7 +101,7 @@ class CheckpointStore:
 
     def sweep(self, needed: set[str]) -> None:
         """Delete the known state files that nobody needs any more."""
-        for name in self._known - needed:
+        for name in sorted(self._known - needed):
             self.storage.delete(f"{SHARED}/{name}")
         self._known &= needed
 
@@ -105,12 +113,18 @@ class CheckpointStore:
         self._known &= needed
 
     def remove(self) -> None:
-        """Delete everything."""
+        """Delete everything.
+
+        The newest checkpoint goes last, before the state files: who is interrupted here must not leave an older one to
+        start from, nor one without its state.
+        """
+        for number in sorted(_checkpoint_ids(self.storage.list(""))):
+            self.discard(number)
         self.storage.delete("")
 
     def release(self) -> None:
         """Leave the directory to whoever comes next."""
-        self.storage.delete("_owner")
+        self._publish_owner(released=True)
 
 
 def read_owner(storage: Storage) -> dict[str, Any] | None:
@@ -162,25 +176,74 @@ def open_checkpoint(location: str, options: dict[str, Any] | None = None) -> Fou
 def list_checkpoints(directory: str, options: dict[str, Any] | None = None) -> list[tuple[str, int]]:
     """Return (location, id) of the checkpoints in a job's directory, newest first."""
     storage = open_storage(directory, options)
-    found = [(int(m.group(1)), name) for name in storage.list("") if (m := _CHECKPOINT.fullmatch(name))]
-    return [(f"{storage.url}/{name}", number) for number, name in sorted(found, reverse=True)]
+    return [(f"{storage.url}/chk-{i}", i) for i in sorted(_checkpoint_ids(storage.list("")), reverse=True)]
+
+
+def _checkpoint_ids(names: list[str]) -> list[int]:
+    return [int(m.group(1)) for name in names if (m := _CHECKPOINT.fullmatch(name))]
 
 
 def latest_checkpoints(
     directory: str, job_name: str | None, options: dict[str, Any] | None = None
 ) -> tuple[list[Found], list[str]]:
     """Return the usable checkpoints of jobs below a directory, newest first, and what is wrong with the others."""
-    storage = open_storage(directory, options)
     found, problems = [], []
-    jobs = [storage.url] if list_checkpoints(storage.url, options) else []
-    jobs += [f"{storage.url}/{name}" for name in storage.list("")]
-    for job in jobs:
-        for location, _ in list_checkpoints(job, options):
+    for home in _homes(directory, options):
+        names = home.list("")
+        last = _last_that_counts(home, names)
+        for number in (i for i in _checkpoint_ids(names) if i <= last):
             try:
-                checkpoint = open_checkpoint(location, options)
+                checkpoint = open_checkpoint(f"{home.url}/chk-{number}", options)
             except DamagedStateError as e:
                 problems.append(str(e))
                 continue
             if job_name is None or checkpoint.manifest.snapshot.job_name == job_name:
                 found.append(checkpoint)
     return sorted(found, key=lambda f: (f.manifest.timestamp, f.manifest.id), reverse=True), problems
+
+
+def _homes(directory: str, options: dict[str, Any] | None) -> list[Storage]:
+    """Return the directories of jobs below a directory, which may also be a job's own."""
+    storage = open_storage(directory, options)
+    names = storage.list("")
+    own = [storage] if _checkpoint_ids(names) else []
+    return own + [open_storage(f"{storage.url}/{name}", options) for name in names]
+
+
+def supersede(
+    directory: str,
+    job_name: str,
+    chosen: tuple[str, int] | None,
+    own: str,
+    is_alive: Callable[[dict[str, Any]], bool],
+    options: dict[str, Any] | None = None,
+) -> None:
+    """Note in the directories of a job's former drivers up to where their checkpoints count.
+
+    Args:
+        directory: where the jobs' directories are.
+        job_name: the job.
+        chosen: the directory and the number of the checkpoint that it goes on from, None when from the beginning.
+        own: the directory of its new driver.
+        is_alive: tells whether an owner still runs.
+        options: what the file system must be told.
+    """
+    for home in _homes(directory, options):
+        owner = read_owner(home)
+        if chosen is not None and chosen[0] == home.url:
+            last = chosen[1]
+        elif owner is not None and owner.get("job") == job_name and not is_alive(owner):
+            last = 0
+        else:
+            continue
+        if home.url != own and last < _last_that_counts(home, home.list("")):
+            home.publish(_SUPERSEDED, str(last).encode())
+
+
+def _last_that_counts(storage: Storage, names: list[str]) -> float:
+    """Return the number of the last checkpoint in a job's directory from which a job may go on."""
+    if _SUPERSEDED not in names:
+        return math.inf
+    last = int(bytes(storage.read(_SUPERSEDED)))
+    storage.forget([_SUPERSEDED])
+    return last

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import pickle
-import queue
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from millstream.checkpoint.coordinator import (
@@ -24,6 +24,7 @@ from millstream.checkpoint.origin import Origin, delete_origin
 from millstream.checkpoint.store import SHARED, CheckpointStore
 from millstream.common.errors import JobExecutionError
 from millstream.common.faults import fault_point
+from millstream.jobmaster.background import Background
 from millstream.jobmaster.execution import Execution
 from millstream.jobmaster.output import Output
 
@@ -31,6 +32,9 @@ log = logging.getLogger("millstream")
 
 # So long an epoch waits for a manifest: most are written by then, and their output counts at once.
 _PATIENCE = 0.05
+
+# A manifest was written, or what went wrong.
+Answer = tuple[Checkpoint, str | None]
 
 
 class Checkpoints:
@@ -43,22 +47,24 @@ class Checkpoints:
         store: CheckpointStore,
         output: Output,
         clock: Callable[[], float],
-        wake: Callable[[], None],
+        background: Background[Answer],
     ) -> None:
         self.coordinator = coordinator
         self.options = options
         self.store = store
         self._output = output
         self._clock = clock
-        # Called from other threads when there is something to `settle`.
-        self._wake = wake
-        self._results: queue.SimpleQueue[tuple[Checkpoint, str | None]] = queue.SimpleQueue()
-        # Manifests that are being written, also of checkpoints that were given up.
-        self._writing = 0
+        self._background = background
+        # The checkpoints whose manifest is being written, also those that were given up.
+        self._writing: set[int] = set()
+        # Those whose manifest may be on storage: from when it is begun to be written until it is deleted.
+        self._stored: dict[int, Checkpoint] = {}
         self.locations: dict[int, str] = {}
         self.execution: Execution
         # The checkpoint the job has started from, when it is the job's to delete.
         self.claimed: Origin | None = None
+        # When the last manifest was written, in milliseconds.
+        self.timestamp = 0
 
     def taken(self, checkpoint: Checkpoint) -> None:
         """The epoch of a checkpoint has ended."""
@@ -70,54 +76,67 @@ class Checkpoints:
     def settle(self, patience: float = 0.0) -> None:
         """Take note of manifests that were written meanwhile; wait for one no longer than `patience` says."""
         while self._writing:
-            try:
-                checkpoint, problem = self._results.get(timeout=patience) if patience else self._results.get_nowait()
-            except queue.Empty:
+            answer = self._background.next(patience)
+            if answer is None:
                 break
-            self._writing -= 1
+            checkpoint, problem = answer
+            self._writing.discard(checkpoint.id)
             now = self._clock()
             if not self.coordinator.is_pending(checkpoint.id):
-                # It was given up, so nothing must go on from it.
-                self.store.discard(checkpoint.id)
+                # It was given up meanwhile.
+                self.clean_up()
             elif problem is None:
                 self._carry_out(self.coordinator.written(checkpoint.id, now))
             else:
                 log.warning("checkpoint %d failed: %s", checkpoint.id, problem)
-                self._carry_out(self.coordinator.write_failed(checkpoint.id, problem, now))
+                instructions = self.coordinator.write_failed(checkpoint.id, problem, now)
+                # It may be on storage in spite of what was said.
+                self.clean_up()
+                self._carry_out(instructions)
         self._carry_out(self.coordinator.expire(self._clock()))
 
-    def settle_all(self) -> None:
-        """Wait until no manifest is being written: what then is complete can be gone back to."""
-        deadline = self._clock() + self.options.timeout
+    def settle_all(self, patience: float = math.inf) -> None:
+        """Wait until no manifest is being written: what then is complete can be gone back to.
+
+        Args:
+            patience: for how many seconds at most; at most for as long as a checkpoint may take.
+        """
+        patience = min(patience, self.options.timeout)
+        deadline = self._clock() + patience
         while self._writing:
             if self._clock() > deadline:
                 raise JobExecutionError(
-                    f"Checkpoint storage at {self.store.storage.url} has not answered for {self.options.timeout:g} s."
+                    f"Checkpoint storage at {self.store.storage.url} has not answered for {patience:g} s."
                 )
             self.settle(0.1)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             if isinstance(instruction, WriteManifest):
-                self._writing += 1
-                threading.Thread(target=self._write, args=(instruction.checkpoint,), daemon=True).start()
+                self._writing.add(instruction.checkpoint.id)
+                self._stored[instruction.checkpoint.id] = instruction.checkpoint
+                # By their times the newest is found, and somebody may have put the clock back.
+                self.timestamp = max(int(self._clock() * 1000), self.timestamp + 1)
+                self._background.start(partial(self._write, instruction.checkpoint, self.timestamp))
             elif isinstance(instruction, Commit):
                 self._commit(instruction.checkpoint)
             elif isinstance(instruction, Discard):
-                self._discard(instruction.checkpoints)
+                fault_point("driver.before-clean-up")
+                self.clean_up()
+                self.sweep()
+                fault_point("driver.after-clean-up")
             elif isinstance(instruction, FailJob):
                 raise JobExecutionError(instruction.reason)
 
-    def _write(self, checkpoint: Checkpoint) -> None:
-        """Write a manifest, on a thread of its own."""
+    def _write(self, checkpoint: Checkpoint, timestamp: int) -> Answer:
+        """Write a manifest, in the background."""
         problem = None
         try:
-            manifest = Manifest("checkpoint", checkpoint.id, int(self._clock() * 1000), checkpoint.cut, f"../{SHARED}")
+            manifest = Manifest("checkpoint", checkpoint.id, timestamp, checkpoint.cut, f"../{SHARED}")
             self.locations[checkpoint.id] = self.store.write(manifest)
         except Exception as e:
             problem = str(e) or repr(e)
-        self._results.put((checkpoint, problem))
-        self._wake()
+        return checkpoint, problem
 
     def _commit(self, checkpoint: Checkpoint) -> None:
         self._output.commit({i: pickle.loads(staged) for i, staged in checkpoint.cut.committables.items()})
@@ -139,16 +158,20 @@ class Checkpoints:
             if vertex.id in self.execution.sources and state is not None:
                 self.execution.sources[vertex.id].committed(pickle.loads(state))
 
-    def _discard(self, checkpoints: tuple[Checkpoint, ...]) -> None:
-        fault_point("driver.before-clean-up")
-        for checkpoint in checkpoints:
-            self.store.discard(checkpoint.id)
+    def clean_up(self) -> None:
+        """Delete the checkpoints that have been superseded or given up, as far as that can be done now."""
+        kept = self._writing | {c.id for c in (*self.coordinator.retained(), *self.coordinator.in_flight())}
+        for checkpoint in [c for i, c in self._stored.items() if i not in kept]:
+            try:
+                self.store.discard(checkpoint.id)
+            except Exception as e:
+                log.warning("checkpoint %d could not be deleted yet: %s", checkpoint.id, e)
+                continue
+            del self._stored[checkpoint.id]
             self.locations.pop(checkpoint.id, None)
             # It is remembered for a while, but not what was in it.
             checkpoint.snapshot = None
             fault_point("driver.in-clean-up")
-        self.sweep()
-        fault_point("driver.after-clean-up")
 
     def statistics(self) -> dict[str, Any]:
         """Return how many checkpoints there were, and what is known of the last ones."""
@@ -180,7 +203,8 @@ class Checkpoints:
         self.store.sweep(self.needed_files())
 
     def needed_files(self) -> set[str]:
-        needed = self.execution.live_files()
-        for checkpoint in (*self.coordinator.retained(), *self.coordinator.in_flight()):
-            needed |= checkpoint.cut.files()
-        return needed
+        return self.execution.live_files() | self.stored_files()
+
+    def stored_files(self) -> set[str]:
+        """Return the state files of the checkpoints that a new driver could start from."""
+        return {name for checkpoint in self._stored.values() for name in checkpoint.cut.files()}

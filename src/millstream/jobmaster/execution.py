@@ -53,6 +53,19 @@ class Execution:
     def is_finished(self) -> bool:
         return all(v in self.ended for v in self.sources)
 
+    @property
+    def owns_its_state(self) -> bool:
+        """Whether the state is all in files of this execution's own: only then does a snapshot hold it.
+
+        What is taken over from another job or another parallelism is made its own by the first epoch.
+        """
+        return not any(
+            isinstance(version, Restored)
+            for (vertex, _), files in self._state_files.items()
+            if vertex not in self.ended
+            for version in files.values()
+        )
+
     def running_sources(self) -> dict[int, SplitEnumerator]:
         return {v: s for v, s in self.sources.items() if v not in self.ended}
 

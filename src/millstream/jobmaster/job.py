@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -28,14 +28,14 @@ from millstream.common.errors import (
     DamagedStateError,
     InvalidProgramError,
     JobCancelledError,
-    JobExecutionError,
     MillstreamError,
 )
 from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.checkpoints import Checkpoints
+from millstream.jobmaster.background import Background, Threads
+from millstream.jobmaster.checkpoints import Answer, Checkpoints
 from millstream.jobmaster.execution import Execution, Shares
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.output import Output
@@ -53,6 +53,9 @@ from millstream.jobmaster.restart import NoRestart, RestartStrategy
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport
 
 log = logging.getLogger("millstream")
+
+# So long a job that ends before its time waits for the manifests that are being written.
+_LAST_PATIENCE = 10.0
 
 
 class EpochRunner(Protocol):
@@ -84,6 +87,8 @@ class JobOptions:
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restart: RestartStrategy = field(default_factory=NoRestart)
     restore: Origin | None = None
+    # Given the job's directory, makes sure that nobody goes on from another checkpoint.
+    claim: Callable[[str], None] = lambda home: None
 
 
 class JobMaster:
@@ -98,6 +103,7 @@ class JobMaster:
         on_end: Callable[[], None],
         replan: Callable[[int], JobPlan],
         clock: Callable[[], float] = time.time,
+        background: Callable[[Callable[[], None]], Background[Answer]] = Threads,
     ) -> None:
         self.plan = plan
         self.result: Future[JobExecutionResult] = Future()
@@ -113,6 +119,7 @@ class JobMaster:
         self._on_end = on_end
         self._replan = replan
         self._clock = clock
+        self._background = background
         self._cancel = threading.Event()
         # Set when the job's thread shall look up: a request, a cancellation, a manifest that was written.
         self._woken = threading.Event()
@@ -121,7 +128,7 @@ class JobMaster:
         # Numbers the executions, so that no two ever write under the same name.
         self._attempt = -1
         self._runner: EpochRunner | None = None
-        self._last_cut: Snapshot
+        self._last_cut: Snapshot | None = None
         self._thread = threading.Thread(target=self._main, name=f"job-{plan.settings.job_id[:8]}", daemon=True)
 
     # --- from other threads
@@ -192,18 +199,26 @@ class JobMaster:
         self._store.take(is_alive)
         self._output = Output(self.plan)
         now = self._clock()
-        restored, start = None, Start()
-        if (origin := self._options.restore) is not None:
-            snapshot = origin.manifest.snapshot
-            restored = Checkpoint(origin.manifest.id, now, snapshot=snapshot)
-            start = restore(snapshot, self.plan, origin.state_url, origin.allow_non_restored)
-            self._output.recover(snapshot.committables, snapshot.job_id)
+        origin, restored, start = self._options.restore, None, Start()
+        if origin is not None:
+            restored = Checkpoint(origin.manifest.id, now, snapshot=origin.manifest.snapshot)
+            start = restore(restored.cut, self.plan, origin.state_url, origin.allow_non_restored)
+        # Before any output is aborted, or counts.
+        self._options.claim(self._store.storage.url)
+        if restored is not None:
+            self._output.recover(restored.cut.committables, restored.cut.job_id)
         coordinator = Coordinator(self._options.checkpoints, now, restored)
         self._checkpoints = Checkpoints(
-            coordinator, self._options.checkpoints, self._store, self._output, self._clock, self._woken.set
+            coordinator,
+            self._options.checkpoints,
+            self._store,
+            self._output,
+            self._clock,
+            self._background(self._woken.set),
         )
-        if self._options.restore is not None and self._options.restore.claimed:
-            self._checkpoints.claimed = self._options.restore
+        if origin is not None:
+            self._checkpoints.timestamp = origin.manifest.timestamp
+            self._checkpoints.claimed = origin if origin.claimed else None
         self._execute(self.plan, start)
 
     def _execute(self, plan: JobPlan, start: Start) -> None:
@@ -262,7 +277,9 @@ class JobMaster:
         self._become(JobStatus.RUNNING)
 
     def _go_back(self, error: Exception) -> None:
-        region = region_of(self.plan, getattr(error, "operator_id", None))
+        region = None
+        if self._last_cut is not None:
+            region = region_of(self.plan, getattr(error, "operator_id", None))
         operators = None if region is None else operators_in(self.plan, region)
         coordinator = self._checkpoints.coordinator
         target = coordinator.failed(self._clock(), operators).checkpoint
@@ -276,15 +293,22 @@ class JobMaster:
         if self._options.checkpoints.mode is CheckpointingMode.AT_MOST_ONCE and target is not None:
             region = operators = None
         back = self._start_from(target)
-        if region is not None:
+        if region is not None and self._last_cut is not None:
             # The others only run the epoch again that failed for all.
             others = restore(self._last_cut, self.plan, None)
             back = combine(self.plan, region, back, others)
+        # Before any output is aborted that one of them names.
         self._store.discard_all_but({c.id for c in coordinator.retained()})
-        job_id = target.cut.job_id if target is not None else self.plan.settings.job_id
-        self._output.recover({} if target is None else target.cut.committables, job_id, operators)
+        self._recover(target, operators)
         self._execute(self.plan, back)
         self._store.sweep_all(self._checkpoints.needed_files())
+
+    def _recover(self, checkpoint: Checkpoint | None, operators: Collection[str] | None) -> None:
+        """Commit the output that a checkpoint names, and abort all other; of all sinks, or of some."""
+        if checkpoint is None:
+            self._output.recover({}, self.plan.settings.job_id, operators)
+        else:
+            self._output.recover(checkpoint.cut.committables, checkpoint.cut.job_id, operators)
 
     def _start_from(self, checkpoint: Checkpoint | None) -> Start:
         if checkpoint is None:
@@ -319,8 +343,7 @@ class JobMaster:
                 self._wait(max(0.0, self._options.buffer_timeout - seconds))
         if not self._cancel.is_set():
             self._checkpoints.settle_all()
-            if self._checkpoints.coordinator.has_staged():
-                raise JobExecutionError("The job's last checkpoint failed, so that its last output does not count.")
+            self._commit_rest()
 
     def _run_epoch(
         self,
@@ -364,13 +387,37 @@ class JobMaster:
 
     def _remember_cut(self) -> None:
         """Where parts of the job can fail alone, know what the others go on from."""
-        if self._has_regions:
-            self._last_cut = self._execution.snapshot()
+        whole = self._has_regions and self._execution.owns_its_state
+        self._last_cut = self._execution.snapshot() if whole else None
 
     def _note_position(self) -> None:
         """At most once: what is about to be processed counts as processed from here on."""
-        checkpoint = self._checkpoints.coordinator.trigger(self._clock())
-        self._checkpoints.taken(checkpoint)
+        if not self._execution.owns_its_state:
+            # A snapshot would be without the state: an epoch without input makes it the job's own.
+            assert self._runner is not None
+            self._take_reports(self._runner.run(self._execution.tasks({}, frozenset())))
+        coordinator = self._checkpoints.coordinator
+        before = coordinator.latest()
+        self._checkpoint_at_once()
+        while coordinator.latest() is before:
+            self._checkpoint_again()
+
+    def _commit_rest(self) -> None:
+        """The last checkpoint may have failed: all output must count all the same."""
+        while self._checkpoints.coordinator.has_staged():
+            self._checkpoint_again()
+
+    def _checkpoint_again(self) -> None:
+        """Take another checkpoint of where the job stands, as soon as one is due."""
+        while not self._cancel.is_set() and (left := self._checkpoints.coordinator.next_due() - self._clock()) > 0:
+            self._wait(left)
+        if self._cancel.is_set():
+            raise JobCancelledError(f"Job '{self.plan.settings.job_name}' was cancelled.")
+        self._checkpoint_at_once()
+
+    def _checkpoint_at_once(self) -> None:
+        """Take a checkpoint of where the job stands, without an epoch."""
+        self._checkpoints.taken(self._checkpoints.coordinator.trigger(self._clock()))
         self._checkpoints.settle_all()
 
     def _take_reports(self, reports: list[SlotReport]) -> None:
@@ -528,11 +575,13 @@ class JobMaster:
 
     def _abort_staged(self) -> None:
         """The job ends before its time: output that no checkpoint names will never count."""
-        latest = self._checkpoints.coordinator.latest()
-        if latest is not None:
-            self._output.recover(latest.cut.committables, latest.cut.job_id)
-        else:
-            self._output.recover({}, self.plan.settings.job_id)
+        coordinator = self._checkpoints.coordinator
+        # Nobody must start from a checkpoint whose output is aborted. Where that is not sure, the output is left to
+        # whoever goes on with the job.
+        self._checkpoints.settle_all(_LAST_PATIENCE)
+        target = coordinator.failed(self._clock()).checkpoint
+        self._store.discard_all_but({c.id for c in coordinator.retained()})
+        self._recover(target, None)
 
     def _leave_checkpoints(self, outcome: JobStatus) -> None:
         """Delete the job's checkpoints, or leave those that are wanted."""
@@ -541,10 +590,8 @@ class JobMaster:
         if not _outlive(self._options.checkpoints.retention, outcome):
             self._store.remove()
             return
-        needed: set[str] = set()
-        for checkpoint in self._checkpoints.coordinator.retained():
-            needed |= checkpoint.cut.files()
-        self._store.sweep_all(needed)
+        self._checkpoints.clean_up()
+        self._store.sweep_all(self._checkpoints.stored_files())
         self._store.release()
 
     def _finish(self, outcome: JobStatus, error: BaseException | None, started: float) -> None:

@@ -86,7 +86,7 @@ class Committer(ABC):
         Args:
             committables: what the checkpoint says was staged; it may have been committed already.
             former_job_id: the job that staged it: this one after a restart, another when a checkpoint of another is
-                taken up.
+                taken up. Even then this one may have staged something since, which is to be aborted too.
         """
         if committables:
             self.commit(committables)

@@ -11,9 +11,10 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.origin import find_origin
+from millstream.checkpoint.origin import claim_latest, find_origin
 from millstream.checkpoint.owner import this_process
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.checkpoint.store import SHARED, CheckpointStore
@@ -74,12 +75,14 @@ def launch(job: Launch) -> JobMaster:
         job_id, graph.job_name, 0, job.batch, parameters, state_backend(config), job.clock, checkpoints.compression
     )
     plan = JobPlan(settings, graph.vertices)
+    origin = find_origin(config, graph.job_name)
     options = JobOptions(
         _gathering(job.buffer_timeout_ms),
         _sizer(config),
         checkpoints,
         restart_strategy(config, checkpoints.enabled),
-        find_origin(config, graph.job_name),
+        origin,
+        partial(claim_latest, config, graph.job_name, origin),
     )
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)

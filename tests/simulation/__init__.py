@@ -1,0 +1,9 @@
+"""A deterministic simulation of checkpoints, commits and restarts: the real job master in a made-up world.
+
+From one seed come the job, its settings, how long everything takes and what goes wrong. Real are the job master and all
+it decides with: the coordinator, the writing of manifests, their format, the choice of what to start from, the restart
+strategies, restoring, keyed state. Simulated are only the clock, the storage, the tasks and the system that the sinks
+write to.
+
+    python -m tests.simulation --seeds 10000
+"""

@@ -1,0 +1,76 @@
+"""Runs many schedules: python -m tests.simulation --seeds 10000 [--seed S] [--mutant NAME] [--verbose]."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from .mutants import MUTANTS
+from .schedule import Outcome, run_schedule
+
+# So many differences are shown.
+_SHOWN = 10
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("python -m tests.simulation", description="Simulate checkpoints and restarts.")
+    parser.add_argument("--seeds", type=int, default=10_000, help="how many schedules, from seed 0 on")
+    parser.add_argument("--seed", type=int, help="only the schedule of this seed")
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this mistake in the protocol")
+    parser.add_argument("--verbose", action="store_true", help="print what happens, with --seed")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    asked = parser.parse_args()
+    mistake = MUTANTS[asked.mutant].in_place() if asked.mutant else contextlib.nullcontext()
+    with mistake:
+        if asked.seed is not None:
+            return _run_one(asked.seed, asked.verbose)
+        return _run_many(asked.seeds, asked.processes, asked.mutant)
+
+
+def _run_one(seed: int, verbose: bool) -> int:
+    outcome = run_schedule(seed, verbose)
+    for line in outcome.log:
+        print(line)
+    print(f"seed {seed}: {outcome.difference or 'no difference'}")
+    return int(outcome.difference is not None)
+
+
+def _run_many(seeds: int, processes: int, mutant: str | None) -> int:
+    began = time.monotonic()
+    faults: Counter[str] = Counter()
+    differences = 0
+    for outcome in _outcomes(seeds, processes):
+        faults += outcome.faults
+        if outcome.difference is not None:
+            differences += 1
+            if differences <= _SHOWN:
+                _show(outcome, mutant)
+    seconds = time.monotonic() - began
+    print(f"faults: {', '.join(f'{kind} {count}' for kind, count in faults.most_common())}")
+    print(f"schedules: {seeds} in {seconds:.1f} s ({seeds / seconds * 60:.0f} a minute), differences: {differences}")
+    return int(differences > 0)
+
+
+def _outcomes(seeds: int, processes: int) -> Iterator[Outcome]:
+    if processes <= 1:
+        yield from map(run_schedule, range(seeds))
+        return
+    # Forked, so that a mutant is in place there too.
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        yield from pool.imap(run_schedule, range(seeds), chunksize=50)
+
+
+def _show(outcome: Outcome, mutant: str | None) -> None:
+    with_mutant = f" --mutant {mutant}" if mutant else ""
+    print(f"seed {outcome.seed}: {outcome.difference}")
+    print(f"    python -m tests.simulation --seed {outcome.seed}{with_mutant} --verbose", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""A driver's life: finds what to start from, runs the real job master, and ends or dies."""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from functools import partial
+
+from millstream.checkpoint.origin import Origin, claim_latest, find_origin
+from millstream.checkpoint.store import SHARED, CheckpointStore
+from millstream.common.configuration import Configuration
+from millstream.common.errors import MillstreamError
+from millstream.common.job_status import JobStatus
+from millstream.jobmaster.job import JobOptions
+from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest
+from millstream.operators.slot import JobPlan
+
+from .master import SimulatedMaster
+from .program import make_plan
+from .scene import Scene
+from .storage import ROOT, SimulatedStorage
+from .tasks import SimulatedTasks
+from .world import DriverDied, Violated
+
+_LATEST = Configuration.from_dict({"execution.state-recovery.path": "latest", "execution.checkpointing.dir": ROOT})
+
+# A process that is gone: this one's number, but another time of start.
+_OWNER = {"job": "job", "host": socket.gethostname(), "pid": os.getpid(), "started": "never"}
+
+
+class Driver:
+    """One driver of the job, with a job id of its own; also the engine of its job master."""
+
+    master: SimulatedMaster
+
+    def __init__(self, scene: Scene, number: int) -> None:
+        self.home = f"{ROOT}/{number:032x}"
+        self._scene = scene
+        self._world = scene.world
+        self._number = number
+
+    def live(self) -> JobStatus | None:
+        """Run the job until it ends, and return how; None when the driver has died before that."""
+        self._world.driver = self._number
+        try:
+            # As `launch` does.
+            origin = find_origin(_LATEST, "job")
+            self._world.note(f"starts from {origin.location if origin else 'the beginning'}")
+            self.master = self._make_master(origin)
+            self._plan_interference()
+            # As the job's thread does.
+            self.master._main()
+        except (DriverDied, Violated):
+            return None
+        except MillstreamError as e:
+            self._world.note(f"cannot start: {e}")
+            return JobStatus.FAILED
+        finally:
+            if self._world.driver is not None:
+                self._world.kill()
+        self._check_error()
+        return self.master.status
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether the job had come to its end, even if the driver died while it cleaned up."""
+        return hasattr(self, "master") and self.master._outcome is JobStatus.FINISHED
+
+    def _check_error(self) -> None:
+        """A job may fail only by what was made to fail."""
+        error = self.master.result.exception()
+        if error is not None and not isinstance(error, MillstreamError):
+            self._world.violation = "".join(traceback.format_exception(error))
+
+    # --- what it is made of
+
+    def _make_master(self, origin: Origin | None) -> SimulatedMaster:
+        storage = SimulatedStorage(self._world, self._scene.disk, self.home)
+        storage.last_id = origin.manifest.id if origin is not None else 0
+        checkpoints, restart = self._scene.circumstances.checkpoints, self._scene.circumstances.restart()
+        claiming = partial(claim_latest, _LATEST, "job", origin)
+        options = JobOptions(0.05, checkpoints=checkpoints, restart=restart, restore=origin, claim=claiming)
+        plan = self._plan(self._scene.parallelism())
+        return SimulatedMaster(self._scene, plan, self, storage, CheckpointStore(storage, _OWNER), options, self._plan)
+
+    def _plan(self, parallelism: int) -> JobPlan:
+        return make_plan(self._world, self._scene.external, self._scene.records, f"{self._number:032x}", parallelism)
+
+    def runner(self, plan: JobPlan, attempt: int) -> SimulatedTasks:
+        """Follow `Engine`: return what runs the epochs of one execution."""
+        return SimulatedTasks(self._scene, plan, attempt, f"{self.home}/{SHARED}")
+
+    # --- what others want of it
+
+    def _plan_interference(self) -> None:
+        """Have somebody ask something of the job while it runs, or end it."""
+        random = self._world.random
+        if random.random() < 0.2:
+            self._interfere(partial(self._ask, RescaleRequest(self._scene.parallelism())))
+        if random.random() < 0.2:
+            self._interfere(partial(self._ask, CheckpointRequest()))
+        if self._world.faults.strikes("cancel"):
+            self._interfere(self._cancel)
+        if self._world.faults.strikes("kill"):
+            self._interfere(self._world.kill_whoever_lives)
+
+    def _interfere(self, action: Callable[[], None]) -> None:
+        self._world.after(self._world.random.random() ** 2 * 5, action, self._number)
+
+    def _ask(self, request: Request) -> None:
+        if self._world.driver == self._number:
+            self._world.note(f"is asked: {type(request).__name__}")
+            self.master.ask(request)
+
+    def _cancel(self) -> None:
+        if self._world.driver == self._number:
+            self._world.note("the job is cancelled")
+            self.master.cancel()

@@ -1,0 +1,120 @@
+"""The system that sinks write to: transactions are staged, then committed or aborted. And the sinks themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from millstream.operators.context import RuntimeContext
+from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
+
+from .storage import Disk
+from .world import World
+
+
+class Status(Enum):
+    STAGED = "staged"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass
+class Transaction:
+    name: str
+    sink: str
+    records: list[Any]
+    staged_at: float
+    status: Status = Status.STAGED
+
+
+class External:
+    """All transactions of all sinks."""
+
+    def __init__(self, world: World, disk: Disk, waits_for_manifest: bool) -> None:
+        self._world = world
+        self._disk = disk
+        self._waits_for_manifest = waits_for_manifest
+        self._transactions: dict[str, Transaction] = {}
+
+    def stage(self, name: str, sink: str, records: list[Any]) -> None:
+        if name in self._transactions:
+            self._world.violate(f"transaction {name} is used twice")
+        if self._world.verbose:
+            self._world.note(f"staged {name}: {records}")
+        self._transactions[name] = Transaction(name, sink, records, self._world.now)
+
+    def commit(self, name: str) -> None:
+        transaction = self._transactions.get(name)
+        if transaction is None:
+            self._world.violate(f"transaction {name} is committed but was never staged")
+        if transaction.status is Status.ABORTED:
+            self._world.violate(f"transaction {name} is committed but was aborted before")
+        if transaction.status is Status.STAGED:
+            if self._waits_for_manifest and not self._disk.is_named(name):
+                self._world.violate(f"transaction {name} is committed while no manifest on storage names it")
+            self._world.note(f"committed {name}")
+            transaction.status = Status.COMMITTED
+
+    def abort(self, name: str) -> None:
+        transaction = self._transactions[name]
+        if transaction.status is Status.COMMITTED:
+            self._world.violate(f"transaction {name} is aborted but was committed before")
+        self._world.note(f"aborted {name}")
+        transaction.status = Status.ABORTED
+
+    def staged(self, prefix: str) -> list[str]:
+        return [n for n, t in self._transactions.items() if t.status is Status.STAGED and n.startswith(prefix)]
+
+    def check_clean(self, sinks: Collection[str], job_id: str, before: float) -> None:
+        """After a recovery, nothing of a job in these sinks may be left that was staged before it."""
+        for transaction in self._transactions.values():
+            if (
+                transaction.status is Status.STAGED
+                and transaction.staged_at < before
+                and transaction.sink in sinks
+                and transaction.name.startswith(f"{job_id}-")
+            ):
+                self._world.violate(f"transaction {transaction.name} was neither committed nor aborted in a recovery")
+
+    def committed(self, sink: str) -> list[Any]:
+        """Return the records that count."""
+        return [
+            r for t in self._transactions.values() if t.sink == sink and t.status is Status.COMMITTED for r in t.records
+        ]
+
+
+class SimulatedSink(Sink):
+    """A sink whose tasks are simulated: only its committer is needed."""
+
+    def __init__(self, world: World, external: External) -> None:
+        self._world = world
+        self._external = external
+
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        raise AssertionError("the tasks are simulated")
+
+    def create_committer(self, context: CommitContext) -> Committer:
+        return SimulatedCommitter(self._world, self._external, context)
+
+
+class SimulatedCommitter(Committer):
+    def __init__(self, world: World, external: External, context: CommitContext) -> None:
+        self._world = world
+        self._external = external
+        self._context = context
+        self.job_id = context.job_id
+
+    def commit(self, committables: list[tuple[int, str]]) -> None:
+        for _, name in committables:
+            self._world.step("commit")
+            self._external.commit(name)
+            self._world.step("commit")
+
+    def recover(self, committables: list[tuple[int, str]], former_job_id: str) -> None:
+        self.commit(committables)
+        for prefix in {self._context.prefix(former_job_id): None, self._context.prefix(): None}:
+            for name in self._external.staged(prefix):
+                self._world.step("abort")
+                self._external.abort(name)

@@ -1,0 +1,262 @@
+"""Mistakes that the protocol could make. The simulation must notice every one of them, or it proves nothing."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partialmethod
+from typing import Any
+from unittest.mock import patch
+
+from millstream.checkpoint import store
+from millstream.checkpoint.coordinator import Checkpoint, Coordinator, Instruction, Recover, WriteManifest
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.checkpoint.restore import Start
+from millstream.checkpoint.store import CheckpointStore
+from millstream.jobmaster.checkpoints import Checkpoints
+from millstream.jobmaster.execution import Execution
+from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.output import Output
+from millstream.operators.slot import JobPlan
+
+from .external import SimulatedCommitter
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake: what stands in the place of what, by (owner, name)."""
+
+    name: str
+    what: str
+    instead: dict[tuple[Any, str], Any]
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Make the mistake in everything that runs meanwhile."""
+        with ExitStack() as stack:
+            for (owner, name), replacement in self.instead.items():
+                stack.enter_context(patch.object(owner, name, replacement))
+            yield
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def _instead_of(owner: Any, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a mutant of a function: it is called in the place of methods, with the real one as its first argument."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = function.__name__.replace("_", "-")
+        instead = {(owner, n): partialmethod(_swapped, function, getattr(owner, n)) for n in names}
+        MUTANTS[name] = Mutant(name, str(function.__doc__), instead)
+        return function
+
+    return register
+
+
+def _swapped(self: Any, function: Callable[..., Any], real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return function(real, self, *args, **kwargs)
+
+
+Real = Callable[..., Any]
+
+# --- when output is committed
+
+
+@_instead_of(Output, "commit")
+def late_commit(real: Real, self: Output, staged: dict[str, Any]) -> None:
+    """Output is committed one checkpoint later than the coordinator is told."""
+    late = self.__dict__.pop("late", None)
+    self.__dict__["late"] = staged
+    if late is not None:
+        real(self, late)
+
+
+@_instead_of(Checkpoints, "_carry_out")
+def commit_before_manifest(real: Real, self: Checkpoints, instructions: list[Instruction]) -> None:
+    """Output is committed before the manifest that names it is written."""
+    for instruction in instructions:
+        if isinstance(instruction, WriteManifest):
+            committables = instruction.checkpoint.cut.committables
+            self._output.commit({i: pickle.loads(staged) for i, staged in committables.items()})
+    real(self, instructions)
+
+
+@_instead_of(Coordinator, "committed")
+def staged_dropped_early(real: Real, self: Coordinator, checkpoint_id: int) -> list[Instruction]:
+    """With a commit all staged output is forgotten, also what was staged after the checkpoint's cut."""
+    self._staged.drop_until(self._staged.end)
+    return real(self, checkpoint_id)
+
+
+@_instead_of(Coordinator, "acknowledge")
+def declined_output_left_out(real: Real, self: Coordinator, *about: Any) -> list[Instruction]:
+    """A manifest names only what was staged since the one before, even if that one failed."""
+    instructions = real(self, *about)
+    self._staged.drop_until(self._staged.end)
+    return instructions
+
+
+@_instead_of(JobMaster, "_commit_rest")
+def last_checkpoint_may_fail(real: Real, self: JobMaster) -> None:
+    """The job ends although its last checkpoint has failed."""
+
+
+# --- what a recovery does with output
+
+
+@_instead_of(Output, "recover")
+def forgotten_abort(real: Real, self: Output, staged: dict[str, bytes], job_id: str, operators: Any = None) -> None:
+    """A recovery commits what the checkpoint names, and aborts nothing."""
+    self.commit({o: pickle.loads(s) for o, s in staged.items() if operators is None or o in operators})
+
+
+@_instead_of(Output, "recover")
+def forgotten_commit(real: Real, self: Output, staged: dict[str, bytes], job_id: str, operators: Any = None) -> None:
+    """A recovery takes it that what the checkpoint names has been committed."""
+    real(self, {}, job_id, operators)
+
+
+@_instead_of(Output, "recover")
+def aborted_in_the_wrong_job(
+    real: Real, self: Output, staged: dict[str, bytes], job_id: str, operators: Any = None
+) -> None:
+    """A new driver looks for what to abort among its own output, not its predecessor's."""
+    own = next(iter(self._committers.values()))
+    assert isinstance(own, SimulatedCommitter)
+    real(self, staged, own.job_id, operators)
+
+
+@_instead_of(JobMaster, "_abort_staged")
+def abort_at_the_end_without_waiting(real: Real, self: JobMaster) -> None:
+    """A job that fails or is cancelled aborts the output of a checkpoint that is still being written."""
+    self._recover(self._checkpoints.coordinator.latest(), None)
+
+
+@_instead_of(JobMaster, "_execute")
+def reused_attempt(real: Real, self: JobMaster, plan: JobPlan, start: Start) -> None:
+    """A restart has the same number as the execution that failed."""
+    self._attempt = -1
+    real(self, plan, start)
+
+
+# --- what is gone back to
+
+
+@_instead_of(Coordinator, "failed")
+def older_checkpoint(real: Real, self: Coordinator, now: float, operators: Any = None) -> Recover:
+    """A restart goes back to the checkpoint before the last, if that is retained."""
+    recover = real(self, now, operators)
+    return Recover(self._completed[-2]) if len(self._completed) > 1 else recover
+
+
+@_instead_of(JobMaster, "_start_from")
+def state_of_another_checkpoint(real: Real, self: JobMaster, checkpoint: Checkpoint | None) -> Start:
+    """A restart takes the offsets of the last checkpoint, and the state of the one before."""
+    start = real(self, checkpoint)
+    retained = self._checkpoints.coordinator.retained()
+    if len(retained) > 1:
+        older = real(self, retained[-2])
+        start = replace(start, state_files=older.state_files, chains=older.chains)
+    return start
+
+
+@_instead_of(Coordinator, "__init__")
+def origin_forgotten(
+    real: Real, self: Coordinator, options: CheckpointOptions, now: float, restored: Checkpoint | None = None
+) -> None:
+    """A driver that fails before its first checkpoint goes back to the beginning, not to what it started from."""
+    real(self, options, now, restored)
+    self._restored = None
+
+
+@_instead_of(Coordinator, "__init__")
+def ids_from_one(
+    real: Real, self: Coordinator, options: CheckpointOptions, now: float, restored: Checkpoint | None = None
+) -> None:
+    """A new driver numbers its checkpoints from one."""
+    real(self, options, now, restored)
+    self._next_id = 1
+
+
+@_instead_of(JobMaster, "_restart_after")
+def not_waiting_for_manifests(real: Real, self: JobMaster, error: Exception) -> None:
+    """A restart does not wait for the manifests that are being written."""
+    with patch.object(Checkpoints, "settle_all", lambda self, patience=0.0: None):
+        real(self, error)
+
+
+MUTANTS["cut-without-state"] = Mutant(
+    "cut-without-state",
+    "A cut is gone on from that is without the state which was taken over from another job.",
+    {(Execution, "owns_its_state"): True},
+)
+
+
+@_instead_of(JobMaster, "_remember_cut")
+def region_without_state(real: Real, self: JobMaster) -> None:
+    """When a region fails, the others go on without the state that they took over from another job."""
+    self._last_cut = self._execution.snapshot() if self._has_regions else None
+
+
+@_instead_of(JobMaster, "_note_position")
+def position_not_noted(real: Real, self: JobMaster) -> None:
+    """At most once: records are processed although the note of their position has failed."""
+    with suppress(_Enough), patch.object(self, "_checkpoint_again", side_effect=_Enough):
+        real(self)
+
+
+class _Enough(BaseException):
+    """Ends what would be tried again."""
+
+
+# --- what is on storage
+
+
+@_instead_of(Checkpoints, "clean_up")
+def failed_checkpoint_left(real: Real, self: Checkpoints) -> None:
+    """The manifest of a checkpoint that was given up stays on storage while the job runs."""
+    stored = self._stored
+    self._stored = {i: c for i, c in stored.items() if c.completed_at is not None}
+    real(self)
+    self._stored |= {i: c for i, c in stored.items() if c.completed_at is None}
+
+
+@_instead_of(CheckpointStore, "discard_all_but")
+def failed_checkpoint_left_in_restart(real: Real, self: CheckpointStore, kept: set[int]) -> None:
+    """A restart does not mind when a checkpoint that was given up could not be deleted."""
+
+
+MUTANTS["takeover-not-noted"] = Mutant(
+    "takeover-not-noted",
+    "A new driver does not note which checkpoint it goes on from, so that a late one of the former driver counts.",
+    {(store, "_last_that_counts"): lambda storage, names: math.inf},
+)
+
+
+@_instead_of(CheckpointStore, "write")
+def time_of_the_clock(real: Real, self: CheckpointStore, manifest: Any) -> str:
+    """A manifest is dated by the clock, even if that was put back."""
+    clock: Callable[[], float] = self.storage.clock  # type: ignore[attr-defined]
+    return real(self, replace(manifest, timestamp=int(clock() * 1000)))
+
+
+@_instead_of(CheckpointStore, "remove")
+def removed_in_any_order(real: Real, self: CheckpointStore) -> None:
+    """Behind a job that has finished, its checkpoints are deleted in any order."""
+    self.storage.delete("")
+
+
+@_instead_of(Checkpoints, "needed_files")
+def state_deleted_early(real: Real, self: Checkpoints) -> set[str]:
+    """State files are deleted that only an older checkpoint needs."""
+    return self.execution.live_files()
+
+
+@_instead_of(Checkpoints, "stored_files")
+def state_of_unanswered_deleted(real: Real, self: Checkpoints) -> set[str]:
+    """State files are deleted that a checkpoint needs whose manifest may still come to storage."""
+    return {name for checkpoint in self.coordinator.retained() for name in checkpoint.cut.files()}

@@ -1,0 +1,105 @@
+"""What a schedule is made of: the world, its input, the job's settings, and how fast things are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from millstream.jobmaster.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+
+from .external import External
+from .program import Input, make_input
+from .storage import Disk
+from .world import World
+
+# Most jobs want every record to count once; that is also where most can go wrong.
+_MODES = (*[CheckpointingMode.EXACTLY_ONCE] * 8, CheckpointingMode.AT_LEAST_ONCE, CheckpointingMode.AT_MOST_ONCE)
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What stays the same in a schedule, however many drivers it takes.
+
+    Attributes:
+        restart: makes a restart strategy; every driver has its own.
+        epoch_seconds, writing_seconds: how long an epoch takes, and the writing of a manifest, at most.
+    """
+
+    checkpoints: CheckpointOptions
+    restart: Callable[[], RestartStrategy]
+    parallelisms: tuple[int, ...]
+    epoch_seconds: float
+    writing_seconds: float
+
+    @property
+    def mode(self) -> CheckpointingMode:
+        return self.checkpoints.mode
+
+    def describe(self) -> str:
+        return f"{self.checkpoints}, {self.restart().describe()}, parallelism one of {self.parallelisms}"
+
+    @staticmethod
+    def draw(random: Random) -> Circumstances:
+        options = _options(random)
+        return Circumstances(
+            options,
+            _restart(random),
+            random.choice(((1,), (2,), (1, 2, 3))),
+            # Without a fault a checkpoint is complete in time, its epoch included.
+            random.choice((0.01, 0.1, 0.3)) * options.timeout,
+            random.choice((0.01, 0.1, 0.3)) * options.timeout,
+        )
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything there is."""
+
+    world: World
+    disk: Disk
+    external: External
+    records: Input
+    circumstances: Circumstances
+
+    @staticmethod
+    def draw(world: World) -> Scene:
+        circumstances = Circumstances.draw(world.random)
+        disk = Disk(world)
+        external = External(world, disk, circumstances.mode is CheckpointingMode.EXACTLY_ONCE)
+        return Scene(world, disk, external, make_input(world.random), circumstances)
+
+    def parallelism(self) -> int:
+        return self.world.random.choice(self.circumstances.parallelisms)
+
+
+def _options(random: Random) -> CheckpointOptions:
+    min_pause = random.choice((0.0, 0.0, 0.5))
+    return CheckpointOptions(
+        enabled=True,
+        interval=random.choice((0.01, 0.1, 0.5, 2.0)),
+        mode=random.choice(_MODES),
+        timeout=random.choice((0.5, 2.0, 10.0)),
+        min_pause=min_pause,
+        max_concurrent=1 if min_pause else random.choice((1, 2, 4)),
+        tolerable_failures=random.choice((0, 1, 3)),
+        # A job that gives up, or is cancelled, must leave what the next driver goes on from.
+        retention=ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
+        retained=random.choice((1, 1, 2, 3)),
+        incremental=random.choice((None, False)),
+    )
+
+
+def _restart(random: Random) -> Callable[[], RestartStrategy]:
+    strategies: tuple[Callable[[], RestartStrategy], ...] = (
+        NoRestart,
+        partial(FixedDelay, 3, 0.2),
+        partial(FixedDelay, 1_000, 1.0),
+        partial(FailureRate, 2, 5.0, 0.1),
+        partial(ExponentialDelay, 0.1, 2.0, 2.0, 5.0, 0.1, 5, random.random),
+    )
+    return random.choice(strategies)

@@ -1,0 +1,204 @@
+"""What the tasks of an execution do in an epoch: read, count, write state, stage output. Or fail on the way."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.errors import DamagedStateError, JobExecutionError
+from millstream.common.pickles import dump
+from millstream.operators.slot import JobPlan, LevelTask, SlotReport
+from millstream.operators.subtask import SubtaskReport, TakenOver
+from millstream.state.key_groups import key_group, owner
+from millstream.state.keyed import KeyedState, Version
+
+from .program import MAX_PARALLELISM, Names, Record, count
+from .scene import Scene
+from .storage import TaskStorage
+from .world import DriverDied, Injected
+
+# What a subtask carries, as `Subtask` writes it: whether its input has ended is the third.
+_RUNNING, _ENDED = dump((0, False, False, {}, {}, {})), dump((0, False, True, {}, {}, {}))
+
+
+@dataclass
+class _Work:
+    """What one subtask does in an epoch, and leaves behind if it gets so far."""
+
+    report: SubtaskReport
+    transactions: list[tuple[str, str, list[Any]]]
+    files: dict[str, bytes]
+
+
+class SimulatedTasks:
+    """Runs the epochs of one execution; follows `EpochRunner`."""
+
+    def __init__(self, scene: Scene, plan: JobPlan, attempt: int, state_url: str) -> None:
+        self._scene = scene
+        self._world = scene.world
+        self._plan = plan
+        self._attempt = attempt
+        self._storage = TaskStorage(scene.disk, state_url)
+        self._states: dict[tuple[int, int], KeyedState] = {}
+        self._is_cancelled = False
+
+    def open(self) -> None:
+        self._world.step("open")
+
+    def release(self) -> None:
+        self._world.step("release")
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+
+    def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
+        world = self._world
+        world.step("epoch")
+        if world.verbose:
+            world.note(f"runs epoch {tasks[0].epoch} of attempt {self._attempt}, checkpoint {tasks[0].checkpoint}")
+        works = [w for v in range(0, len(self._plan.vertices), 2) for w in self._region(v, tasks)]
+        self._leave_behind(works)
+        return [SlotReport(0, 0, [w.report for w in works], "")]
+
+    def _leave_behind(self, works: list[_Work]) -> None:
+        """Have the tasks write and stage what they have; or some of them, when one fails."""
+        world = self._world
+        todo = list(works)
+        world.random.shuffle(todo)
+        failing = world.random.randrange(len(todo)) if todo and world.faults.strikes("task") else -1
+        try:
+            while todo:
+                world.sleep(self._scene.circumstances.epoch_seconds * world.random.random() / len(works))
+                world.step("task")
+                work = todo.pop()
+                if self._is_cancelled:
+                    raise TaskFailed(None)
+                if len(todo) == failing:
+                    raise self._failed(work)
+                self._finish(work)
+        except (DriverDied, Injected, TaskFailed):
+            # The others do not know yet: they go on for a while, some until they have staged their output.
+            for work in todo:
+                if world.random.random() < 0.6:
+                    world.after(world.random.random() * 8, partial(self._finish, work))
+            raise
+
+    def _failed(self, work: _Work) -> TaskFailed:
+        nodes = self._plan.vertices[work.report.vertex].nodes
+        operator = self._world.random.choice([None, *(n.id for n in nodes)])
+        self._world.note(f"a task of operator {operator} fails")
+        return TaskFailed(operator)
+
+    def _finish(self, work: _Work) -> None:
+        for path, data in work.files.items():
+            self._scene.disk.put(path, data)
+        for name, sink, records in work.transactions:
+            self._scene.external.stage(name, sink, records)
+
+    def _region(self, vertex: int, tasks: list[LevelTask]) -> list[_Work]:
+        source, counter = self._plan.vertices[vertex : vertex + 2]
+        if _has_ended(tasks[0], vertex):
+            return []
+        works = []
+        ends = vertex in tasks[0].ending
+        names = Names(vertex // 2)
+        by_owner: list[list[Record]] = [[] for _ in range(counter.parallelism)]
+        for subtask in range(source.parallelism):
+            shares = tasks[0].shares.get(vertex, {}).get(subtask, [])
+            records = [r for share in shares for r in share]
+            for record in records:
+                group = key_group(record.key, MAX_PARALLELISM)
+                by_owner[owner(group, counter.parallelism, MAX_PARALLELISM)].append(record)
+            staged = [r.id for r in records]
+            works.append(self._work(tasks[0].epoch, vertex, subtask, names.records, staged, {}, ends))
+        for subtask, records in enumerate(by_owner):
+            counted, file = self._count(names.counter, vertex + 1, subtask, tasks[1], records)
+            files = {names.counter: file}
+            works.append(self._work(tasks[1].epoch, vertex + 1, subtask, names.counts, counted, files, ends))
+        if ends and self._scene.circumstances.mode is not CheckpointingMode.AT_MOST_ONCE:
+            self._check_state(vertex)
+        return works
+
+    def _check_state(self, vertex: int) -> None:
+        """At the end of a region's input, its state must be what all records come to, whatever has happened before."""
+        wanted = count(self._scene.records[vertex // 2])
+        found: dict[int, tuple[int, int]] = {}
+        for subtask in range(self._plan.vertices[vertex + 1].parallelism):
+            found.update(self._states[vertex + 1, subtask].rows("counts"))
+        if found != wanted:
+            self._world.violate(f"the state of {Names(vertex // 2).counter} is {found}, not {wanted}")
+
+    def _count(
+        self, operator: str, vertex: int, subtask: int, task: LevelTask, records: list[Record]
+    ) -> tuple[list[Any], str | None]:
+        """Count records by key; return the output, and the file that now holds the state."""
+        state = self._states.get((vertex, subtask))
+        if state is None:
+            state = self._states[vertex, subtask] = KeyedState(operator, subtask, self._storage, lambda: 0)
+        try:
+            state.prepare(task.state_files.get((vertex, subtask), {}).get(operator))
+        except DamagedStateError as e:
+            self._world.violate(str(e))
+        state.begin()
+        table = state.table("counts", "value")
+        counted = []
+        for record in records:
+            number, total = table.overlay.get(record.key) or table.base.get(record.key) or (0, 0)
+            number, total = table.overlay[record.key] = number + 1, total + record.value
+            counted.append((record.id, record.key, number, total))
+        return counted, state.write_delta(task.epoch, str(self._attempt), task.complete)
+
+    def _work(
+        self,
+        epoch: int,
+        vertex: int,
+        subtask: int,
+        sink: str,
+        output: list[Any],
+        state_files: dict[str, Version],
+        ends: bool,
+    ) -> _Work:
+        name = f"{self._plan.settings.job_id}-{sink}-{subtask}-{epoch}-{self._attempt}"
+        transactions = [(name, sink, output)] if output else []
+        committables = {sink: name} if output else {}
+        carried = _ENDED if ends else _RUNNING
+        report = SubtaskReport(
+            vertex=vertex,
+            subtask=subtask,
+            records_in=len(output),
+            records_out=0,
+            bytes_out=0,
+            state_files=state_files,
+            state_bytes=0,
+            committables=committables,
+            watermark=0,
+            metrics={},
+            carried=carried,
+            next_wake=None,
+            aligned={},
+            ended=ends,
+            tables={},
+            exported={},
+        )
+        files, self._storage.unwritten = self._storage.unwritten, {}
+        return _Work(report, transactions, files)
+
+
+class TaskFailed(JobExecutionError):
+    """A task has failed, and with it the epoch."""
+
+    def __init__(self, operator_id: str | None) -> None:
+        super().__init__("a task failed")
+        self.operator_id = operator_id
+
+
+def _has_ended(task: LevelTask, vertex: int) -> bool:
+    carried = task.carried.get((vertex, 0))
+    if not carried:
+        return False
+    left = pickle.loads(carried)
+    ended: bool = left.ended if isinstance(left, TakenOver) else left[2]
+    return ended

@@ -1,0 +1,222 @@
+"""The world: a clock, what is going to happen, what goes wrong, and what must never be."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+from typing import NoReturn
+
+from millstream.common.errors import MillstreamError
+
+
+class DriverDied(BaseException):
+    """The driver's process is gone. Not an Exception: nothing in it gets to see its own death."""
+
+
+class Violated(BaseException):
+    """Something has happened that must never happen; the schedule ends here."""
+
+
+class Injected(MillstreamError):
+    """Something that the driver asked for has failed."""
+
+
+@dataclass(order=True)
+class Event:
+    """Something that will happen, unless it is cancelled.
+
+    Attributes:
+        of_driver: the driver by whose hand it happens; None when it happens in any case.
+    """
+
+    time: float
+    number: int
+    action: Callable[[], None] = field(compare=False)
+    of_driver: int | None = field(compare=False, default=None)
+    cancelled: bool = field(compare=False, default=False)
+
+
+# How often each fault happens, of all times that it could; a schedule scales each by one of _SCALES, so that schedules
+# differ in what mostly goes wrong.
+_RATES = {
+    "crash": 0.006,
+    "error": 0.006,
+    "task": 0.25,
+    "write lost": 0.15,
+    "write reported lost": 0.15,
+    "write slow": 0.15,
+    "answer late": 0.15,
+    "deletes refused": 0.1,
+    "kill": 0.3,
+    "cancel": 0.1,
+}
+_SCALES = (0.0, 0.1, 0.3, 1.0, 3.0)
+
+# How likely a crash or an error is at a step, for one that is likely once: more in the short moments in which most can
+# go wrong, less where a driver only looks for something to start from.
+_DELICACY = {"list": 0.2, "delete": 15.0, "commit": 5.0, "recover": 5.0, "abort": 5.0, "clean-up": 5.0, "manifest": 5.0}
+
+
+@lru_cache
+def _delicacy(step: str) -> float:
+    return next((times for part, times in _DELICACY.items() if part in step), 1.0)
+
+
+class Faults:
+    """Says what goes wrong. Only so often: a job must get the chance to reach its end."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._left = random.choice((0, 1, 2, 3, 5, 8, 13, 20))
+        self._rates = {kind: rate * random.choice(_SCALES) for kind, rate in _RATES.items()}
+        # In most schedules there is something to lose before anything goes wrong.
+        self.is_quiet = True
+        self.quiet_for = random.choice((0.0, 1.0, 5.0)) * random.random()
+        # In some schedules, but there often.
+        self.clock_is_set = random.random() < 0.3
+        self._clock_rate = 0.05 * self.clock_is_set
+        self._clock_sets_left = 20
+        self.happened: Counter[str] = Counter()
+
+    def strikes(self, kind: str, times: float = 1.0) -> bool:
+        """Tell whether a fault happens here; one that can happen often is made likelier by `times`."""
+        if not self._left or self.is_quiet or self._random.random() >= self._rates[kind] * times:
+            return False
+        self._left -= 1
+        self.happened[kind] += 1
+        return True
+
+    def sets_clock(self) -> bool:
+        """Tell whether somebody sets the clock now; the other faults happen all the same."""
+        if self.is_quiet or self._clock_sets_left == 0 or self._random.random() >= self._clock_rate:
+            return False
+        self._clock_sets_left -= 1
+        self.happened["clock set"] += 1
+        return True
+
+
+class World:
+    """One schedule: everything in it comes from its seed."""
+
+    def __init__(self, seed: int, verbose: bool = False) -> None:
+        self.random = Random(seed)
+        self.faults = Faults(self.random)
+        self.now = 1_000.0
+        # By how much the clock that drivers see is wrong.
+        self._clock_error = 0.0
+        # The driver that is alive, by its number.
+        self.driver: int | None = None
+        self.violation: str | None = None
+        self.verbose = verbose
+        self.log: list[str] = []
+        self.steps = 0
+        self._events: list[Event] = []
+        self._number = 0
+        self.after(self.faults.quiet_for, self._end_quiet)
+
+    def _end_quiet(self) -> None:
+        self.faults.is_quiet = False
+
+    # --- telling
+
+    def note(self, text: str) -> None:
+        """Keep a line of the event log; ask `verbose` first where making the line takes time."""
+        if self.verbose:
+            driver = "-" if self.driver is None else self.driver
+            self.log.append(f"{self.now - 1_000:9.3f}  driver {driver}  {text}")
+
+    def violate(self, text: str) -> NoReturn:
+        if self.violation is None:
+            self.violation = text
+            self.note(f"VIOLATION: {text}")
+        raise Violated(text)
+
+    # --- time
+
+    def after(self, seconds: float, action: Callable[[], None], of_driver: int | None = None) -> None:
+        """Have something happen later."""
+        self._number += 1
+        heapq.heappush(self._events, Event(self.now + seconds, self._number, action, of_driver))
+
+    def clock(self) -> float:
+        """Return the time as drivers see it: somebody may set their clock, also back."""
+        if self.faults.sets_clock():
+            self._clock_error = 10 * self.random.random() - 5
+            self.note(f"the clock is {self._clock_error:.3f} s ahead")
+        return self.now + self._clock_error
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, and with it what happens meanwhile."""
+        if self._events and self._events[0].time <= self.now + seconds:
+            self.wait(seconds, lambda: False)
+        else:
+            self.now += seconds
+
+    def wait(self, seconds: float, until: Callable[[], bool]) -> None:
+        """Let time pass until something is so, but no longer than so many seconds."""
+        end = self.now + seconds
+        events = self._events
+        while not until():
+            if not events or events[0].time > end:
+                self.now = end
+                return
+            event = heapq.heappop(events)
+            if not event.cancelled:
+                self.now = max(self.now, event.time)
+                event.action()
+
+    # --- the driver's steps
+
+    def step(self, name: str) -> None:
+        """The driver is about to do something, or has just done it: this is where it can die or meet an error."""
+        self.check_alive()
+        self.steps += 1
+        if self.steps > 100_000:
+            self.violate("the job does not get to its end")
+        self.sleep(self.random.random() * 0.005)
+        times = _delicacy(name)
+        if self.faults.strikes("crash", times):
+            self.note(f"the driver dies at {name}")
+            self.kill()
+        self.check_alive()
+        if self.faults.strikes("error", times):
+            self.note(f"error at {name}")
+            raise Injected(f"injected at {name}")
+
+    def check_alive(self) -> None:
+        """Whatever a dead driver would still do does not happen."""
+        if self.violation is not None:
+            raise Violated(self.violation)
+        if self.driver is None:
+            raise DriverDied
+
+    def kill(self) -> None:
+        """The driver dies, in whatever it is doing: what it had under way may still happen, soon, late, or never."""
+        for event in list(self._events):
+            if event.of_driver is not None and event.of_driver == self.driver:
+                event.cancelled = True
+                if self.random.random() < 0.7:
+                    delay = self._delay_after_death(event.time - self.now)
+                    self.after(delay, event.action)
+                    # Who comes next may not live much longer than that.
+                    if self.faults.strikes("kill"):
+                        self.after(delay + 0.3 * self.random.random(), self.kill_whoever_lives)
+        self.driver = None
+
+    def kill_whoever_lives(self) -> None:
+        """Kill the driver that is alive, if one is: it learns of that with its next step."""
+        if self.driver is not None:
+            self.note("the driver is killed")
+            self.kill()
+
+    def _delay_after_death(self, planned: float) -> float:
+        """Return when something happens that a dead driver had under way."""
+        if self.faults.clock_is_set:
+            # One thing or the other: a manifest that comes so late that its job's directory has been deleted, dated by
+            # a clock that was ahead, would be taken for the newest.
+            return 0.0
+        return planned + self.random.choice((0.0, 1.0, 8.0)) * self.random.random()

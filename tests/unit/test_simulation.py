@@ -1,0 +1,63 @@
+"""The simulation of checkpoints, commits and restarts: the protocol stands it, and no mistake in the protocol does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from simulation.mutants import MUTANTS
+from simulation.schedule import run_schedule
+
+ROOT = Path(__file__).parents[2]
+
+# `make simulate` runs many more.
+SEEDS = 2_000
+
+_DIGEST = """
+import hashlib
+from tests.simulation.schedule import run_schedule
+logs = [line for seed in range(25) for line in run_schedule(seed, verbose=True).log]
+print(len(logs), hashlib.sha256("\\n".join(logs).encode()).hexdigest())
+"""
+
+
+def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+def test_nothing_is_lost_or_doubled_whatever_goes_wrong() -> None:
+    done = _python("-m", "tests.simulation", "--seeds", str(SEEDS))
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "differences: 0" in done.stdout
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mistake_is_noticed(name: str) -> None:
+    with MUTANTS[name].in_place():
+        found = next((o for o in map(run_schedule, range(SEEDS)) if o.difference is not None), None)
+    assert found is not None, MUTANTS[name].what
+    print(f"{name}: seed {found.seed}: {found.difference}")
+    assert not found.is_error, found.difference
+
+
+def test_schedule_depends_on_its_seed_alone() -> None:
+    first, second = (_python("-c", _DIGEST, PYTHONHASHSEED=seed) for seed in ("1", "2"))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+
+
+def test_difference_comes_with_the_command_that_shows_it() -> None:
+    many = _python("-m", "tests.simulation", "--seeds", "20", "--mutant", "commit-before-manifest")
+    assert many.returncode == 1
+    replay = next(line.split() for line in many.stdout.splitlines() if "--seed " in line)
+    assert replay[0] == "python"
+    one = _python(*replay[1:])
+    assert one.returncode == 1
+    assert "VIOLATION: transaction" in one.stdout

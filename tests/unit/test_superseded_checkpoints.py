@@ -1,0 +1,87 @@
+"""Which checkpoints of a job's former drivers count: those up to where a later driver has gone on from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.origin import claim_latest, find_origin
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.checkpoint.storage import open_storage
+from millstream.checkpoint.store import CheckpointStore, latest_checkpoints
+from millstream.common import Configuration
+
+# A process that is gone.
+DEAD = {"job": "job", "released": True}
+
+
+def driver(directory: Path, job_id: str) -> CheckpointStore:
+    store = CheckpointStore(open_storage(str(directory / job_id)), DEAD)
+    store.take(lambda owner: False)
+    return store
+
+
+def write(store: CheckpointStore, number: int, timestamp: int) -> None:
+    job_id = store.storage.url.rpartition("/")[2]
+    (Path(store.storage.url) / "shared").mkdir(exist_ok=True)
+    store.write(Manifest("checkpoint", number, timestamp, Snapshot(job_id, "job", number), "../shared"))
+
+
+def settings(directory: Path) -> Configuration:
+    return Configuration.from_dict(
+        {"execution.checkpointing.dir": str(directory), "execution.state-recovery.path": "latest"}
+    )
+
+
+def start(directory: Path, job_id: str) -> str | None:
+    """Start a driver; return what from."""
+    origin = find_origin(settings(directory), "job")
+    claim_latest(settings(directory), "job", origin, driver(directory, job_id).storage.url)
+    return None if origin is None else origin.location.removeprefix(f"{directory}/")
+
+
+def test_checkpoint_that_comes_after_another_driver_has_started_does_not_count(tmp_path: Path) -> None:
+    first = driver(tmp_path, "a")
+    write(first, 1, 10)
+    assert start(tmp_path, "b") == "a/chk-1"
+    write(first, 2, 20)
+    assert start(tmp_path, "c") == "a/chk-1"
+
+
+def test_late_checkpoint_of_any_former_driver_does_not_count(tmp_path: Path) -> None:
+    first = driver(tmp_path, "a")
+    assert start(tmp_path, "b") is None
+    write(first, 1, 10)
+    assert start(tmp_path, "c") is None
+
+
+def test_other_jobs_are_left_alone(tmp_path: Path) -> None:
+    other = CheckpointStore(open_storage(str(tmp_path / "o")), {**DEAD, "job": "other"})
+    other.take(lambda owner: False)
+    assert start(tmp_path, "a") is None
+    (Path(other.storage.url) / "shared").mkdir()
+    other.write(Manifest("checkpoint", 1, 10, Snapshot("o", "other", 1), "../shared"))
+    assert [f.location for f in latest_checkpoints(str(tmp_path), "other")[0]] == [f"{tmp_path}/o/chk-1"]
+
+
+def test_new_driver_under_the_same_id_counts(tmp_path: Path) -> None:
+    write(driver(tmp_path, "a"), 1, 10)
+    assert start(tmp_path, "b") == "a/chk-1"
+    write(driver(tmp_path, "a"), 2, 20)
+    assert start(tmp_path, "c") == "a/chk-2"
+
+
+def test_latest_is_found_in_a_directory_of_jobs_and_in_a_job_s_own(tmp_path: Path) -> None:
+    store = driver(tmp_path, "a")
+    write(store, 3, 10)
+    write(store, 4, 20)
+    (tmp_path / "notes.txt").write_text("not a job")
+    for directory in (tmp_path, tmp_path / "a"):
+        found, problems = latest_checkpoints(str(directory), "job")
+        assert ([f.manifest.id for f in found], problems) == ([4, 3], [])
+
+
+def test_released_directory_can_be_taken(tmp_path: Path) -> None:
+    store = driver(tmp_path, "a")
+    store.release()
+    CheckpointStore(open_storage(str(tmp_path / "a")), DEAD).take(lambda owner: "released" not in owner)
