@@ -321,7 +321,7 @@ def test_shuffle_files_of_past_epochs_are_freed(env: Env, collect: Collect, spar
 def test_the_collecting_iterator_holds_a_fast_source_back(env: Env) -> None:
     results = env.from_source(DataGeneratorSource(lambda i: i)).execute_and_collect()
     first = next(results)  # type: ignore[call-overload]
-    wait_until(lambda: results._batches.full(), 60)  # type: ignore[union-attr]
+    wait_until(lambda: results._mailbox._batches.full(), 60)  # type: ignore[union-attr]
     time.sleep(1)
     full = results._job.progress.epochs  # type: ignore[union-attr]
     time.sleep(1)
