@@ -524,8 +524,9 @@ class JobMaster:
         snapshot = self._execution.savepoint()
         manifest = Manifest("savepoint", snapshot.epoch, int(self._clock() * 1000), snapshot, "")
         storage = self._store.elsewhere(location)
-        parts = (p.file for v in snapshot.vertices.values() for s in v.subtasks for p in s.parts.values())
-        storage.settle(parts)
+        parts = [p.file for v in snapshot.vertices.values() for s in v.subtasks for p in s.parts.values()]
+        if parts:
+            storage.settle(parts)
         storage.publish(NAME, encode_manifest(manifest))
         return storage.url
 
