@@ -173,11 +173,18 @@ def check_counts(results: list[Any], each: int) -> None:
     assert by_key == {key: list(range(1, each + 1)) for key in range(10)}
 
 
+def lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def kill(victims: list[psutil.Process]) -> None:
     assert victims
     for process in victims:
         process.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in victims))
+    wait_until(lambda: not any(map(lives, victims)))
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
