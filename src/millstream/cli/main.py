@@ -16,7 +16,7 @@ from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, 
 from millstream.cli.state import state
 from millstream.common import pyflink_names
 from millstream.common.errors import MillstreamError
-from millstream.datastream.stream_execution_environment import watch_jobs
+from millstream.datastream.stream_execution_environment import end_program, watch_jobs
 from millstream.graph.picture import draw
 
 # What the exit codes mean, besides 0; see docs/cli.md.
@@ -77,7 +77,7 @@ def run(
         pyflink_names.install()
     if sys.stderr.isatty():
         watch_jobs(lambda job: LiveLine(job, sys.stderr).start())
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    signal.signal(signal.SIGTERM, lambda *_: end_program(TERMINATED))
     start = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
     run_program(program, list(arguments), settings, start)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any, overload
 
@@ -403,7 +404,7 @@ class StreamExecutionEnvironment:
         """Run what was added since the last execute, and wait for its end."""
         job = self._launch_pending(job_name)
         try:
-            return job.result.result()
+            return _await(job)
         except (KeyboardInterrupt, SystemExit):
             job.cancel()
             job.result.exception()
@@ -534,6 +535,26 @@ def with_command_line(configuration: Configuration | None) -> Configuration:
     merged = Configuration(configuration)
     merged.add_all(Configuration.from_dict(_command_line))
     return merged
+
+
+# Set when the program shall end, to its exit code. An exception that a signal raises can be lost: Python swallows it
+# when it comes in the middle of a destructor.
+_exit_codes: list[int] = []
+
+
+def end_program(code: int) -> None:
+    """Have the program end, with an exit code, also when it waits for a job; for signal handlers."""
+    _exit_codes.append(code)
+    sys.exit(code)
+
+
+def _await(job: JobMaster) -> JobExecutionResult:
+    while True:
+        wait([job.result], timeout=0.5)
+        if job.result.done():
+            return job.result.result()
+        if _exit_codes:
+            sys.exit(_exit_codes[0])
 
 
 # Told of every job that a program starts.
