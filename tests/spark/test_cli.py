@@ -90,7 +90,11 @@ def test_no_live_line_elsewhere_and_termination(tmp_path: Path) -> None:
         assert job.stdout is not None and job.stderr is not None
         assert job.stdout.readline()
         job.terminate()
-        assert job.wait(30) == 143
+        try:
+            assert job.wait(30) == 143
+        finally:
+            # Whatever came of it, nothing must be left running.
+            job.kill()
         said = job.stderr.read()
     assert "epoch" not in said and "Traceback" not in said
 
