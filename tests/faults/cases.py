@@ -23,8 +23,6 @@ WHATS = ("raise", "kill-worker", "kill-executor", "kill-driver")
 # How often a step is reached in a run without faults is not known beforehand, but these are reached at least so often.
 _OFTEN = {"task": 20, "driver": 6}
 _FEW = {"driver.before-recover": 1, "driver.in-recover": 1, "driver.after-recover": 1}
-# A disk that is slow to sync makes few checkpoints.
-_CHECKPOINTS = ("manifest", "commit", "clean-up")
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,6 @@ class Case:
     def time(self) -> int:
         """The how manieth time the step is reached that it happens."""
         most = _FEW.get(self.step, _OFTEN[self.step.partition(".")[0]])
-        if self.step.endswith(_CHECKPOINTS):
-            most = 2
         # The first file that is written so is no manifest, but says who owns the directory.
         least = 2 if self.step == "driver.in-manifest" else 1
         return random.Random(f"{self.step} {self.what} {self.seed}").randint(least, most)
