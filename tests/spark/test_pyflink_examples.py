@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 from apache_flink import WHY_NOT, flink_folder
 
-from millstream.datastream.connectors import file_system
-
 RECORDINGS = Path(__file__).parents[1] / "pyflink" / "examples"
-# With or without files as input and output: these import the file source.
-NEED_FILE_SOURCE = {"word_count"}
 # More than one subtask, or the order of a hash table: what is printed counts, not the order.
 UNORDERED = {"event_time_timer", "process_json_data", "state_access", "word_count"}
 
@@ -26,8 +22,6 @@ def example(name: str) -> Path:
     folder = flink_folder()
     if folder is None:
         pytest.skip(WHY_NOT)
-    if name in NEED_FILE_SOURCE and not hasattr(file_system, "FileSource"):
-        pytest.skip(f"{name} needs FileSource of connectors.file_system")
     found = list((folder / "examples" / "datastream").rglob(f"{name}.py"))
     assert len(found) == 1, f"this apache-flink has no example {name}"
     return found[0]
