@@ -12,7 +12,8 @@ from millstream.checkpoint.store import CheckpointStore
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.checkpoints import Answer
-from millstream.jobmaster.job import Engine, JobMaster, JobOptions
+from millstream.jobmaster.engine import Engine
+from millstream.jobmaster.job import JobMaster, JobOptions
 from millstream.jobmaster.regions import operators_in, region_of
 from millstream.operators.slot import JobPlan, SlotReport
 

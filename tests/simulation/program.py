@@ -20,7 +20,7 @@ from millstream.operators.partitioners import RebalancePartitioner
 from millstream.operators.sink import SinkOperator
 from millstream.operators.slot import JobPlan
 from millstream.operators.source import Dealt, Source, SourceOperator, SourceReader, SplitEnumerator
-from millstream.operators.subtask import JobSettings, Vertex
+from millstream.operators.vertex import JobSettings, Vertex
 
 from .external import External, SimulatedSink
 from .world import World

@@ -10,8 +10,8 @@ from typing import Any
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import DamagedStateError, JobExecutionError
 from millstream.common.pickles import dump
+from millstream.operators.report import SubtaskReport, TakenOver
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport
-from millstream.operators.subtask import SubtaskReport, TakenOver
 from millstream.state.key_groups import key_group, owner
 from millstream.state.keyed import KeyedState, Version
 

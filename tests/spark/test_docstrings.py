@@ -11,7 +11,7 @@ import pytest
 
 import millstream
 from millstream.common import Configuration
-from millstream.datastream import stream_execution_environment as environment
+from millstream.datastream import StreamExecutionEnvironment, command_line
 
 pytestmark = pytest.mark.spark
 
@@ -25,14 +25,14 @@ def modules() -> Iterator[str]:
 @pytest.fixture
 def _one_subtask(config: Configuration, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {k: str(v) for k, v in config.to_dict().items()}
-    monkeypatch.setattr(environment, "_command_line", {**settings, "parallelism.default": "1"})
+    monkeypatch.setattr(command_line, "_command_line", {**settings, "parallelism.default": "1"})
 
 
 @pytest.mark.usefixtures("_one_subtask")
 @pytest.mark.parametrize("name", list(modules()))
 def test_examples(name: str) -> None:
     module = importlib.import_module(name)
-    names = {"StreamExecutionEnvironment": environment.StreamExecutionEnvironment}
+    names = {"StreamExecutionEnvironment": StreamExecutionEnvironment}
     failed, _ = doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS)
     assert failed == 0
 

@@ -13,7 +13,7 @@ import pytest
 from state_programs import build
 
 from millstream.cli import main as command_line
-from millstream.datastream import stream_execution_environment as environment
+from millstream.datastream import command_line as told
 from millstream.state_processor import Savepoint
 from millstream.testing import LocalJob, save_checkpoint, save_savepoint
 
@@ -23,8 +23,8 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command; return its exit code, and what it has printed to stdout and stderr."""
-    monkeypatch.setattr(environment, "_command_line", {})
-    monkeypatch.setattr(environment, "_last_word", {})
+    monkeypatch.setattr(told, "_command_line", {})
+    monkeypatch.setattr(told, "_last_word", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def command(*arguments: Any) -> tuple[int, str, str]:
@@ -344,7 +344,7 @@ def test_what_a_job_starts_from_is_the_command_lines_to_say(
     prefix = "execution.state-recovery."
 
     def start(*options: str) -> dict[str, str]:
-        environment._last_word.clear()
+        told._last_word.clear()
         with pytest.raises(Launched):
             run("run", *options, program)
         return {k.removeprefix(prefix): v for k, v in seen.items() if k.startswith(prefix)}

@@ -10,7 +10,8 @@ from millstream.operators.base import Operator, Surroundings
 from millstream.operators.chain import ChainNode
 from millstream.operators.failures import shorten
 from millstream.operators.slot import JobPlan
-from millstream.operators.subtask import Subtask, Vertex
+from millstream.operators.subtask import Subtask
+from millstream.operators.vertex import Vertex
 from millstream.surroundings import Requests, wall_clock
 
 # Which state ("" of keys, "operator") -> table -> kind, address, type, ttl.

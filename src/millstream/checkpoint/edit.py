@@ -27,7 +27,7 @@ from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import InvalidProgramError, MissingClassError
 from millstream.common.pickles import dump, load
 from millstream.graph.stream_graph import operator_id_of
-from millstream.operators.subtask import TakenOver
+from millstream.operators.report import TakenOver
 from millstream.state.changelog import Section, sections
 from millstream.state.export import check_part, write_part
 from millstream.state.key_groups import key_group, owner
@@ -191,7 +191,7 @@ class Edit:
     def _write_to(self, storage: Storage, now: int) -> None:
         before = self._from.manifest
         snapshot = self._snapshot(storage, now)
-        names = [p.file for v in snapshot.vertices.values() for s in v.subtasks for p in s.parts.values()]
+        names = snapshot.parts()
         manifest = Manifest("savepoint", before.id, now, snapshot, "", {"made-from": self._from.location})
         if names:
             storage.settle(names)

@@ -71,6 +71,10 @@ class Snapshot:
             name for v in self.vertices.values() for s in v.subtasks for chain in s.states.values() for name in chain
         }
 
+    def parts(self) -> list[str]:
+        """Return the names of the files that state was exported to, for a savepoint."""
+        return [p.file for v in self.vertices.values() for s in v.subtasks for p in s.parts.values()]
+
 
 def state_id_of(operator: str, which: str) -> str:
     """Return what a state is known by: that of an operator's keys (""), or that of its subtasks ("operator")."""

@@ -78,9 +78,14 @@ class CheckpointStore:
         fault_point("driver.after-manifest")
         return f"{self.storage.url}/{directory}"
 
-    def elsewhere(self, location: str) -> Storage:
-        """Return storage outside the job's directory."""
-        return open_storage(location, self.options)
+    def write_savepoint(self, location: str, manifest: Manifest) -> str:
+        """Write the manifest of a savepoint whose state files are written; return where the savepoint is."""
+        storage = open_storage(location, self.options)
+        parts = manifest.snapshot.parts()
+        if parts:
+            storage.settle(parts)
+        storage.publish(NAME, encode_manifest(manifest))
+        return storage.url
 
     def discard(self, checkpoint_id: int) -> None:
         """Delete a checkpoint; its state files go with the next `sweep`."""

@@ -13,7 +13,7 @@ from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.chain import ChainNode
 from millstream.operators.slot import JobPlan
 from millstream.operators.source import SourceOperator
-from millstream.operators.subtask import Vertex
+from millstream.operators.vertex import Vertex
 
 _COMBINED = ("reducing", "aggregating")
 

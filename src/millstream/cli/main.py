@@ -16,7 +16,7 @@ from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, 
 from millstream.cli.state import state
 from millstream.common import pyflink_names
 from millstream.common.errors import MillstreamError
-from millstream.datastream.stream_execution_environment import end_program, watch_jobs
+from millstream.datastream.command_line import end_program, watch_jobs
 from millstream.graph.picture import draw
 
 # What the exit codes mean, besides 0; see docs/cli.md.

@@ -7,7 +7,7 @@ import runpy
 import sys
 
 from millstream.common.errors import InvalidProgramError
-from millstream.datastream.stream_execution_environment import ProgramPlanned, plan_only, set_command_line
+from millstream.datastream.command_line import ProgramPlanned, plan_only, set_command_line
 
 
 def run_program(

@@ -19,9 +19,9 @@ from millstream.cli.program import load_plan
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
 from millstream.cli.state import heading, open_inspection
 from millstream.common.errors import InvalidProgramError
-from millstream.datastream.stream_execution_environment import ProgramPlanned
+from millstream.datastream.command_line import ProgramPlanned
 from millstream.operators.slot import JobPlan
-from millstream.operators.subtask import JobSettings
+from millstream.operators.vertex import JobSettings
 
 # What attempts that failed may have left in a savepoint's directory.
 _PART = re.compile(r"[0-9a-f]{32}(\.operator)?-\d+-.+\.parquet")
@@ -131,8 +131,7 @@ def dispose(path: str, defines: tuple[str, ...]) -> None:
             "not deleted."
         )
     storage = open_storage(inspection.location, inspection.options)
-    vertices = inspection.snapshot.vertices.values()
-    parts = {part.file for v in vertices for s in v.subtasks for part in s.parts.values()}
+    parts = set(inspection.snapshot.parts())
     # First what makes it a savepoint: half of one must not look like one.
     storage.delete(NAME)
     for name in storage.list(""):

@@ -8,14 +8,11 @@ and a value that cannot fit is an error.
 from __future__ import annotations
 
 import datetime
-import decimal
-import math
-import struct
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from millstream.common.conversions import BASIC, Converter, instance_of, java_number, misfit
 from millstream.common.errors import TypeMismatchError
 from millstream.common.missing import JAVA, missing_function
 from millstream.common.time import Instant
@@ -42,8 +39,6 @@ __all__ = [
     "TypeInformation",
     "Types",
 ]
-
-Converter = Callable[[Any], Any]
 
 
 class TypeInformation:
@@ -93,136 +88,6 @@ class TypeInformation:
         return str(self)
 
 
-def _misfit(value: Any, wanted: str) -> TypeMismatchError:
-    shown = repr(value)
-    if len(shown) > 200:
-        shown = shown[:200] + "..."
-    return TypeMismatchError(f"the value {shown} ({type(value).__name__}) does not fit the type {wanted}")
-
-
-def _nullable(convert: Converter) -> Converter:
-    return lambda v: None if v is None else convert(v)
-
-
-def _instance_of(name: str, *classes: type) -> Converter:
-    def convert(value: Any) -> Any:
-        if value is None or isinstance(value, classes):
-            return value
-        raise _misfit(value, name)
-
-    return convert
-
-
-def _wrapping_int(name: str, bits: int) -> Converter:
-    low, size = -(1 << (bits - 1)), 1 << bits
-    high = -low
-
-    def convert(value: Any) -> Any:
-        if value is None:
-            return None
-        try:
-            number = int(value.__index__())
-        except AttributeError:
-            raise _misfit(value, name) from None
-        return number if low <= number < high else (number - low) % size + low
-
-    return convert
-
-
-def _long(value: Any) -> Any:
-    if value is None:
-        return None
-    try:
-        number = int(value.__index__())
-    except AttributeError:
-        raise _misfit(value, "Long") from None
-    if not -(1 << 63) <= number < 1 << 63:
-        raise _misfit(value, "Long")
-    return number
-
-
-def _big_int(value: Any) -> Any:
-    if value is None:
-        return None
-    try:
-        return int(value.__index__())
-    except AttributeError:
-        raise _misfit(value, "BigInteger") from None
-
-
-def _floating(name: str, narrow: bool) -> Converter:
-    single = struct.Struct("f")
-
-    def convert(value: Any) -> Any:
-        if value is None:
-            return None
-        if isinstance(value, (str, bytes)):
-            raise _misfit(value, name)
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            raise _misfit(value, name) from None
-        if not narrow:
-            return number
-        try:
-            return single.unpack(single.pack(number))[0]
-        except OverflowError:
-            return float("inf") if number > 0 else float("-inf")
-
-    return convert
-
-
-def _char(value: Any) -> Any:
-    if value is None or (isinstance(value, str) and len(value) == 1):
-        return value
-    raise _misfit(value, "Char")
-
-
-def _decimal(value: Any) -> Any:
-    if value is None or isinstance(value, decimal.Decimal):
-        return value
-    if isinstance(value, int):
-        return decimal.Decimal(value)
-    raise _misfit(value, "BigDecimal")
-
-
-_BASIC: dict[str, Converter] = {
-    "String": _instance_of("String", str),
-    "Boolean": _nullable(lambda v: bool(v) if isinstance(v, (bool, int)) else _raise(_misfit(v, "Boolean"))),
-    "Byte": _wrapping_int("Byte", 8),
-    "Short": _wrapping_int("Short", 16),
-    "Integer": _wrapping_int("Integer", 32),
-    "Long": _long,
-    "Float": _floating("Float", narrow=True),
-    "Double": _floating("Double", narrow=False),
-    "Char": _char,
-    "BigInteger": _big_int,
-    "BigDecimal": _decimal,
-    "Instant": _instance_of("Instant", Instant),
-}
-
-
-def _raise(error: Exception) -> Any:
-    raise error
-
-
-def _java_number(value: float, narrow: bool) -> str:
-    """Write a number the way Java does: the fewest digits that tell it, an exponent outside 10^-3 to 10^7."""
-    if value != value or value in (math.inf, -math.inf):
-        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
-    digits = repr(value)
-    if narrow:
-        single = struct.unpack("f", struct.pack("f", value))[0]
-        fewest = (f"{value:.{n}g}" for n in range(1, 10))
-        digits = next((d for d in fewest if struct.unpack("f", struct.pack("f", float(d)))[0] == single), digits)
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        plain = f"{Decimal(digits):f}"
-        return plain if "." in plain else f"{plain}.0"
-    sign, numbers, exponent = Decimal(digits).normalize().as_tuple()
-    text = "".join(map(str, numbers))
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"
-
-
 class BasicType(Enum):
     """The kinds of plain values."""
 
@@ -247,7 +112,7 @@ class BasicTypeInfo(TypeInformation):
         self._name: str = basic_type.value if isinstance(basic_type, BasicType) else basic_type
 
     def converter(self) -> Converter | None:
-        return _BASIC[self._name]
+        return BASIC[self._name]
 
     def has_field(self, field: int | str) -> bool:
         return field == 0
@@ -256,7 +121,7 @@ class BasicTypeInfo(TypeInformation):
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, float):
-            return _java_number(value, self._name == "Float")
+            return java_number(value, self._name == "Float")
         return "null" if value is None else str(value)
 
     def _identity(self) -> tuple[Any, ...]:
@@ -353,7 +218,7 @@ class SqlTimeTypeInfo(TypeInformation):
         return True
 
     def converter(self) -> Converter | None:
-        return _instance_of(self._name, self._class)
+        return instance_of(self._name, self._class)
 
     def __str__(self) -> str:
         return type(self).__name__
@@ -418,7 +283,7 @@ class LocalTimeTypeInfo(TypeInformation):
         self._time_type = time_type
 
     def converter(self) -> Converter | None:
-        return _instance_of(str(self), (datetime.date, datetime.time, datetime.datetime)[self._time_type.value])
+        return instance_of(str(self), (datetime.date, datetime.time, datetime.datetime)[self._time_type.value])
 
     def _identity(self) -> tuple[Any, ...]:
         return (self._time_type,)
@@ -488,7 +353,7 @@ class _ElementTypeInfo(TypeInformation):
             if value is None:
                 return None
             if isinstance(value, (str, dict)) or not isinstance(value, Iterable):
-                raise _misfit(value, name)
+                raise misfit(value, name)
             return list(value) if element is None else [element(v) for v in value]
 
         return convert
@@ -532,7 +397,7 @@ class PrimitiveArrayTypeInfo(_ElementTypeInfo):
             try:
                 return bytes(v % 256 for v in value)
             except TypeError:
-                raise _misfit(value, str(self)) from None
+                raise misfit(value, str(self)) from None
 
         return convert
 
@@ -557,7 +422,7 @@ class MapTypeInfo(TypeInformation):
             if value is None:
                 return None
             if not isinstance(value, dict):
-                raise _misfit(value, name)
+                raise misfit(value, name)
             return {key(k): val(v) for k, v in value.items()}
 
         return convert
@@ -612,9 +477,9 @@ class _FieldsTypeInfo(TypeInformation):
             elif isinstance(value, (tuple, list, Row)):
                 values = list(value)
             else:
-                raise _misfit(value, described)
+                raise misfit(value, described)
             if len(values) != width:
-                raise _misfit(value, described)
+                raise misfit(value, described)
             for i, c in converters:
                 values[i] = c(values[i])
             return values

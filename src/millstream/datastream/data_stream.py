@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Union, cast, overload
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.type_variables import KEY, OUT, KEY_co, R, T_co, W
@@ -40,9 +40,9 @@ from millstream.datastream.functions import (
 )
 from millstream.datastream.functions import Partitioner as PartitionerFunction
 from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
-from millstream.datastream.slot_sharing_group import SlotSharingGroup
+from millstream.datastream.operator_settings import OperatorSettings
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
-from millstream.graph.transformations import ChainingStrategy, StreamEnd, Transformation
+from millstream.graph.transformations import StreamEnd, Transformation
 from millstream.operators.base import Operator
 from millstream.operators.functions import UserFunction
 from millstream.operators.output_tag import OutputTag
@@ -90,72 +90,8 @@ __all__ = [
 # The name under which Flink keeps the records of a window.
 WINDOW_STATE_NAME = "window-contents"
 
-S = TypeVar("S", bound="_Settings")
 
-
-class _Settings:
-    """The settings of the operator behind a stream or a sink."""
-
-    _transformation: Transformation
-
-    def name(self: S, name: str) -> S:
-        """Name the operator, for plans, logs and errors."""
-        (self._transformation.source or self._transformation).name = name
-        return self
-
-    def get_name(self) -> str:
-        return self._transformation.name
-
-    def uid(self: S, uid: str) -> S:
-        """Give the operator an id that stays when the program changes; state is found again by it."""
-        if not isinstance(uid, str) or not uid:
-            raise InvalidProgramError(f"uid() takes a non-empty string, not {uid!r}.")
-        (self._transformation.source or self._transformation).uid = uid
-        return self
-
-    def set_uid_hash(self: S, uid_hash: str) -> S:
-        """Set the operator's id itself: 32 hexadecimal digits."""
-        if len(uid_hash) != 32 or any(c not in "0123456789abcdef" for c in uid_hash):
-            raise InvalidProgramError(f"set_uid_hash() takes 32 lowercase hexadecimal digits, not {uid_hash!r}.")
-        self._transformation.uid_hash = uid_hash
-        return self
-
-    def set_parallelism(self: S, parallelism: int) -> S:
-        """Set how many subtasks the operator has."""
-        self._transformation.set_parallelism(parallelism)
-        return self
-
-    def set_max_parallelism(self: S, max_parallelism: int) -> S:
-        """Set how many key groups the operator has: the most subtasks it can ever be given."""
-        self._transformation.max_parallelism = max_parallelism
-        return self
-
-    def set_description(self: S, description: str) -> S:
-        self._transformation.description = description
-        return self
-
-    def set_buffer_timeout(self: S, timeout_millis: int) -> S:
-        self._transformation.buffer_timeout = timeout_millis
-        return self
-
-    def slot_sharing_group(self: S, slot_sharing_group: Union[str, SlotSharingGroup]) -> S:
-        """Put the operator into a slot sharing group; groups do not share slots."""
-        group = slot_sharing_group
-        self._transformation.slot_sharing_group = group.name if isinstance(group, SlotSharingGroup) else group
-        return self
-
-    def start_new_chain(self: S) -> S:
-        """Begin a new chain with this operator."""
-        self._transformation.chaining = ChainingStrategy.HEAD
-        return self
-
-    def disable_chaining(self: S) -> S:
-        """Keep this operator out of any chain."""
-        self._transformation.chaining = ChainingStrategy.NEVER
-        return self
-
-
-class DataStreamSink(_Settings):
+class DataStreamSink(OperatorSettings):
     """The end of a stream."""
 
     def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
@@ -163,7 +99,7 @@ class DataStreamSink(_Settings):
         self._transformation = transformation
 
 
-class DataStream(_Settings, Generic[T_co]):
+class DataStream(OperatorSettings, Generic[T_co]):
     """A stream of records."""
 
     def __init__(self, environment: StreamExecutionEnvironment, ends: list[StreamEnd]) -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
 from millstream.checkpoint.storage import storage_options
 from millstream.common.checkpointing_mode import CheckpointingMode
-from millstream.common.completable_future import CompletableFuture
 from millstream.common.configuration import Configuration
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError, TypeMismatchError
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
-from millstream.common.job_id import JobID
-from millstream.common.job_status import JobStatus
 from millstream.common.missing import JAVA, missing_function
 from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
 from millstream.common.setting import FlagSetting
@@ -30,6 +24,13 @@ from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.checkpoint_config import CheckpointConfig
+from millstream.datastream.command_line import (
+    await_end,
+    stop_if_only_planned,
+    tell_watchers,
+    with_command_line,
+    with_last_word,
+)
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.collection import CollectionSource
 from millstream.datastream.connectors.file_formats import StreamFormat
@@ -37,6 +38,7 @@ from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.connectors.spark_source import SparkStreamSource, is_stream_reader
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.datastream.local_job_client import LocalJobClient
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
@@ -46,7 +48,6 @@ from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.requests import CheckpointRequest, RescaleRequest, SavepointRequest
 from millstream.operators.source import SourceOperator
 
 __all__ = ["StreamExecutionEnvironment"]
@@ -404,7 +405,7 @@ class StreamExecutionEnvironment:
         """Run what was added since the last execute, and wait for its end."""
         job = self._launch_pending(job_name)
         try:
-            return _await(job)
+            return await_end(job)
         except (KeyboardInterrupt, SystemExit):
             job.cancel()
             job.result.exception()
@@ -412,7 +413,7 @@ class StreamExecutionEnvironment:
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start what was added since the last execute, and return a handle on it."""
-        return _Client(self._launch_pending(job_name))
+        return LocalJobClient(self._launch_pending(job_name))
 
     def close(self) -> None:
         """Forget what waits for execute(). Spark goes on: other environments may use it."""
@@ -432,8 +433,7 @@ class StreamExecutionEnvironment:
         from millstream.spark.launch import Launch, launch
 
         graph = self._stream_graph(job_name, sinks)
-        if _plans_only:
-            raise ProgramPlanned(graph, self._config)
+        stop_if_only_planned(graph, self._config)
         has_caches = any(n.transformation.cache for n in graph.nodes)
         filling = self._use_caches(graph)
         roots = list(sinks)
@@ -446,13 +446,11 @@ class StreamExecutionEnvironment:
         def job_graph(parallelism: int | None) -> JobGraph:
             return build_job_graph(self._stream_graph(name, roots, parallelism), batch)
 
-        config = Configuration(self._config)
-        config.add_all(Configuration.from_dict(_last_word))
+        config = with_last_word(self._config)
         job = launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
         for _, cache in filling:
             cache.job = job.result
-        for watch in _watchers:
-            watch(job)
+        tell_watchers(job)
         return job
 
     def _use_caches(self, graph: StreamGraph) -> list[tuple[Transformation, Cache]]:
@@ -515,148 +513,3 @@ def _fit(convert: Any, value: Any, index: int) -> Any:
 
 # What set_default_local_parallelism has set.
 _defaults: dict[str, int] = {}
-
-_command_line: dict[str, str] = {}
-_last_word: dict[str, str] = {}
-
-
-def set_command_line(settings: dict[str, str], last_word: dict[str, str] | None = None) -> None:
-    """Remember settings that every environment of this process shall have: those of the command line.
-
-    Args:
-        settings: what environments begin with; the program can set something else.
-        last_word: what counts whatever the program sets.
-    """
-    _command_line.update(settings)
-    _last_word.update(last_word or {})
-
-
-def with_command_line(configuration: Configuration | None) -> Configuration:
-    merged = Configuration(configuration)
-    merged.add_all(Configuration.from_dict(_command_line))
-    return merged
-
-
-# Set when the program shall end, to its exit code. An exception that a signal raises can be lost: Python swallows it
-# when it comes in the middle of a destructor.
-_exit_codes: list[int] = []
-
-
-def end_program(code: int) -> None:
-    """Have the program end, with an exit code, also when it waits for a job; for signal handlers."""
-    _exit_codes.append(code)
-    sys.exit(code)
-
-
-def _await(job: JobMaster) -> JobExecutionResult:
-    while True:
-        wait([job.result], timeout=0.5)
-        if job.result.done():
-            return job.result.result()
-        if _exit_codes:
-            sys.exit(_exit_codes[0])
-
-
-# Told of every job that a program starts.
-_watchers: list[Callable[[JobMaster], None]] = []
-
-
-def watch_jobs(watch: Callable[[JobMaster], None]) -> None:
-    """Have a function called with every job that a program of this process starts."""
-    _watchers.append(watch)
-
-
-_plans_only: list[bool] = []
-
-
-class ProgramPlanned(BaseException):
-    """Raised in place of running a program when only its plan is wanted.
-
-    Not an Exception: no `except Exception` of the program's own shall stop it.
-    """
-
-    def __init__(self, graph: StreamGraph, configuration: Configuration) -> None:
-        super().__init__("the program was only planned")
-        self._graph = graph
-        self.configuration = configuration
-
-    def json(self) -> str:
-        return execution_plan(self._graph)
-
-    def job_graph(self) -> JobGraph:
-        return build_job_graph(self._graph)
-
-
-@contextmanager
-def plan_only() -> Iterator[None]:
-    """Make programs stop where they would run, with ProgramPlanned."""
-    _plans_only.append(True)
-    try:
-        yield
-    finally:
-        _plans_only.pop()
-
-
-class _Client(JobClient):
-    """The handle on a job of this process."""
-
-    def __init__(self, job: JobMaster) -> None:
-        self._job = job
-
-    def get_job_id(self) -> JobID:
-        return JobID(self._job.plan.settings.job_id)
-
-    def get_job_status(self) -> CompletableFuture[JobStatus]:
-        return CompletableFuture.completed(self._job.status)
-
-    def cancel(self) -> CompletableFuture[None]:
-        self._job.cancel()
-        done: Future[None] = Future()
-        self._job.result.add_done_callback(lambda _: done.set_result(None))
-        return CompletableFuture(done)
-
-    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        return self._savepoint(SavepointRequest(self._savepoint_directory(savepoint_directory)))
-
-    def stop_with_savepoint(
-        self, advance_to_end_of_event_time: bool = False, savepoint_directory: str | None = None
-    ) -> CompletableFuture[str]:
-        directory = self._savepoint_directory(savepoint_directory)
-        return self._savepoint(SavepointRequest(directory, stop=True, drain=advance_to_end_of_event_time))
-
-    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        request = SavepointRequest(self._savepoint_directory(savepoint_directory))
-        request.done.add_done_callback(lambda done: self._job.cancel() if done.exception() is None else None)
-        return self._savepoint(request)
-
-    def _savepoint(self, request: SavepointRequest) -> CompletableFuture[str]:
-        self._job.ask(request)
-        return CompletableFuture(request.done)
-
-    def _savepoint_directory(self, given: str | None) -> str:
-        directory = given or self._job.savepoint_directory
-        if directory is None:
-            raise InvalidProgramError(
-                "There is no directory for the savepoint: give one, or set execution.checkpointing.savepoint-dir."
-            )
-        return directory
-
-    def trigger_checkpoint(self) -> CompletableFuture[str]:
-        request = CheckpointRequest()
-        self._job.ask(request)
-        return CompletableFuture(request.done)
-
-    def get_checkpoint_statistics(self) -> dict[str, Any]:
-        return self._job.checkpoint_statistics()
-
-    def rescale(self, parallelism: int) -> CompletableFuture[None]:
-        check_parallelism(parallelism, "the job")
-        request = RescaleRequest(parallelism)
-        self._job.ask(request)
-        return CompletableFuture(request.done)
-
-    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        return CompletableFuture.completed(self._job.progress.metrics())
-
-    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        return CompletableFuture(self._job.result)

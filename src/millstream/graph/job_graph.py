@@ -9,7 +9,7 @@ from millstream.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, i
 from millstream.operators.chain import ChainNode, ChainOutput
 from millstream.operators.edges import Edge
 from millstream.operators.partitioners import KeyPartitioner
-from millstream.operators.subtask import Vertex
+from millstream.operators.vertex import Vertex
 
 
 @dataclass

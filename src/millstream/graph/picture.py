@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from millstream.graph.job_graph import JobGraph
-from millstream.operators.subtask import Vertex
+from millstream.operators.vertex import Vertex
 
 _WIDTH, _LINE, _GAP_X, _GAP_Y, _MARGIN = 240, 16, 110, 28, 24
 

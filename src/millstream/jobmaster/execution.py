@@ -12,9 +12,10 @@ from millstream.checkpoint.restore import Start, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.common.pickles import dump
 from millstream.jobmaster.alignment import Alignment
+from millstream.operators.report import SubtaskReport
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport
 from millstream.operators.source import SourceOperator, SplitEnumerator
-from millstream.operators.subtask import SubtaskReport, Vertex
+from millstream.operators.vertex import Vertex
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored, StoredState
 

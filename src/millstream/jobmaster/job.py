@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-import queue
 import sys
 import threading
 import time
@@ -13,10 +11,10 @@ import uuid
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from millstream.checkpoint.coordinator import Checkpoint, Coordinator
-from millstream.checkpoint.manifest import NAME, Manifest, encode_manifest
+from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.origin import Origin
 from millstream.checkpoint.owner import is_alive
@@ -36,6 +34,7 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.background import Background, Threads
 from millstream.jobmaster.checkpoints import Answer, Checkpoints
+from millstream.jobmaster.engine import Engine, EpochRunner
 from millstream.jobmaster.execution import Execution, Shares
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.output import Output
@@ -43,6 +42,7 @@ from millstream.jobmaster.progress import Progress
 from millstream.jobmaster.regions import combine, operators_in, region_of
 from millstream.jobmaster.requests import (
     CheckpointRequest,
+    Inbox,
     Request,
     RequestFailedError,
     RescaleRequest,
@@ -50,32 +50,12 @@ from millstream.jobmaster.requests import (
     refuse,
 )
 from millstream.jobmaster.restart import NoRestart, RestartStrategy
-from millstream.operators.slot import JobPlan, LevelTask, SlotReport
+from millstream.operators.slot import JobPlan, SlotReport
 
 log = logging.getLogger("millstream")
 
 # So long a job that ends before its time waits for the manifests that are being written.
 _LAST_PATIENCE = 10.0
-
-
-class EpochRunner(Protocol):
-    """Runs the epochs of one execution on an engine."""
-
-    def open(self) -> None: ...
-
-    def run(self, tasks: list[LevelTask]) -> list[SlotReport]: ...
-
-    def cancel(self) -> None: ...
-
-    def release(self) -> None: ...
-
-
-class Engine(Protocol):
-    """Where the executions of a job run."""
-
-    def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
-        """Return a runner with slots of its own."""
-        ...
 
 
 @dataclass
@@ -123,7 +103,7 @@ class JobMaster:
         self._cancel = threading.Event()
         # Set when the job's thread shall look up: a request, a cancellation, a manifest that was written.
         self._woken = threading.Event()
-        self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._requests = Inbox()
         self._stopped = False
         # Numbers the executions, so that no two ever write under the same name.
         self._attempt = -1
@@ -267,9 +247,11 @@ class JobMaster:
             error,
         )
         assert self._runner is not None
-        with contextlib.suppress(Exception):
-            # Whatever is left of the failed execution writes under names that nobody reads.
+        try:
             self._runner.release()
+        except Exception as e:
+            # No harm: whatever is left of the failed execution writes under names that nobody reads.
+            log.debug("the slots of the failed execution could not be ended: %s", e)
         if self._cancel.wait(delay):
             raise error
         self._checkpoints.settle_all()
@@ -472,11 +454,7 @@ class JobMaster:
     # --- requests
 
     def _serve_requests(self) -> None:
-        while not self._cancel.is_set() and not self._stopped:
-            try:
-                request = self._requests.get_nowait()
-            except queue.Empty:
-                return
+        while not self._cancel.is_set() and not self._stopped and (request := self._requests.take()) is not None:
             try:
                 self._serve(request)
             except BaseException as e:
@@ -523,12 +501,7 @@ class JobMaster:
             self._run_epoch({}, ending, checkpoint=False, flush=True, savepoint=location)
         snapshot = self._execution.savepoint()
         manifest = Manifest("savepoint", snapshot.epoch, int(self._clock() * 1000), snapshot, "")
-        storage = self._store.elsewhere(location)
-        parts = [p.file for v in snapshot.vertices.values() for s in v.subtasks for p in s.parts.values()]
-        if parts:
-            storage.settle(parts)
-        storage.publish(NAME, encode_manifest(manifest))
-        return storage.url
+        return self._store.write_savepoint(location, manifest)
 
     def _rescale(self, parallelism: int) -> None:
         plan = self._replan(parallelism)
@@ -543,12 +516,8 @@ class JobMaster:
         self._runner.open()
 
     def _refuse_requests(self) -> None:
-        while True:
-            try:
-                request = self._requests.get_nowait()
-            except queue.Empty:
-                return
-            name = self.plan.settings.job_name
+        name = self.plan.settings.job_name
+        while (request := self._requests.take()) is not None:
             refuse(request, MillstreamError(f"Job '{name}' is not running: it is {self._status.name}."))
 
     # --- the end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,23 @@ class RequestFailedError(MillstreamError):
 
 
 Request = SavepointRequest | CheckpointRequest | RescaleRequest
+
+
+class Inbox:
+    """Requests on their way from other threads to the job's own."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
+
+    def put(self, request: Request) -> None:
+        self._waiting.put(request)
+
+    def take(self) -> Request | None:
+        """Return the request that waits longest, None when there is none."""
+        try:
+            return self._waiting.get_nowait()
+        except queue.Empty:
+            return None
 
 
 def refuse(request: Any, error: BaseException) -> None:

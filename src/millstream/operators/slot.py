@@ -11,8 +11,10 @@ from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
+from millstream.operators.report import SubtaskReport
 from millstream.operators.source import Share
-from millstream.operators.subtask import JobSettings, Subtask, SubtaskReport, Vertex
+from millstream.operators.subtask import Subtask
+from millstream.operators.vertex import JobSettings, Vertex
 from millstream.state.keyed import StateStorage, Version
 
 # Frames for one slot are sent together, in messages of about this size.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,22 +12,24 @@ from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame, decode_block
+from millstream.operators.batch_input import BatchInput
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame
 from millstream.operators.chain import ChainCompiler, ChainNode
+from millstream.operators.channels import Channel, merge
 from millstream.operators.context import RuntimeContext
 from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.partitioners import Place
 from millstream.operators.reduce import ReduceOperator
+from millstream.operators.report import SubtaskReport, TakenOver
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Share, SourceOperator
+from millstream.operators.vertex import JobSettings, Vertex
 from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.keyed import KeyedState, StateStorage, Version
 from millstream.state.restored import StoredState
-from millstream.state.table import BY_NAMESPACE
 
-BATCH_INPUT = "_batch_input"
 # The input of a vertex that is a source, beside the edges of those that are not.
 SOURCE = -1
 
@@ -41,46 +42,6 @@ Loops = dict[int, Callable[[Iterable[Any]], None]]
 Outgoing = tuple[Edge, int, bytes]
 
 
-@dataclass
-class Vertex:
-    """A vertex of the job graph: a chain, each operator after the one it reads from, and how it is spread out."""
-
-    id: int
-    name: str
-    nodes: list[ChainNode]
-    parallelism: int
-    max_parallelism: int
-    level: int
-    slot_offset: int
-    in_edges: list[Edge] = field(default_factory=list)
-    out_edges: list[Edge] = field(default_factory=list)
-
-    @property
-    def head(self) -> ChainNode:
-        return self.nodes[0]
-
-    @property
-    def is_source(self) -> bool:
-        return isinstance(self.head.operator, SourceOperator)
-
-
-@dataclass
-class JobSettings:
-    """What every subtask of a job must know."""
-
-    job_id: str
-    job_name: str
-    attempt: int
-    batch: bool
-    job_parameters: dict[str, str] = field(default_factory=dict)
-    # Where keyed state is: "hashmap" (in the slot's memory) or "lmdb" (in a file of its host).
-    state_backend: str = "hashmap"
-    # A clock other than the wall's, for tests.
-    clock: Callable[[], int] | None = None
-    # Whether state files are compressed.
-    compressed: bool = False
-
-
 class EpochTask(Protocol):
     """What a subtask must know about an epoch."""
 
@@ -91,71 +52,6 @@ class EpochTask(Protocol):
     complete: bool
     savepoint: str | None
     completed: int
-
-
-class Channel:
-    """One sender's elements, as seen by a receiver: how far its time has come, and whether it has ended."""
-
-    __slots__ = ("edge", "ended", "idle", "number", "watermark")
-
-    def __init__(self, edge: Edge, number: int) -> None:
-        self.edge = edge
-        self.number = number
-        self.watermark = MIN_WATERMARK
-        self.idle = False
-        self.ended = False
-
-
-@dataclass
-class SubtaskReport:
-    """What a subtask did in an epoch.
-
-    Attributes:
-        state_files: the files that now hold its operators' keyed state.
-        committables: what its sinks have staged.
-        carried: what else must outlive the process: watermarks, ends of channels.
-        next_wake: when, by the wall clock, there is something to do without input.
-        aligned: how far the sources of each alignment group have come here.
-    """
-
-    vertex: int
-    subtask: int
-    records_in: int
-    records_out: int
-    bytes_out: int
-    state_files: dict[str, Version]
-    committables: dict[str, Any]
-    watermark: int
-    metrics: dict[str, Any]
-    carried: bytes
-    next_wake: int | None
-    aligned: dict[str, int]
-    ended: bool
-    # With a checkpoint: what tables of state there are.
-    tables: dict[str, dict[str, dict[str, str]]]
-    # With a savepoint: where the state was exported to.
-    exported: dict[str, StoredState]
-    # How many bytes of state were written.
-    state_bytes: int
-
-
-@dataclass
-class TakenOver:
-    """What a subtask takes over where the graph or the parallelism was another: made by `checkpoint.restore`.
-
-    Attributes:
-        watermark: how far the time of its input has come.
-        ended: whether its input has ended.
-        ended_edges: of its inputs, those that have.
-        operators: what each operator had carried, dealt out anew.
-        watermarks: how far each operator's time has come.
-    """
-
-    watermark: int
-    ended: bool
-    ended_edges: frozenset[int]
-    operators: dict[str, Any]
-    watermarks: dict[str, int]
 
 
 class Subtask:
@@ -202,7 +98,7 @@ class Subtask:
         # The loops, for epochs of few keys and for epochs of many new ones.
         self._loops: dict[bool, Loops] = {}
         self._inputs = self._compile(False)
-        self._buffers_batch = self._must_buffer()
+        self._batch = self._batch_input()
         self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
         # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
         self._behind = [
@@ -263,13 +159,15 @@ class Subtask:
             self._loops[many_new_keys] = found
         return found
 
-    def _must_buffer(self) -> bool:
-        """In BATCH a keyed operator gets its input key by key, each in the order of time."""
-        head = self.vertex.head.operator
-        if not (self._settings.batch and head.keyed):
-            return False
+    def _batch_input(self) -> BatchInput | None:
+        """Return where input waits until all has come; None when it need not."""
+        head, edges = self.vertex.head, self.vertex.in_edges
+        if not (self._settings.batch and head.operator.keyed):
+            return None
         # A reduce over records without timestamps gives the same in arrival order.
-        return not (isinstance(head, ReduceOperator) and not any(e.timestamped for e in self.vertex.in_edges))
+        if isinstance(head.operator, ReduceOperator) and not any(e.timestamped for e in edges):
+            return None
+        return BatchInput(self._states[head.id], edges)
 
     # --- life
 
@@ -334,7 +232,7 @@ class Subtask:
         """Process the frames of this epoch, merging the channels in one settled order."""
         self._announce()
         self._on_processing_time()
-        for channel, records, control in _merge(self._channels, frames):
+        for channel, records, control in merge(self._channels, frames):
             if records:
                 self._take_records(channel, records)
                 yield from self._full_blocks()
@@ -418,8 +316,8 @@ class Subtask:
     def _take_records(self, channel: Channel, records: list[Any]) -> None:
         edge = channel.edge
         self._records_in += len(records) // edge.stride
-        if self._buffers_batch:
-            self._buffer(edge, records)
+        if self._batch is not None:
+            self._batch.add(edge, records, self._epoch)
         else:
             self._run(self._inputs[edge.id], records)
 
@@ -453,8 +351,8 @@ class Subtask:
             self._pass_on(-1, self._watermark)
 
     def _advance(self, watermark: int) -> None:
-        if watermark == MAX_WATERMARK and self._buffers_batch:
-            self._replay_batch()
+        if watermark == MAX_WATERMARK and self._batch is not None:
+            self._replay_batch(self._batch)
         self._watermark = watermark
         self._arrive(0, watermark)
 
@@ -516,32 +414,12 @@ class Subtask:
             for target, block in writer.drain():
                 yield writer.edge, target, block
 
-    # --- BATCH: key by key, each in the order of time
-
-    def _buffer(self, edge: Edge, records: list[Any]) -> None:
-        """Keep records in state until all have come. Rows are by key and epoch, so that each is written once."""
-        table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list", BY_NAMESPACE)
-        overlay, epoch, stride = table.overlay, self._epoch, edge.stride
-        keys, values = records[::stride], records[1::stride]
-        times = records[2::stride] if edge.timestamped else [None] * len(keys)
-        for key, value, time in zip(keys, values, times, strict=True):
-            row = overlay.get((key, epoch))
-            if row is None:
-                row = overlay[(key, epoch)] = []
-            row.append((time, edge.id, value))
-
-    def _replay_batch(self) -> None:
-        table = self._states[self.vertex.head.id].table(BATCH_INPUT, "list", BY_NAMESPACE)
-        by_key: dict[Any, list[tuple[int | None, int, Any]]] = {}
-        for (key, _), rows in table.rows():
-            by_key.setdefault(key, []).extend(rows)
-        timestamped = {e.id: e.timestamped for e in self.vertex.in_edges}
-        for key, rows in by_key.items():
-            rows.sort(key=lambda r: MIN_WATERMARK if r[0] is None else r[0])
-            for time, edge, value in rows:
-                record = [key, value, time] if timestamped[edge] else [key, value]
+    def _replay_batch(self, batch: BatchInput) -> None:
+        head = self.vertex.head
+        for records in batch.by_key():
+            for edge, record in records:
                 self._run(self._inputs[edge], record)
-            self._guarded(self.vertex.head.operator.on_end_of_key, self.vertex.head)
+            self._guarded(head.operator.on_end_of_key, head)
 
     # --- what outlives the process
 
@@ -624,41 +502,3 @@ class Subtask:
 
 def _not_emitting(batch: Iterable[Any], timestamp: int | None = None) -> None:
     raise AssertionError("this operator has not announced that it emits outside the loop")
-
-
-def _merge(
-    channels: dict[tuple[int, int], Channel], frames: list[Frame]
-) -> Iterator[tuple[Channel, list[Any], Control | None]]:
-    """Yield records and control elements of all channels, the channel with the lowest watermark first."""
-    by_channel: dict[tuple[int, int], list[Frame]] = {}
-    for frame in frames:
-        by_channel.setdefault((frame.edge, frame.channel), []).append(frame)
-    waiting = [
-        (channels[address], _elements(channels[address].edge, sorted(found, key=lambda f: f.number)))
-        for address, found in sorted(by_channel.items())
-    ]
-    while waiting:
-        channel, elements = min(waiting, key=lambda w: w[0].watermark)
-        for records, control in elements:
-            yield channel, records, control
-            if control is not None:
-                break
-        else:
-            waiting.remove((channel, elements))
-
-
-def _elements(edge: Edge, frames: list[Frame]) -> Iterator[tuple[list[Any], Control | None]]:
-    """Yield one channel's records, cut where a control element stands."""
-    stride = edge.stride
-    for frame in frames:
-        records, controls = decode_block(memoryview(frame.body))
-        if not controls:
-            yield records, None
-            continue
-        start = 0
-        for control in controls:
-            end = control[0] * stride
-            yield records[start:end], control
-            start = end
-        if start < len(records):
-            yield records[start:], None

@@ -26,7 +26,7 @@ from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.job import JobMaster, JobOptions
 from millstream.jobmaster.restart import restart_strategy
 from millstream.operators.slot import JobPlan
-from millstream.operators.subtask import JobSettings
+from millstream.operators.vertex import JobSettings
 from millstream.spark.dependencies import Dependencies, prepare
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.pickling import dump_plan

@@ -27,7 +27,7 @@ from millstream.jobmaster.progress import Progress
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport, SlotRuntime
-from millstream.operators.subtask import JobSettings
+from millstream.operators.vertex import JobSettings
 from millstream.surroundings import Requests
 from millstream.testing.clock import ManualClock
 

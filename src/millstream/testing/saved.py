@@ -88,8 +88,7 @@ def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str]
     found = open_checkpoint(os.fspath(location))
     storage, there = MemoryStorage(), open_storage(found.state_url())
     snapshot = found.manifest.snapshot
-    parts = {p.file for v in snapshot.vertices.values() for s in v.subtasks for p in s.parts.values()}
-    for name in snapshot.files() | parts:
+    for name in snapshot.files().union(snapshot.parts()):
         storage.files[name] = bytes(there.read(name))
     return LocalJob(env, snapshot=snapshot, storage=storage, **settings)
 

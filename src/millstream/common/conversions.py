@@ -1,0 +1,148 @@
+"""How plain values are made to fit a declared type, and how Java writes numbers."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from millstream.common.errors import TypeMismatchError
+from millstream.common.time import Instant
+
+Converter = Callable[[Any], Any]
+
+
+def misfit(value: Any, wanted: str) -> TypeMismatchError:
+    """Return the error for a value that does not fit a type."""
+    shown = repr(value)
+    if len(shown) > 200:
+        shown = shown[:200] + "..."
+    return TypeMismatchError(f"the value {shown} ({type(value).__name__}) does not fit the type {wanted}")
+
+
+def _nullable(convert: Converter) -> Converter:
+    return lambda v: None if v is None else convert(v)
+
+
+def instance_of(name: str, *classes: type) -> Converter:
+    """Return a converter that takes what is of some class, and None, as it is."""
+
+    def convert(value: Any) -> Any:
+        if value is None or isinstance(value, classes):
+            return value
+        raise misfit(value, name)
+
+    return convert
+
+
+def _wrapping_int(name: str, bits: int) -> Converter:
+    low, size = -(1 << (bits - 1)), 1 << bits
+    high = -low
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            number = int(value.__index__())
+        except AttributeError:
+            raise misfit(value, name) from None
+        return number if low <= number < high else (number - low) % size + low
+
+    return convert
+
+
+def _long(value: Any) -> Any:
+    if value is None:
+        return None
+    try:
+        number = int(value.__index__())
+    except AttributeError:
+        raise misfit(value, "Long") from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise misfit(value, "Long")
+    return number
+
+
+def _big_int(value: Any) -> Any:
+    if value is None:
+        return None
+    try:
+        return int(value.__index__())
+    except AttributeError:
+        raise misfit(value, "BigInteger") from None
+
+
+def _floating(name: str, narrow: bool) -> Converter:
+    single = struct.Struct("f")
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, (str, bytes)):
+            raise misfit(value, name)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise misfit(value, name) from None
+        if not narrow:
+            return number
+        try:
+            return single.unpack(single.pack(number))[0]
+        except OverflowError:
+            return float("inf") if number > 0 else float("-inf")
+
+    return convert
+
+
+def _char(value: Any) -> Any:
+    if value is None or (isinstance(value, str) and len(value) == 1):
+        return value
+    raise misfit(value, "Char")
+
+
+def _decimal(value: Any) -> Any:
+    if value is None or isinstance(value, Decimal):
+        return value
+    if isinstance(value, int):
+        return Decimal(value)
+    raise misfit(value, "BigDecimal")
+
+
+# How plain values are made to fit, by the type's name.
+BASIC: dict[str, Converter] = {
+    "String": instance_of("String", str),
+    "Boolean": _nullable(lambda v: bool(v) if isinstance(v, (bool, int)) else _raise(misfit(v, "Boolean"))),
+    "Byte": _wrapping_int("Byte", 8),
+    "Short": _wrapping_int("Short", 16),
+    "Integer": _wrapping_int("Integer", 32),
+    "Long": _long,
+    "Float": _floating("Float", narrow=True),
+    "Double": _floating("Double", narrow=False),
+    "Char": _char,
+    "BigInteger": _big_int,
+    "BigDecimal": _decimal,
+    "Instant": instance_of("Instant", Instant),
+}
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+def java_number(value: float, narrow: bool) -> str:
+    """Write a number the way Java does: the fewest digits that tell it, an exponent outside 10^-3 to 10^7."""
+    if value != value or value in (math.inf, -math.inf):
+        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
+    digits = repr(value)
+    if narrow:
+        single = struct.unpack("f", struct.pack("f", value))[0]
+        fewest = (f"{value:.{n}g}" for n in range(1, 10))
+        digits = next((d for d in fewest if struct.unpack("f", struct.pack("f", float(d)))[0] == single), digits)
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        plain = f"{Decimal(digits):f}"
+        return plain if "." in plain else f"{plain}.0"
+    sign, numbers, exponent = Decimal(digits).normalize().as_tuple()
+    text = "".join(map(str, numbers))
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"

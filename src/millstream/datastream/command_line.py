@@ -1,0 +1,115 @@
+"""What the process that runs a program was told: settings of its command line, whom to tell of jobs, when to end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager
+
+from millstream.common.configuration import Configuration
+from millstream.common.job_execution_result import JobExecutionResult
+from millstream.graph.job_graph import JobGraph, build_job_graph
+from millstream.graph.plan import execution_plan
+from millstream.graph.stream_graph import StreamGraph
+from millstream.jobmaster.job import JobMaster
+
+_command_line: dict[str, str] = {}
+_last_word: dict[str, str] = {}
+
+
+def set_command_line(settings: dict[str, str], last_word: dict[str, str] | None = None) -> None:
+    """Remember settings that every environment of this process shall have: those of the command line.
+
+    Args:
+        settings: what environments begin with; the program can set something else.
+        last_word: what counts whatever the program sets.
+    """
+    _command_line.update(settings)
+    _last_word.update(last_word or {})
+
+
+def with_command_line(configuration: Configuration | None) -> Configuration:
+    """Return what an environment begins with."""
+    merged = Configuration(configuration)
+    merged.add_all(Configuration.from_dict(_command_line))
+    return merged
+
+
+def with_last_word(configuration: Configuration) -> Configuration:
+    """Return what a job runs with: a program's settings, and what counts whatever they are."""
+    merged = Configuration(configuration)
+    merged.add_all(Configuration.from_dict(_last_word))
+    return merged
+
+
+# Set when the program shall end, to its exit code. An exception that a signal raises can be lost: Python swallows it
+# when it comes in the middle of a destructor.
+_exit_codes: list[int] = []
+
+
+def end_program(code: int) -> None:
+    """Have the program end, with an exit code, also when it waits for a job; for signal handlers."""
+    _exit_codes.append(code)
+    sys.exit(code)
+
+
+def await_end(job: JobMaster) -> JobExecutionResult:
+    """Wait for a job's end, or for the program's."""
+    while True:
+        wait([job.result], timeout=0.5)
+        if job.result.done():
+            return job.result.result()
+        if _exit_codes:
+            sys.exit(_exit_codes[0])
+
+
+# Told of every job that a program starts.
+_watchers: list[Callable[[JobMaster], None]] = []
+
+
+def watch_jobs(watch: Callable[[JobMaster], None]) -> None:
+    """Have a function called with every job that a program of this process starts."""
+    _watchers.append(watch)
+
+
+def tell_watchers(job: JobMaster) -> None:
+    for watch in _watchers:
+        watch(job)
+
+
+_plans_only: list[bool] = []
+
+
+class ProgramPlanned(BaseException):
+    """Raised in place of running a program when only its plan is wanted.
+
+    Not an Exception: no `except Exception` of the program's own shall stop it.
+    """
+
+    def __init__(self, graph: StreamGraph, configuration: Configuration) -> None:
+        super().__init__("the program was only planned")
+        self._graph = graph
+        self.configuration = configuration
+
+    def json(self) -> str:
+        return execution_plan(self._graph)
+
+    def job_graph(self) -> JobGraph:
+        return build_job_graph(self._graph)
+
+
+@contextmanager
+def plan_only() -> Iterator[None]:
+    """Make programs stop where they would run, with ProgramPlanned."""
+    _plans_only.append(True)
+    try:
+        yield
+    finally:
+        _plans_only.pop()
+
+
+def stop_if_only_planned(graph: StreamGraph, configuration: Configuration) -> None:
+    """Stop a program that is about to run, where only its plan is wanted."""
+    if _plans_only:
+        raise ProgramPlanned(graph, configuration)

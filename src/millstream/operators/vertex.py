@@ -1,0 +1,50 @@
+"""What a job's vertices are, and what all their subtasks must know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from millstream.operators.chain import ChainNode
+from millstream.operators.edges import Edge
+from millstream.operators.source import SourceOperator
+
+
+@dataclass
+class Vertex:
+    """A vertex of the job graph: a chain, each operator after the one it reads from, and how it is spread out."""
+
+    id: int
+    name: str
+    nodes: list[ChainNode]
+    parallelism: int
+    max_parallelism: int
+    level: int
+    slot_offset: int
+    in_edges: list[Edge] = field(default_factory=list)
+    out_edges: list[Edge] = field(default_factory=list)
+
+    @property
+    def head(self) -> ChainNode:
+        return self.nodes[0]
+
+    @property
+    def is_source(self) -> bool:
+        return isinstance(self.head.operator, SourceOperator)
+
+
+@dataclass
+class JobSettings:
+    """What every subtask of a job must know."""
+
+    job_id: str
+    job_name: str
+    attempt: int
+    batch: bool
+    job_parameters: dict[str, str] = field(default_factory=dict)
+    # Where keyed state is: "hashmap" (in the slot's memory) or "lmdb" (in a file of its host).
+    state_backend: str = "hashmap"
+    # A clock other than the wall's, for tests.
+    clock: Callable[[], int] | None = None
+    # Whether state files are compressed.
+    compressed: bool = False
