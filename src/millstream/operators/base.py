@@ -211,6 +211,17 @@ class Operator:
             w.line(f"{w.bind(self.setup.state.cell, 'cell')}.key = {key.name}")
 
 
+class FunctionOperator(Operator):
+    """An operator around one function of the user's."""
+
+    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
+        self.function = function
+        self.keyed = keyed
+
+    def functions(self) -> list[UserFunction]:
+        return [self.function]
+
+
 def make_hashable(w: CodeWriter, key: Key) -> None:
     """Write the lines after which a dict takes the key."""
     if not key.hashable:

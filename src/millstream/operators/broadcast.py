@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
 from millstream.operators.operator_state import (
@@ -15,12 +15,11 @@ from millstream.operators.operator_state import (
     ReadOnlyBroadcastState,
     each_keyed_state,
 )
-from millstream.operators.process import ProcessContext, one_by_one
-from millstream.operators.timers import TimeDomain, Timers, TimerService
+from millstream.operators.process import ProcessContext, TimedOperator
+from millstream.operators.timers import TimerService
 from millstream.state.descriptors import MapStateDescriptor, StateDescriptor
 from millstream.state.key_groups import thaw
 from millstream.state.table import NO_KEY
-from millstream.state.timers import Timer
 
 
 class BroadcastReadContext(ProcessContext):
@@ -60,31 +59,22 @@ class BroadcastWriteContext(BroadcastReadContext):
         each_keyed_state(state, state_descriptor, getattr(function, "process", function), thaw)
 
 
-class BroadcastProcessOperator(Operator):
+class BroadcastProcessOperator(TimedOperator):
     """Calls `process_element` for one stream, `process_broadcast_element` for the broadcast one, and `on_timer`."""
 
     inputs = 2
-    tags_outputs = True
     has_operator_state = True
 
     def __init__(self, function: UserFunction, keyed: bool, names: list[str]) -> None:
-        self.function = function
-        self.keyed = keyed
+        super().__init__(function, keyed)
         self.names = names
-        self.emits_later = keyed and function.overrides("on_timer")
-
-    def functions(self) -> list[UserFunction]:
-        return [self.function]
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         assert setup.operator_state is not None
         self._store = OperatorStateStore(setup.operator_state)
-        cell = setup.state.cell if setup.state is not None else None
-        if setup.state is not None:
-            self.timers = Timers(setup.state)
-        service = TimerService(self, self.timers, setup.state, setup.clock, setup.context.get_task_name())
-        self._reading = BroadcastReadContext(self, cell, service)
+        cell, service = setup.state.cell if setup.state is not None else None, self.timer_service()
+        self._context = BroadcastReadContext(self, cell, service)
         self._writing = BroadcastWriteContext(self, cell, service)
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState:
@@ -96,32 +86,10 @@ class BroadcastProcessOperator(Operator):
         return self._store.get_broadcast_state(descriptor)
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        method = "process_element" if input_index == 0 else "process_broadcast_element"
-        context = w.bind(self._reading if input_index == 0 else self._writing, "ctx")
         if input_index == 0:
             self.set_key(w, key)
-        elif self.setup.state is not None:
-            w.line(f"{w.bind(self.setup.state.cell, 'cell')}.key = {w.bind(NO_KEY, 'no_key')}")
-        call, many, out = w.bind(getattr(self.function.function, method), "process"), w.var("r"), w.var()
-        if value.timestamp is not None:
-            w.line(f"{context}._timestamp = {value.timestamp}")
-        w.line(f"{many} = {call}({value.name}, {context})", self, value.name)
-        with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
-            downstream(value.renamed(out, False))
-
-    def on_event_timer(self, timer: Timer) -> None:
-        self._on_timer(timer, TimeDomain.EVENT_TIME)
-
-    def on_processing_timer(self, timer: Timer) -> None:
-        self._on_timer(timer, TimeDomain.PROCESSING_TIME)
-
-    def _on_timer(self, timer: Timer, domain: TimeDomain) -> None:
-        if not self.emits_later:
+            self.call(w, "process_element", self._context, value, downstream)
             return
-        timestamp, key, _ = timer
-        assert self.setup.state is not None
-        self.setup.state.cell.key = key
-        self._reading._timestamp, self._reading._domain = timestamp, domain
-        results = self.function.function.on_timer(timestamp, self._reading)
-        if results is not None:
-            self.setup.emit(one_by_one(results), timestamp if domain is TimeDomain.EVENT_TIME else None)
+        if self.setup.state is not None:
+            w.line(f"{w.bind(self.setup.state.cell, 'cell')}.key = {w.bind(NO_KEY, 'no_key')}")
+        self.call(w, "process_broadcast_element", self._writing, value, downstream)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
 from millstream.operators.timers import TimeDomain, Timers, TimerService
@@ -45,39 +45,31 @@ class ProcessContext:
         return self._domain
 
 
-class ProcessOperator(Operator):
-    """Calls `process_element`, or `process_element1` and `2` when there are two inputs; and `on_timer`."""
+class TimedOperator(FunctionOperator):
+    """Calls methods that emit any number of results, and `on_timer`."""
 
     tags_outputs = True
 
+    # What `on_timer` is given.
     _context: ProcessContext
 
-    def __init__(
-        self, function: UserFunction, keyed: bool = False, methods: tuple[str, ...] = ("process_element",)
-    ) -> None:
-        self.function = function
-        self.keyed = keyed
-        self.methods = methods
-        self.inputs = len(methods)
+    def __init__(self, function: UserFunction, keyed: bool) -> None:
+        super().__init__(function, keyed)
         self.emits_later = keyed and function.overrides("on_timer")
 
-    def functions(self) -> list[UserFunction]:
-        return [self.function]
-
-    def prepare(self, setup: OperatorSetup) -> None:
-        super().prepare(setup)
+    def timer_service(self) -> TimerService:
+        setup = self.setup
         if setup.state is not None:
             self.timers = Timers(setup.state)
-        service = TimerService(self, self.timers, setup.state, setup.clock, setup.context.get_task_name())
-        self._context = ProcessContext(setup.state.cell if setup.state is not None else None, service)
+        return TimerService(self, self.timers, setup.state, setup.clock, setup.context.get_task_name())
 
-    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        self.set_key(w, key)
-        call = w.bind(getattr(self.function.function, self.methods[input_index]), "process")
-        context, many, out = w.bind(self._context, "ctx"), w.var("r"), w.var()
+    def call(self, w: CodeWriter, method: str, context: ProcessContext, value: Var, downstream: Downstream) -> None:
+        """Write the call of a method, and the loop over its results."""
+        call, ctx = w.bind(getattr(self.function.function, method), "process"), w.bind(context, "ctx")
+        many, out = w.var("r"), w.var()
         if value.timestamp is not None:
-            w.line(f"{context}._timestamp = {value.timestamp}")
-        w.line(f"{many} = {call}({value.name}, {context})", self, value.name)
+            w.line(f"{ctx}._timestamp = {value.timestamp}")
+        w.line(f"{many} = {call}({value.name}, {ctx})", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
             downstream(value.renamed(out, False))
 
@@ -101,23 +93,35 @@ class ProcessOperator(Operator):
             self.setup.emit(one_by_one(results), stamp)
 
 
+class ProcessOperator(TimedOperator):
+    """Calls `process_element`, or `process_element1` and `2` when there are two inputs; and `on_timer`."""
+
+    def __init__(
+        self, function: UserFunction, keyed: bool = False, methods: tuple[str, ...] = ("process_element",)
+    ) -> None:
+        super().__init__(function, keyed)
+        self.methods = methods
+        self.inputs = len(methods)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._context = ProcessContext(setup.state.cell if setup.state is not None else None, self.timer_service())
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        self.set_key(w, key)
+        self.call(w, self.methods[input_index], self._context, value, downstream)
+
+
 def one_by_one(results: Any) -> Iterator[Any]:
     """Yield results from inside our own code, so that an error while they are made is told as the user's."""
     yield from results
 
 
-class CoMapOperator(Operator):
+class CoMapOperator(FunctionOperator):
     """`map1` for the first input, `map2` for the second; a result of None is not emitted."""
 
     inputs = 2
     METHODS = ("map1", "map2")
-
-    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
-        self.function = function
-        self.keyed = keyed
-
-    def functions(self) -> list[UserFunction]:
-        return [self.function]
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
@@ -127,18 +131,11 @@ class CoMapOperator(Operator):
             downstream(value.renamed(out, False))
 
 
-class CoFlatMapOperator(Operator):
+class CoFlatMapOperator(FunctionOperator):
     """`flat_map1` for the first input, `flat_map2` for the second."""
 
     inputs = 2
     METHODS = ("flat_map1", "flat_map2")
-
-    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
-        self.function = function
-        self.keyed = keyed
-
-    def functions(self) -> list[UserFunction]:
-        return [self.function]
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)

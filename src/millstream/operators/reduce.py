@@ -7,21 +7,20 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.types import Row
-from millstream.operators.base import Downstream, Operator, OperatorSetup, make_hashable
+from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
+from millstream.operators.lookup import look_up
 from millstream.operators.values import keeps_nothing
-from millstream.state.key_groups import freeze
 from millstream.state.table import MISSING, StateTable
 
 
-class ReduceOperator(Operator):
+class ReduceOperator(FunctionOperator):
     """Combines each record with the key's value so far and emits the new value.
 
     In BATCH only the last value of each key is emitted, at the end.
     """
 
-    keyed = True
     STATE = "_reduce"
 
     uses_key = True
@@ -29,10 +28,7 @@ class ReduceOperator(Operator):
     _table: StateTable
 
     def __init__(self, function: UserFunction) -> None:
-        self.function = function
-
-    def functions(self) -> list[UserFunction]:
-        return [self.function]
+        super().__init__(function, keyed=True)
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -53,14 +49,7 @@ class ReduceOperator(Operator):
             make_hashable(w, key)
             w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
         else:
-            with w.block("try:"):
-                w.line(f"{old} = {overlay}[{k}]")
-            with w.block("except KeyError:"):
-                w.line(f"{old} = {base_get}({k}, {missing})")
-            # An unhashable key, a list for example.
-            with w.block("except TypeError:"):
-                w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", self, value.name)
-                w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
+            look_up(w, self, old, k, value.name, overlay, base_get)
         # A condition, not two blocks: the rest of the chain follows only once.
         reduced = w.call(self.function.call, old, value.name)
         w.line(

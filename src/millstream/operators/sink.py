@@ -9,11 +9,10 @@ from typing import Any, Generic
 
 from millstream.common.type_variables import T_contra
 from millstream.common.typeinfo import TypeInformation
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
 from millstream.operators.edges import settle
-from millstream.operators.functions import UserFunction
 
 # What a writer hands to the committer for one epoch; pickled on the way.
 Committable = Any
@@ -139,14 +138,8 @@ class SinkOperator(Operator):
         self.writer.close()
 
 
-class InvokeOperator(Operator):
+class InvokeOperator(FunctionOperator):
     """Ends a chain by calling a user's function for every record; what it does cannot be taken back."""
-
-    def __init__(self, function: UserFunction) -> None:
-        self.function = function
-
-    def functions(self) -> list[UserFunction]:
-        return [self.function]
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         # Both `invoke(value)` and Flink's `invoke(value, context)` are accepted.

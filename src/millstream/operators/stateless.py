@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from millstream.operators.base import Downstream, Operator
+from millstream.operators.base import Downstream, FunctionOperator
 from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.functions import UserFunction
 from millstream.operators.values import keeps_nothing
 
 
-class MapOperator(Operator):
+class MapOperator(FunctionOperator):
     """One record in, one record out."""
-
-    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
-        self.function = function
-        self.keyed = keyed
-
-    def functions(self) -> list[UserFunction]:
-        return [self.function]
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
@@ -25,15 +17,8 @@ class MapOperator(Operator):
         downstream(value.renamed(out, value.settled and keeps_nothing(self.function.function)))
 
 
-class FilterOperator(Operator):
+class FilterOperator(FunctionOperator):
     """Keeps the records for which the function is true."""
-
-    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
-        self.function = function
-        self.keyed = keyed
-
-    def functions(self) -> list[UserFunction]:
-        return [self.function]
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
@@ -41,15 +26,8 @@ class FilterOperator(Operator):
             downstream(value)
 
 
-class FlatMapOperator(Operator):
+class FlatMapOperator(FunctionOperator):
     """One record in, any number out; None means none."""
-
-    def __init__(self, function: UserFunction, keyed: bool = False) -> None:
-        self.function = function
-        self.keyed = keyed
-
-    def functions(self) -> list[UserFunction]:
-        return [self.function]
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)

@@ -98,33 +98,20 @@ def _needs_timestamp(timestamp: int, assigner: object) -> None:
         )
 
 
-class _Tumbling(WindowAssigner[T, TimeWindow]):
-    def __init__(self, size: int, offset: int = 0) -> None:
-        self.size = _length(size, f"The size of {type(self).__name__}")
-        self.offset = offset
-        if abs(offset) >= self.size:
-            raise InvalidProgramError(
-                f"The offset of {type(self).__name__} must be less than its size {self.size} ms, it is {offset} ms."
-            )
+class _TimeWindows(WindowAssigner[T, TimeWindow]):
+    """Windows that a time decides."""
 
-    def _at(self, timestamp: int) -> list[TimeWindow]:
-        start = timestamp - (timestamp - self.offset) % self.size
-        return [TimeWindow(start, start + self.size)]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.size}, {self.offset})"
+    @abstractmethod
+    def _at(self, element: T, time: int) -> list[TimeWindow]:
+        """Return the windows of a record at that time."""
 
 
-class TumblingEventTimeWindows(_Tumbling[T]):
-    """Windows of one length laid end to end, by the records' own time."""
-
-    @staticmethod
-    def of(size: Length, offset: Length | None = None) -> TumblingEventTimeWindows[Any]:
-        return TumblingEventTimeWindows(to_millis(size), _offset(offset))
+class _ByEventTime(_TimeWindows[T]):
+    """The time is the records' own."""
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
         _needs_timestamp(timestamp, self)
-        return self._at(timestamp)
+        return self._at(element, timestamp)
 
     def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
         return EventTimeTrigger()
@@ -133,15 +120,11 @@ class TumblingEventTimeWindows(_Tumbling[T]):
         return True
 
 
-class TumblingProcessingTimeWindows(_Tumbling[T]):
-    """Windows of one length laid end to end, by the wall clock."""
-
-    @staticmethod
-    def of(size: Length, offset: Length | None = None) -> TumblingProcessingTimeWindows[Any]:
-        return TumblingProcessingTimeWindows(to_millis(size), _offset(offset))
+class _ByProcessingTime(_TimeWindows[T]):
+    """The time is the wall clock's."""
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
-        return self._at(context.get_current_processing_time())
+        return self._at(element, context.get_current_processing_time())
 
     def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
         return ProcessingTimeTrigger()
@@ -150,7 +133,40 @@ class TumblingProcessingTimeWindows(_Tumbling[T]):
         return False
 
 
-class _Sliding(WindowAssigner[T, TimeWindow]):
+class _Tumbling(_TimeWindows[T]):
+    def __init__(self, size: int, offset: int = 0) -> None:
+        self.size = _length(size, f"The size of {type(self).__name__}")
+        self.offset = offset
+        if abs(offset) >= self.size:
+            raise InvalidProgramError(
+                f"The offset of {type(self).__name__} must be less than its size {self.size} ms, it is {offset} ms."
+            )
+
+    def _at(self, element: T, time: int) -> list[TimeWindow]:
+        start = time - (time - self.offset) % self.size
+        return [TimeWindow(start, start + self.size)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size}, {self.offset})"
+
+
+class TumblingEventTimeWindows(_Tumbling[T], _ByEventTime[T]):
+    """Windows of one length laid end to end, by the records' own time."""
+
+    @staticmethod
+    def of(size: Length, offset: Length | None = None) -> TumblingEventTimeWindows[Any]:
+        return TumblingEventTimeWindows(to_millis(size), _offset(offset))
+
+
+class TumblingProcessingTimeWindows(_Tumbling[T], _ByProcessingTime[T]):
+    """Windows of one length laid end to end, by the wall clock."""
+
+    @staticmethod
+    def of(size: Length, offset: Length | None = None) -> TumblingProcessingTimeWindows[Any]:
+        return TumblingProcessingTimeWindows(to_millis(size), _offset(offset))
+
+
+class _Sliding(_TimeWindows[T]):
     def __init__(self, size: int, slide: int, offset: int = 0) -> None:
         self.size = _length(size, f"The size of {type(self).__name__}")
         self.slide = _length(slide, f"The slide of {type(self).__name__}")
@@ -160,47 +176,28 @@ class _Sliding(WindowAssigner[T, TimeWindow]):
                 f"The offset of {type(self).__name__} must be less than its slide {self.slide} ms, it is {offset} ms."
             )
 
-    def _at(self, timestamp: int) -> list[TimeWindow]:
-        last = timestamp - (timestamp - self.offset) % self.slide
-        return [TimeWindow(start, start + self.size) for start in range(last, timestamp - self.size, -self.slide)]
+    def _at(self, element: T, time: int) -> list[TimeWindow]:
+        last = time - (time - self.offset) % self.slide
+        return [TimeWindow(start, start + self.size) for start in range(last, time - self.size, -self.slide)]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.size}, {self.slide}, {self.offset})"
 
 
-class SlidingEventTimeWindows(_Sliding[T]):
+class SlidingEventTimeWindows(_Sliding[T], _ByEventTime[T]):
     """Windows of one length that start at every slide, by the records' own time."""
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingEventTimeWindows[Any]:
         return SlidingEventTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
 
-    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
-        _needs_timestamp(timestamp, self)
-        return self._at(timestamp)
 
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class SlidingProcessingTimeWindows(_Sliding[T]):
+class SlidingProcessingTimeWindows(_Sliding[T], _ByProcessingTime[T]):
     """Windows of one length that start at every slide, by the wall clock."""
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingProcessingTimeWindows[Any]:
         return SlidingProcessingTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
-
-    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
-        return self._at(context.get_current_processing_time())
-
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
 
 
 class SessionWindowTimeGapExtractor(ABC):
@@ -210,19 +207,19 @@ class SessionWindowTimeGapExtractor(ABC):
     def extract(self, element: Any) -> int: ...
 
 
-class _Sessions(MergingWindowAssigner[T, TimeWindow]):
+class _Sessions(_TimeWindows[T], MergingWindowAssigner[T, TimeWindow]):
     """Windows that grow while records come within a gap of each other."""
 
     def __init__(self, gap: int | Callable[[Any], int]) -> None:
         self.gap = _length(gap, f"The gap of {type(self).__name__}") if isinstance(gap, int) else gap
 
-    def _at(self, element: T, timestamp: int) -> list[TimeWindow]:
+    def _at(self, element: T, time: int) -> list[TimeWindow]:
         gap = self.gap if isinstance(self.gap, int) else self.gap(element)
         if not isinstance(gap, int) or gap <= 0:
             raise InvalidProgramError(
                 f"The dynamic gap of {type(self).__name__} must be an int above 0, it is {gap!r}."
             )
-        return [TimeWindow(timestamp, timestamp + gap)]
+        return [TimeWindow(time, time + gap)]
 
     def merge_windows(self, windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]) -> None:
         merge_time_windows(windows, callback.merge)
@@ -238,7 +235,7 @@ def _extractor(extractor: Any) -> Callable[[Any], int]:
     return function
 
 
-class EventTimeSessionWindows(_Sessions[T]):
+class EventTimeSessionWindows(_Sessions[T], _ByEventTime[T]):
     """Sessions by the records' own time."""
 
     @staticmethod
@@ -249,18 +246,8 @@ class EventTimeSessionWindows(_Sessions[T]):
     def with_dynamic_gap(extractor: Any) -> EventTimeSessionWindows[Any]:
         return DynamicEventTimeSessionWindows(_extractor(extractor))
 
-    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
-        _needs_timestamp(timestamp, self)
-        return self._at(element, timestamp)
 
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
-        return EventTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class ProcessingTimeSessionWindows(_Sessions[T]):
+class ProcessingTimeSessionWindows(_Sessions[T], _ByProcessingTime[T]):
     """Sessions by the wall clock."""
 
     @staticmethod
@@ -270,15 +257,6 @@ class ProcessingTimeSessionWindows(_Sessions[T]):
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> ProcessingTimeSessionWindows[Any]:
         return DynamicProcessingTimeSessionWindows(_extractor(extractor))
-
-    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
-        return self._at(element, context.get_current_processing_time())
-
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
-        return ProcessingTimeTrigger()
-
-    def is_event_time(self) -> bool:
-        return False
 
 
 class DynamicEventTimeSessionWindows(EventTimeSessionWindows[T]):

@@ -14,13 +14,13 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.lookup import look_up
 from millstream.operators.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from millstream.operators.windows.contents import Aggregated, Reduced
 from millstream.operators.windows.operator import WindowOperator
 from millstream.operators.windows.takeover import take_windows
 from millstream.operators.windows.triggers import EventTimeTrigger
 from millstream.operators.windows.windows import TimeWindow
-from millstream.state.key_groups import freeze
 from millstream.state.table import BY_PANE, MISSING
 
 Pane = tuple[dict[Any, Any], Callable[..., Any]]
@@ -96,13 +96,7 @@ class PaneOperator(WindowOperator):
     def _added(self, w: CodeWriter, value: Var, key: Key | None, overlay: str, base_get: str) -> None:
         assert key is not None
         k, old, missing = key.name, w.var("a"), w.bind(MISSING, "missing")
-        with w.block("try:"):
-            w.line(f"{old} = {overlay}[{k}]")
-        with w.block("except KeyError:"):
-            w.line(f"{old} = {base_get}({k}, {missing})")
-        with w.block("except TypeError:"):
-            w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", self, value.name)
-            w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
+        look_up(w, self, old, k, value.name, overlay, base_get)
         if isinstance(self.contents, Reduced):
             new = f"{w.call(self.contents.reduce, old, value.name)} if {old} is not {missing} else {value.name}"
         else:

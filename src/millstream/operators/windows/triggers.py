@@ -179,12 +179,56 @@ def _least(a: int, b: int) -> int:
     return min(a, b)
 
 
-class ContinuousEventTimeTrigger(Trigger[T, TimeWindow]):
-    """Fires at every interval of event time, and at the end of the window."""
+class _ContinuousTrigger(Trigger[T, TimeWindow]):
+    """Fires at every interval of a time; the next firing is in state, so that merged windows have one."""
 
     def __init__(self, interval: int) -> None:
-        self.interval = _interval(interval, "ContinuousEventTimeTrigger")
+        self.interval = _interval(interval, type(self).__name__)
         self._fire_time = ReducingStateDescriptor("fire-time", _least)
+
+    @abstractmethod
+    def _register(self, ctx: TriggerContext, time: int) -> None: ...
+
+    @abstractmethod
+    def _delete(self, ctx: TriggerContext, time: int) -> None: ...
+
+    def _begin(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
+        """Have the window fire, unless that is settled."""
+        if ctx.get_partitioned_state(self._fire_time).get() is None:
+            self.register_next_fire_timestamp(time - time % self.interval, window, ctx)
+
+    def _on_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        if fire_time.get() != time:
+            return CONTINUE
+        fire_time.clear()
+        self.register_next_fire_timestamp(time, window, ctx)
+        return FIRE
+
+    def register_next_fire_timestamp(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
+        following = min(time + self.interval, window.max_timestamp())
+        ctx.get_partitioned_state(self._fire_time).add(following)
+        self._register(ctx, following)
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_time)
+        following = ctx.get_partitioned_state(self._fire_time).get()
+        if following is not None:
+            self._register(ctx, following)
+
+    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
+        fire_time = ctx.get_partitioned_state(self._fire_time)
+        following = fire_time.get()
+        if following is not None:
+            self._delete(ctx, following)
+            fire_time.clear()
+
+
+class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
+    """Fires at every interval of event time, and at the end of the window."""
 
     @staticmethod
     def of(interval: Time | Duration | int) -> ContinuousEventTimeTrigger[Any]:
@@ -194,93 +238,44 @@ class ContinuousEventTimeTrigger(Trigger[T, TimeWindow]):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        if ctx.get_partitioned_state(self._fire_time).get() is None:
-            self.register_next_fire_timestamp(timestamp - timestamp % self.interval, window, ctx)
+        self._begin(timestamp, window, ctx)
         return CONTINUE
 
     def on_processing_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
-        if time == window.max_timestamp():
-            return FIRE
-        fire_time = ctx.get_partitioned_state(self._fire_time)
-        if fire_time.get() != time:
-            return CONTINUE
-        fire_time.clear()
-        self.register_next_fire_timestamp(time, window, ctx)
-        return FIRE
+        return FIRE if time == window.max_timestamp() else self._on_time(time, window, ctx)
 
-    def register_next_fire_timestamp(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
-        following = min(time + self.interval, window.max_timestamp())
-        ctx.get_partitioned_state(self._fire_time).add(following)
-        ctx.register_event_time_timer(following)
+    def _register(self, ctx: TriggerContext, time: int) -> None:
+        ctx.register_event_time_timer(time)
 
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self._fire_time)
-        following = ctx.get_partitioned_state(self._fire_time).get()
-        if following is not None:
-            ctx.register_event_time_timer(following)
-
-    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
-        fire_time = ctx.get_partitioned_state(self._fire_time)
-        following = fire_time.get()
-        if following is not None:
-            ctx.delete_event_time_timer(following)
-            fire_time.clear()
+    def _delete(self, ctx: TriggerContext, time: int) -> None:
+        ctx.delete_event_time_timer(time)
 
 
-class ContinuousProcessingTimeTrigger(Trigger[T, TimeWindow]):
+class ContinuousProcessingTimeTrigger(_ContinuousTrigger[T]):
     """Fires at every interval of the wall clock."""
-
-    def __init__(self, interval: int) -> None:
-        self.interval = _interval(interval, "ContinuousProcessingTimeTrigger")
-        self._fire_time = ReducingStateDescriptor("fire-time", _least)
 
     @staticmethod
     def of(interval: Time | Duration | int) -> ContinuousProcessingTimeTrigger[Any]:
         return ContinuousProcessingTimeTrigger(to_millis(interval))
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
-        if ctx.get_partitioned_state(self._fire_time).get() is None:
-            now = ctx.get_current_processing_time()
-            self.register_next_fire_timestamp(now - now % self.interval, window, ctx)
+        self._begin(ctx.get_current_processing_time(), window, ctx)
         return CONTINUE
 
     def on_processing_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
-        fire_time = ctx.get_partitioned_state(self._fire_time)
-        if fire_time.get() != time:
-            return CONTINUE
-        fire_time.clear()
-        self.register_next_fire_timestamp(time, window, ctx)
-        return FIRE
+        return self._on_time(time, window, ctx)
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
-    def register_next_fire_timestamp(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
-        following = min(time + self.interval, window.max_timestamp())
-        ctx.get_partitioned_state(self._fire_time).add(following)
-        ctx.register_processing_time_timer(following)
+    def _register(self, ctx: TriggerContext, time: int) -> None:
+        ctx.register_processing_time_timer(time)
 
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self._fire_time)
-        following = ctx.get_partitioned_state(self._fire_time).get()
-        if following is not None:
-            ctx.register_processing_time_timer(following)
-
-    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
-        fire_time = ctx.get_partitioned_state(self._fire_time)
-        following = fire_time.get()
-        if following is not None:
-            ctx.delete_processing_time_timer(following)
-            fire_time.clear()
+    def _delete(self, ctx: TriggerContext, time: int) -> None:
+        ctx.delete_processing_time_timer(time)
 
 
 def _add(a: int, b: int) -> int:
