@@ -1,6 +1,7 @@
 """Print every public name of PyFlink's DataStream API as JSON, with what kind of thing it is.
 
-    python names.py [package ...]
+    python names.py                 the kinds
+    python names.py --signatures    the parameters of functions, methods and classes; optional ones end in "="
 
 Run by an interpreter that has apache-flink; needs nothing else. A module has the names it defines or says are its own
 (`__all__`); a class has what its body defines, and its nested classes.
@@ -39,6 +40,22 @@ def kind(value):
     return "value"
 
 
+def parameters(value):
+    """Return the parameters of something that is called, without those that stand for Java objects; else None."""
+    if inspect.isclass(value):
+        value = vars(value).get("__init__")
+    function = getattr(value, "__func__", value)
+    if not inspect.isfunction(function):
+        return None
+    found = list(inspect.signature(function).parameters.values())
+    if found and found[0].name in ("self", "cls"):
+        del found[0]
+    if any(p.name.startswith(("j_", "_j")) for p in found):
+        return None
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return [stars.get(p.kind, "") + p.name + ("=" if p.default is not p.empty else "") for p in found]
+
+
 def is_own(module, name, value):
     """Say whether a name of a module is one of its own and not something it only imports."""
     if inspect.ismodule(value) or isinstance(value, typing.TypeVar) or typing.get_origin(value) is not None:
@@ -54,29 +71,34 @@ def is_own(module, name, value):
 
 
 def members(name, cls):
-    """Yield what the body of a class defines."""
+    """Yield what the body of a class defines, with its kinds."""
     enum = hasattr(cls, "__members__")
     for member, value in vars(cls).items():
         if not public(member) or (enum and member in ("name", "value")):
             continue
         if inspect.isclass(value) and value.__qualname__.startswith(cls.__qualname__ + "."):
-            yield f"{name}.{member}", "class"
+            yield f"{name}.{member}", "class", value
             yield from members(f"{name}.{member}", value)
         elif not inspect.isclass(value):
-            yield f"{name}.{member}", "value" if enum and member in cls.__members__ else kind(value)
+            yield f"{name}.{member}", "value" if enum and member in cls.__members__ else kind(value), value
 
 
 def names(package):
-    """Yield the names below a package, with their kinds."""
+    """Yield the names below a package, with their kinds and what they stand for."""
     for module_name in modules(package):
         module = importlib.import_module(module_name)
-        yield module_name, "module"
+        yield module_name, "module", module
         for name, value in sorted(vars(module).items()):
             if public(name) and is_own(module, name, value):
-                yield f"{module_name}.{name}", kind(value)
+                yield f"{module_name}.{name}", kind(value), value
                 if inspect.isclass(value) and value.__module__ == module_name:
                     yield from members(f"{module_name}.{name}", value)
 
 
 if __name__ == "__main__":
-    print(json.dumps({n: k for p in sys.argv[1:] or PACKAGES for n, k in names(p)}, indent=0))
+    everything = [found for package in PACKAGES for found in names(package)]
+    if sys.argv[1:] == ["--signatures"]:
+        called = {name: parameters(value) for name, _, value in everything}
+        print(json.dumps({name: found for name, found in called.items() if found is not None}, indent=0))
+    else:
+        print(json.dumps({name: what for name, what, _ in everything}, indent=0))

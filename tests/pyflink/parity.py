@@ -3,6 +3,7 @@
     python tests/pyflink/parity.py                 write docs/parity.md (`make parity`)
     python tests/pyflink/parity.py --missing PY    say what of the apache-flink of the interpreter PY is not in the list
     python tests/pyflink/parity.py --promote       mark as done what the list calls "not yet" and is there by now
+    python tests/pyflink/parity.py --signatures PY write signatures.json anew from the apache-flink of PY
 
 A module of the list has classes, and under `names` its functions and constants. A class is done unless `is` says
 otherwise; a class that is "not yet" or "never" has its members under `members`, and they share its fate.
@@ -11,6 +12,7 @@ otherwise; a class that is "not yet" or "never" has its members under `members`,
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import subprocess
 import sys
@@ -26,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"
 LIST = DOCS / "parity.yaml"
 PAGE = DOCS / "parity.md"
+SIGNATURES = HERE / "signatures.json"
 STATUSES = ("done", "differs", "not yet", "never")
 
 
@@ -75,13 +78,52 @@ def resolve(name: str) -> Any:
     raise ImportError(name)
 
 
+def _ask(python: str | Path, *arguments: str) -> dict[str, Any]:
+    """Return what names.py says of an installed apache-flink, without the leading `pyflink.`."""
+    command = [str(python), str(HERE / "names.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    return {name.removeprefix("pyflink."): found for name, found in json.loads(done.stdout).items()}
+
+
 def flinks_names(python: str | Path) -> dict[str, str]:
-    """Return the names of an installed apache-flink and their kinds, without the leading `pyflink.`."""
-    done = subprocess.run(
-        [str(python), str(HERE / "names.py")], capture_output=True, text=True, check=True, timeout=100
-    )
-    found: dict[str, str] = json.loads(done.stdout)
-    return {name.removeprefix("pyflink."): kind for name, kind in found.items()}
+    """Return the names of an installed apache-flink and their kinds."""
+    return _ask(python)
+
+
+def flinks_signatures(python: str | Path) -> dict[str, list[str]]:
+    """Return the parameters of what can be called of an installed apache-flink; optional ones end in "="."""
+    return _ask(python, "--signatures")
+
+
+def recorded_signatures() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads(SIGNATURES.read_text())
+    return found
+
+
+def _parameters(thing: Any) -> list[inspect.Parameter]:
+    found = list(inspect.signature(thing.__init__ if inspect.isclass(thing) else thing).parameters.values())
+    return found[1:] if found and found[0].name in ("self", "cls") else found
+
+
+def misfits(name: str, theirs: list[str]) -> list[str]:
+    """Say which calls that PyFlink takes the thing of that name here does not: by position, by name, by leaving out."""
+    ours = _parameters(resolve(name))
+    kinds = {p.kind for p in ours}
+    names = [p.name for p in ours if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    wanted = [t.rstrip("=") for t in theirs if not t.startswith("*")]
+    optional = {t.rstrip("=") for t in theirs if t.endswith("=")}
+    problems = []
+    for place, parameter in enumerate(wanted):
+        if parameter not in names:
+            if inspect.Parameter.VAR_KEYWORD not in kinds:
+                problems.append(f"no parameter {parameter}")
+        elif names.index(parameter) != place:
+            problems.append(f"{parameter} is parameter {names.index(parameter)}, not {place}")
+    for p in ours:
+        needed = p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        if needed and (p.name not in wanted or p.name in optional):
+            problems.append(f"{p.name} must be given")
+    return problems
 
 
 def missing(parity: dict[str, Any], python: str | Path) -> set[str]:
@@ -105,10 +147,10 @@ def page(parity: dict[str, Any]) -> str:
         "",
         "Made by `make parity` from [parity.yaml](parity.yaml); do not edit. Every public class, method, property,",
         "enum member, function and constant of `pyflink.datastream`, `pyflink.common` and `pyflink.metrics`",
-        f"{parity['pyflink']}. **Done**: is there and no difference is known; a test sees to it that it is there,",
-        "not that every one behaves the same. **Differs**: works, with the difference that is named. **Not yet** and",
-        "**never**: using it raises one sentence that says why; what of files and formats is not built yet cannot be",
-        "imported either.",
+        f"{parity['pyflink']}. **Done**: is there and no difference is known; a test sees to it that it is there and",
+        "takes PyFlink's arguments by place and by name, not that every one behaves the same. **Differs**: works, with",
+        "the difference that is named. **Not yet** and **never**: can be imported; using it raises one sentence that",
+        "says why.",
         "",
         "| | names | done | differs | not yet | never | done or differs |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -193,5 +235,8 @@ if __name__ == "__main__":
         current = read()
         print("\n".join(promote(current)))
         write(current)
+    elif sys.argv[1:2] == ["--signatures"]:
+        rows = [f"{json.dumps(name)}: {json.dumps(found)}" for name, found in flinks_signatures(sys.argv[2]).items()]
+        SIGNATURES.write_text("{\n" + ",\n".join(sorted(rows)) + "\n}\n")
     else:
         PAGE.write_text(page(read()))

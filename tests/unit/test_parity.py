@@ -74,5 +74,23 @@ def test_no_name_of_apache_flink_is_forgotten() -> None:
     assert parity.missing(LISTED, python) == set()
 
 
+def test_calls_take_the_arguments_of_pyflink() -> None:
+    theirs = parity.recorded_signatures()
+    wrong = {
+        e.name: problems
+        for e in ENTRIES
+        if e.status in ("done", "differs") and e.name in theirs and "arguments" not in (e.why or "")
+        if (problems := parity.misfits(e.name, theirs[e.name]))
+    }
+    assert wrong == {}
+
+
+def test_the_signatures_are_those_of_apache_flink() -> None:
+    python = flink_python()
+    if python is None:
+        pytest.skip(WHY_NOT)
+    assert parity.recorded_signatures() == parity.flinks_signatures(python)
+
+
 def test_the_page_is_up_to_date() -> None:
     assert parity.PAGE.read_text() == parity.page(LISTED), "run `make parity`"

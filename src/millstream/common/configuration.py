@@ -49,9 +49,9 @@ class Configuration:
         self._values: dict[str, Any] = dict(other._values) if other else {}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Configuration:
+    def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
         config = cls()
-        config._values.update(values)
+        config._values.update(map)
         return config
 
     def _set(self, key: str, value: Any) -> Configuration:
@@ -116,8 +116,8 @@ class Configuration:
         for key, value in other._values.items():
             self._values[f"{prefix}{key}" if prefix else key] = value
 
-    def add_all_to_dict(self, target: dict[str, str]) -> None:
-        target.update(self.to_dict())
+    def add_all_to_dict(self, target_dict: dict[str, str]) -> None:
+        target_dict.update(self.to_dict())
 
     def contains_key(self, key: str) -> bool:
         return key in self._values

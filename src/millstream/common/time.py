@@ -49,11 +49,14 @@ class Duration:
         return self.nanos // 1_000_000
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, init=False)
 class Time:
     """A length of time in milliseconds, as windows and TTL have always taken it."""
 
     millis: int
+
+    def __init__(self, milliseconds: int) -> None:
+        object.__setattr__(self, "millis", milliseconds)
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:

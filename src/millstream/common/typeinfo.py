@@ -232,11 +232,11 @@ class DateTypeInfo(SqlTimeTypeInfo):
     _name = "Date"
     _class = datetime.date
 
-    def to_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else obj.toordinal() - self.EPOCH_ORDINAL
+    def to_internal_type(self, d: Any) -> Any:
+        return None if d is None else d.toordinal() - self.EPOCH_ORDINAL
 
-    def from_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else datetime.date.fromordinal(obj + self.EPOCH_ORDINAL)
+    def from_internal_type(self, v: Any) -> Any:
+        return None if v is None else datetime.date.fromordinal(v + self.EPOCH_ORDINAL)
 
 
 class TimeTypeInfo(SqlTimeTypeInfo):
@@ -247,11 +247,11 @@ class TimeTypeInfo(SqlTimeTypeInfo):
     _name = "Time"
     _class = datetime.time
 
-    def to_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else (datetime.datetime.combine(_EPOCH, obj) - _EPOCH) // _MICROSECOND
+    def to_internal_type(self, t: Any) -> Any:
+        return None if t is None else (datetime.datetime.combine(_EPOCH, t) - _EPOCH) // _MICROSECOND
 
-    def from_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else (_EPOCH + obj * _MICROSECOND).time()
+    def from_internal_type(self, t: Any) -> Any:
+        return None if t is None else (_EPOCH + t * _MICROSECOND).time()
 
 
 class TimestampTypeInfo(SqlTimeTypeInfo):
@@ -260,13 +260,11 @@ class TimestampTypeInfo(SqlTimeTypeInfo):
     _name = "Timestamp"
     _class = datetime.datetime
 
-    def to_internal_type(self, obj: Any) -> Any:
-        return None if obj is None else int(obj.replace(microsecond=0).timestamp()) * 10**6 + obj.microsecond
+    def to_internal_type(self, dt: Any) -> Any:
+        return None if dt is None else int(dt.replace(microsecond=0).timestamp()) * 10**6 + dt.microsecond
 
-    def from_internal_type(self, obj: Any) -> Any:
-        if obj is None:
-            return None
-        return datetime.datetime.fromtimestamp(obj // 10**6).replace(microsecond=obj % 10**6)
+    def from_internal_type(self, ts: Any) -> Any:
+        return None if ts is None else datetime.datetime.fromtimestamp(ts // 10**6).replace(microsecond=ts % 10**6)
 
 
 class LocalTimeTypeInfo(TypeInformation):
@@ -405,9 +403,9 @@ class PrimitiveArrayTypeInfo(_ElementTypeInfo):
 class MapTypeInfo(TypeInformation):
     """A dict."""
 
-    def __init__(self, key_type: TypeInformation, value_type: TypeInformation) -> None:
-        self._key_type = key_type
-        self._value_type = value_type
+    def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        self._key_type = key_type_info
+        self._value_type = value_type_info
 
     @property
     def copies(self) -> bool:
@@ -676,9 +674,9 @@ class Types:
         return ObjectArrayTypeInfo(element_type)
 
     @staticmethod
-    def LIST(element_type: TypeInformation) -> ListTypeInfo:
-        return ListTypeInfo(element_type)
+    def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
+        return ListTypeInfo(element_type_info)
 
     @staticmethod
-    def MAP(key_type: TypeInformation, value_type: TypeInformation) -> MapTypeInfo:
-        return MapTypeInfo(key_type, value_type)
+    def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> MapTypeInfo:
+        return MapTypeInfo(key_type_info, value_type_info)

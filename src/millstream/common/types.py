@@ -90,8 +90,8 @@ class Row:
     def get_row_kind(self) -> RowKind:
         return self._kind
 
-    def set_row_kind(self, kind: RowKind) -> None:
-        object.__setattr__(self, "_kind", kind)
+    def set_row_kind(self, row_kind: RowKind) -> None:
+        object.__setattr__(self, "_kind", row_kind)
 
     def get_fields_by_names(self, names: list[str]) -> list[Any]:
         return [self[name] for name in names]

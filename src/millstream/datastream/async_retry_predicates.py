@@ -12,11 +12,11 @@ def empty_result_predicate(result: list[Any]) -> bool:
     return not result
 
 
-def has_exception_predicate(exception: Exception) -> bool:
+def has_exception_predicate(error: Exception) -> bool:
     """Try again whatever was raised."""
-    return exception is not None
+    return error is not None
 
 
-def exception_type_predicate(exception: Exception, expected_error_type: type[Exception]) -> bool:
+def exception_type_predicate(error: Exception, expected_error_type: type[Exception]) -> bool:
     """Try again when an exception of that type was raised."""
-    return isinstance(exception, expected_error_type)
+    return isinstance(error, expected_error_type)

@@ -32,9 +32,9 @@ __all__ = ["BroadcastConnectedStream", "BroadcastStream", "ConnectedStreams"]
 class BroadcastStream(Generic[T_co]):
     """A stream that reaches every subtask, and the states it fills there."""
 
-    def __init__(self, stream: DataStream[T_co], descriptors: list[MapStateDescriptor]) -> None:
-        self._stream = stream
-        self._descriptors = descriptors
+    def __init__(self, input_stream: DataStream[T_co], broadcast_state_descriptors: list[MapStateDescriptor]) -> None:
+        self._stream = input_stream
+        self._descriptors = broadcast_state_descriptors
 
 
 class BroadcastConnectedStream(Generic[A_co, B_co]):
@@ -60,11 +60,11 @@ class BroadcastConnectedStream(Generic[A_co, B_co]):
 class ConnectedStreams(Generic[A_co, B_co]):
     """Two streams side by side."""
 
-    def __init__(self, first: DataStream[A_co], second: DataStream[B_co]) -> None:
-        if first._keyed != second._keyed:
+    def __init__(self, stream1: DataStream[A_co], stream2: DataStream[B_co]) -> None:
+        if stream1._keyed != stream2._keyed:
             raise InvalidProgramError("connect(): either both streams are keyed or neither is.")
-        self.stream1 = first
-        self.stream2 = second
+        self.stream1 = stream1
+        self.stream2 = stream2
 
     @property
     def _keyed(self) -> bool:

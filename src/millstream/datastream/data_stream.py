@@ -261,19 +261,19 @@ class DataStream(OperatorSettings, Generic[T_co]):
         return DataStream(self._environment, [e for s in everyone for e in s._ends])
 
     @overload
-    def connect(self, other: DataStream[R]) -> ConnectedStreams[T_co, R]: ...
+    def connect(self, ds: DataStream[R]) -> ConnectedStreams[T_co, R]: ...
 
     @overload
-    def connect(self, other: BroadcastStream[R]) -> BroadcastConnectedStream[T_co, R]: ...
+    def connect(self, ds: BroadcastStream[R]) -> BroadcastConnectedStream[T_co, R]: ...
 
     def connect(
-        self, other: Union[DataStream[R], BroadcastStream[R]]
+        self, ds: Union[DataStream[R], BroadcastStream[R]]
     ) -> Union[ConnectedStreams[T_co, R], BroadcastConnectedStream[T_co, R]]:
         """Put two streams side by side, for functions that see both."""
-        if isinstance(other, BroadcastStream):
-            return BroadcastConnectedStream(self, other)
-        self._check_same_program(other, "connect")
-        return ConnectedStreams(self, other)
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds)
+        self._check_same_program(ds, "connect")
+        return ConnectedStreams(self, ds)
 
     def join(self, other: DataStream[R]) -> JoinedStreams[T_co, R]:
         """Join with another stream: every pair with equal keys in the same window."""
@@ -335,15 +335,25 @@ class DataStream(OperatorSettings, Generic[T_co]):
         return self._partitioned(GlobalPartitioner())
 
     @overload
-    def broadcast(self) -> DataStream[T_co]: ...
+    def broadcast(self, broadcast_state_descriptor: None = None) -> DataStream[T_co]: ...
 
     @overload
-    def broadcast(self, *state_descriptors: MapStateDescriptor) -> BroadcastStream[T_co]: ...
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream[T_co]: ...
 
-    def broadcast(self, *state_descriptors: MapStateDescriptor) -> Union[DataStream[T_co], BroadcastStream[T_co]]:
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> Union[DataStream[T_co], BroadcastStream[T_co]]:
         """Send every record to every subtask; with descriptors, to fill broadcast states there."""
         stream = self._partitioned(BroadcastPartitioner())
-        return BroadcastStream(stream, list(state_descriptors)) if state_descriptors else stream
+        if broadcast_state_descriptor is None:
+            return stream
+        return BroadcastStream(stream, [broadcast_state_descriptor, *other_broadcast_state_descriptors])
 
     @overload
     def partition_custom(

@@ -51,11 +51,17 @@ class ValueStateDescriptor(StateDescriptor):
 
     kind = "value"
 
+    def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, value_type_info)
+
 
 class ListStateDescriptor(StateDescriptor):
     """Describes state that holds a list a key."""
 
     kind = "list"
+
+    def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, elem_type_info)
 
 
 class MapStateDescriptor(StateDescriptor):

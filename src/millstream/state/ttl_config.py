@@ -174,7 +174,7 @@ class StateTtlConfig:
         def never_return_expired(self) -> StateTtlConfig.Builder:
             return self._with(visibility=StateVisibility.NeverReturnExpired)
 
-        def set_ttl_time_characteristic(self, characteristic: TtlTimeCharacteristic) -> StateTtlConfig.Builder:
+        def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeCharacteristic) -> StateTtlConfig.Builder:
             return self
 
         def use_processing_time(self) -> StateTtlConfig.Builder:

@@ -238,17 +238,23 @@ def _extractor(extractor: Any) -> Callable[[Any], int]:
 class EventTimeSessionWindows(_Sessions[T], _ByEventTime[T]):
     """Sessions by the records' own time."""
 
+    def __init__(self, session_gap: int) -> None:
+        super().__init__(session_gap)
+
     @staticmethod
     def with_gap(size: Length) -> EventTimeSessionWindows[Any]:
         return EventTimeSessionWindows(to_millis(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> EventTimeSessionWindows[Any]:
-        return DynamicEventTimeSessionWindows(_extractor(extractor))
+        return DynamicEventTimeSessionWindows(extractor)
 
 
 class ProcessingTimeSessionWindows(_Sessions[T], _ByProcessingTime[T]):
     """Sessions by the wall clock."""
+
+    def __init__(self, session_gap: int) -> None:
+        super().__init__(session_gap)
 
     @staticmethod
     def with_gap(size: Length) -> ProcessingTimeSessionWindows[Any]:
@@ -256,15 +262,21 @@ class ProcessingTimeSessionWindows(_Sessions[T], _ByProcessingTime[T]):
 
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> ProcessingTimeSessionWindows[Any]:
-        return DynamicProcessingTimeSessionWindows(_extractor(extractor))
+        return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class DynamicEventTimeSessionWindows(EventTimeSessionWindows[T]):
     """Sessions by the records' own time, each record with a gap of its own."""
 
+    def __init__(self, session_window_time_gap_extractor: Any) -> None:
+        _Sessions.__init__(self, _extractor(session_window_time_gap_extractor))
+
 
 class DynamicProcessingTimeSessionWindows(ProcessingTimeSessionWindows[T]):
     """Sessions by the wall clock, each record with a gap of its own."""
+
+    def __init__(self, session_window_time_gap_extractor: Any) -> None:
+        _Sessions.__init__(self, _extractor(session_window_time_gap_extractor))
 
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow]):

@@ -448,7 +448,8 @@ class WindowStateStore:
         self._cell = cell
         self._prefix = prefix
 
-    def _handle(self, descriptor: StateDescriptor) -> Any:
-        return self._state.handle(renamed(descriptor, f"{self._prefix}{descriptor.name}"), self._cell)
+    def _handle(self, state_descriptor: StateDescriptor) -> Any:
+        name = f"{self._prefix}{state_descriptor.name}"
+        return self._state.handle(renamed(state_descriptor, name), self._cell)
 
     get_state = get_list_state = get_map_state = get_reducing_state = get_aggregating_state = _handle
