@@ -9,13 +9,13 @@ import click
 
 from millstream import __version__
 from millstream.cli.doctor import report
+from millstream.cli.failures import tell
 from millstream.cli.live import LiveLine
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.savepoint import savepoint
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
 from millstream.cli.state import state
 from millstream.common import pyflink_names
-from millstream.common.errors import MillstreamError
 from millstream.datastream.command_line import end_program, watch_jobs
 from millstream.graph.picture import draw
 
@@ -107,7 +107,7 @@ cli.add_command(savepoint)
 
 
 def main() -> None:
-    """Run the command line; errors that are the user's to fix are told without a traceback."""
+    """Run the command line; errors that are the user's to fix are told with no lines but the user's own."""
     try:
         cli(standalone_mode=False)
     except click.ClickException as e:
@@ -115,8 +115,11 @@ def main() -> None:
         sys.exit(USAGE)
     except click.Abort:
         sys.exit(INTERRUPTED)
-    except MillstreamError as e:
-        click.echo(str(e), err=True)
+    except Exception as e:
+        told = tell(e)
+        if told is None:
+            raise
+        click.echo(told, err=True, nl=False)
         sys.exit(FAILED)
 
 
