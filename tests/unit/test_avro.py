@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import io
 import json
 import pickle
@@ -537,6 +538,22 @@ def test_damaged_parquet_files_are_named(tmp_path: Path) -> None:
         (tmp_path / name / "b.parquet").write_bytes(content)
         with pytest.raises(MillstreamError, match=r"b.parquet is not a complete Parquet file"):
             read(AvroParquetReaders.for_generic_record(NUMBERED), tmp_path / name)
+
+
+# --- what Flink wrote, as recorded by tests/pyflink/formats/record_avro.py
+
+FLINKS = Path(__file__).parent.parent / "pyflink" / "formats"
+
+
+@pytest.mark.parametrize("name", ["flink.avro", "flink.parquet"])
+def test_files_of_flinks(name: str) -> None:
+    spec = importlib.util.spec_from_file_location("avro_cases", FLINKS / "avro_cases.py")
+    assert spec is not None and spec.loader is not None
+    cases = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cases)
+    schema = AvroSchema(json.dumps(cases.SCHEMA))
+    formats = {"flink.avro": AvroFormat(schema), "flink.parquet": AvroParquetReaders.for_generic_record(schema)}
+    assert read(formats[name], FLINKS / name) == cases.RECORDS
 
 
 # --- messages

@@ -48,7 +48,7 @@ class OrcBulkWriters:
     ) -> RowDataBulkWriterFactory:
         """Return the factory of writers.
 
-        Timestamps are written as they are, without a time zone; Flink writes the machine's.
+        Timestamps are written as they are, without a time zone.
 
         Args:
             row_type: a row type of Types; DataTypes do not exist here yet.
