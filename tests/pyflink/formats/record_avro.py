@@ -3,8 +3,8 @@
     HADOOP_CLASSPATH=flink-shaded-hadoop-2-uber-2.8.3-10.0.jar PATH=<venv with apache-flink>/bin:$PATH \\
         python record_avro.py flink-sql-avro-2.3.0.jar flink-sql-parquet-2.3.0.jar
 
-The jars are on Maven Central. fastavro makes the file that Flink reads; the records pass through Flink's Java code only,
-since PyFlink 2.3 cannot write an array from Python.
+The jars are on Maven Central. fastavro makes the file that Flink reads; the records pass through Flink's Java code
+only, since PyFlink 2.3 cannot write an array from Python.
 """
 
 import json
