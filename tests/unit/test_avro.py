@@ -99,8 +99,13 @@ KINDS: list[tuple[dict[str, Any], Any]] = [
         field("fixed_decimal", logical("fixed", "decimal", name="Dec", size=8, precision=12, scale=2)),
         Decimal("7.00"),
     ),
+    (field("long_decimal", logical("bytes", "decimal", precision=50, scale=1)), Decimal(10**48 + 1).scaleb(-1)),
     (field("uuid", logical("string", "uuid")), UUID(int=5)),
     (field("dates", ["null", logical("int", "date"), logical("long", "timestamp-millis")]), datetime.date(2024, 2, 29)),
+    (
+        field("times", ["null", logical("int", "date"), logical("long", "timestamp-millis")]),
+        datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+    ),
 ]
 ALL = record_of(*[f for f, _ in KINDS], name="All", namespace="org.example")
 VALUES = {f["name"]: value for f, value in KINDS}
@@ -506,6 +511,7 @@ def test_parquet_files_of_others(tmp_path: Path) -> None:
         field("at", logical("long", "timestamp-micros")),
         field("tags", {"type": "array", "items": "string"}),
         field("counts", {"type": "map", "values": "long"}),
+        field("inner", INNER),
         field("here", "int", default=3),
         field("perhaps", ["null", "string"]),
     )
@@ -517,15 +523,28 @@ def test_parquet_files_of_others(tmp_path: Path) -> None:
             "day": pa.array([day]),
             "tags": pa.array([["a"]], pa.large_list(pa.large_string())),
             "counts": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
+            "inner": pa.array([{"a": 1, "b": None}], pa.struct([("a", pa.int64()), ("b", pa.string())])),
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    expected = {"day": day, "at": at.replace(tzinfo=UTC), "tags": ["a"], "counts": {"k": 1}, "here": 3, "perhaps": None}
+    expected = {
+        "day": day,
+        "at": at.replace(tzinfo=UTC),
+        "tags": ["a"],
+        "counts": {"k": 1},
+        "inner": {"a": 1, "b": None},
+        "here": 3,
+        "perhaps": None,
+    }
     assert read(AvroParquetReaders.for_generic_record(schema), tmp_path) == [expected]
     only_defaults = record_of(field("here", "int", default=3))
     assert read(AvroParquetReaders.for_generic_record(only_defaults), tmp_path) == [{"here": 3}]
     with pytest.raises(MillstreamError, match=r"a record of .*a.parquet does not fit the schema: field 'x' is missing"):
         read(AvroParquetReaders.for_generic_record(POINT), tmp_path)
+    pq.write_table(pa.table({"inner": pa.array([{"a": None, "b": "x"}])}), tmp_path / "b.parquet")
+    with pytest.raises(MillstreamError, match=r"a record of .*b.parquet does not fit the schema: field 'inner.a' is N"):
+        read(AvroParquetReaders.for_generic_record(record_of(field("inner", INNER))), tmp_path / "b.parquet")
+    (tmp_path / "b.parquet").unlink()
     wrong = record_of(field("tags", "int"))
     with pytest.raises(MillstreamError, match=r"column 'tags' of .*a.parquet does not fit the type int"):
         read(AvroParquetReaders.for_generic_record(wrong), tmp_path)

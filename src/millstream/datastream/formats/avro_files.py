@@ -105,7 +105,10 @@ class _Blocks:
         return self._file.tell() - MARK_BYTES
 
     def go_to(self, start: int, end: int) -> bool:
-        """Go to the first block whose mark begins at `start` or behind it; say whether there is one before `end`."""
+        """Go to the first block whose mark begins at `start` or behind it; say whether one was found.
+
+        Nothing is looked for behind `end`.
+        """
         if start <= self._first:
             return True
         file = self._file
@@ -117,7 +120,7 @@ class _Blocks:
             data += more
             if (found := data.find(wanted)) >= 0:
                 file.seek(at + found + MARK_BYTES)
-                return at + found < end
+                return True
             # A mark may lie across the end of what was read.
             kept = min(len(data), MARK_BYTES - 1)
             at += len(data) - kept
