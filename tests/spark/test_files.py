@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
 import pytest
 from helpers import wait_until
 from test_recovery import FailingOnce, checkpointed
@@ -20,8 +26,15 @@ from millstream.datastream.connectors.file_system import (
     OutputFileConfig,
     StreamFormat,
 )
+from millstream.datastream.formats.avro import AvroBulkWriters, AvroFormat, AvroInputFormat, AvroSchema
 from millstream.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
-from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
+from millstream.datastream.formats.orc import OrcBulkWriters
+from millstream.datastream.formats.parquet import (
+    AvroParquetReaders,
+    AvroParquetWriters,
+    ParquetBulkWriters,
+    ParquetColumnarRowInputFormat,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -29,12 +42,35 @@ TEXT = StreamFormat.text_line_format()
 BASE = BucketAssigner.base_path_bucket_assigner()
 NUMBERS = Types.ROW_NAMED(["number", "text"], [Types.LONG(), Types.STRING()])
 
+MEASURED = AvroSchema.parse_string(
+    """{"type": "record", "name": "Measured", "fields": [
+        {"name": "number", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "of", "type": ["null", "long", "string"]}]}"""
+)
+
+
+def measured(n: int) -> dict[str, Any]:
+    at = datetime.datetime.fromtimestamp(n, datetime.UTC)
+    price = Decimal(n).scaleb(-2) if n % 3 else None
+    return {"number": n, "at": at, "price": price, "tags": [f"t{n}"] * (n % 4), "of": [None, n, f"n{n}"][n % 3]}
+
 
 class FailingMap(FailingOnce):
     """Hands every record on; fails the first time it sees a certain one."""
 
     def process_element(self, value: str, ctx: Any) -> Any:
         for _ in super().process_element(int(value), ctx):
+            yield value
+
+
+class FailingRecord(FailingOnce):
+    """The same for records of Avro."""
+
+    def process_element(self, value: dict[str, Any], ctx: Any) -> Any:
+        for _ in super().process_element(value["number"], ctx):
             yield value
 
 
@@ -96,6 +132,60 @@ def test_parquet_in_and_out(config: Configuration, env: Any, tmp_path: Path) -> 
     assert stream.get_type() == NUMBERS
     found = list(stream.map(lambda r: (r.number, r.text)).execute_and_collect())
     assert Counter(found) == Counter(tuple(r) for r in rows)
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_avro_in_and_out_once(config: Configuration, tmp_path: Path, how: str) -> None:
+    """Files of many blocks, cut by epochs; a failure between two checkpoints; what comes out is Avro again."""
+    records = [measured(n) for n in range(20_000)]
+    (tmp_path / "in").mkdir()
+    for i in range(4):
+        with open(tmp_path / "in" / f"{i}.avro", "wb") as file:
+            fastavro.writer(file, MEASURED.parsed, records[i * 5000 : (i + 1) * 5000], codec="deflate")
+    config.set_integer("millstream.epoch.max-records", 300)
+    env = checkpointed(config, tmp_path / "cp", 50)
+    source = FileSource.for_bulk_file_format(AvroFormat(MEASURED), str(tmp_path / "in")).build()
+    failing = FailingRecord(tmp_path / "failed", 7_000, how)
+    sink = FileSink.for_bulk_format(str(tmp_path / "out"), AvroBulkWriters.for_generic_record(MEASURED))
+    stream = env.from_source(source).uid("files").key_by(lambda r: r["number"] % 5).process(failing).uid("fail")
+    stream.sink_to(sink.with_bucket_assigner(BASE).build()).uid("out")
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    found = []
+    for path in (tmp_path / "out").glob("part-*"):
+        with open(path, "rb") as file:
+            found += list(fastavro.reader(file))
+    assert sorted(found, key=lambda r: r["number"]) == records
+
+
+def test_avro_orc_and_avro_in_parquet(env: Any, tmp_path: Path) -> None:
+    records = [measured(n) for n in range(3000)]
+    sinks = {
+        "avro": AvroBulkWriters.for_generic_record(MEASURED),
+        "parquet": AvroParquetWriters.for_generic_record(MEASURED),
+    }
+    stream = env.from_collection(records).rebalance()
+    for name, factory in sinks.items():
+        stream.sink_to(FileSink.for_bulk_format(str(tmp_path / name), factory).with_bucket_assigner(BASE).build())
+    orc = FileSink.for_bulk_format(str(tmp_path / "orc"), OrcBulkWriters.for_row_type(NUMBERS))
+    rows = stream.map(lambda r: Row(r["number"], r["of"] if isinstance(r["of"], str) else None), output_type=NUMBERS)
+    rows.sink_to(orc.with_bucket_assigner(BASE).build())
+    env.execute()
+
+    def by_number(found: Any) -> list[Any]:
+        return sorted(found, key=lambda r: r["number"])
+
+    assert (
+        by_number(env.create_input(AvroInputFormat(str(tmp_path / "avro"), MEASURED)).execute_and_collect()) == records
+    )
+    reader = AvroParquetReaders.for_generic_record(MEASURED)
+    source = FileSource.for_record_stream_format(reader, str(tmp_path / "parquet")).build()
+    assert by_number(env.from_source(source).execute_and_collect()) == records
+    prices = pyarrow.parquet.read_table(tmp_path / "parquet", columns=["number", "price"]).to_pylist()
+    assert by_number(prices) == [{"number": r["number"], "price": r["price"]} for r in records]
+    orcs = pa.concat_tables(pyarrow.orc.read_table(path) for path in (tmp_path / "orc").iterdir())
+    texts = [r["of"] if isinstance(r["of"], str) else None for r in records]
+    assert by_number(orcs.to_pylist()) == [{"number": n, "text": text} for n, text in enumerate(texts)]
 
 
 def test_csv_in_and_out(env: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,13 +21,12 @@ from hypothesis import strategies as st
 from millstream.common import Configuration, Encoder, Row, Types
 from millstream.common import serialization as common_serialization
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.common.missing import NotSupportedError
 from millstream.common.serialization import ByteArraySchema, RowFieldExtractorSchema, SimpleStringSchema
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors import file_formats, lines
 from millstream.datastream.connectors.file_formats import FileFormat, StreamFormat
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource
-from millstream.datastream.formats.avro import AvroSchema
+from millstream.datastream.formats import arrow_files
 from millstream.datastream.formats.csv import (
     CsvBulkWriters,
     CsvReaderFormat,
@@ -42,11 +41,7 @@ from millstream.datastream.formats.json import (
     JsonRowDeserializationSchema,
     JsonRowSerializationSchema,
 )
-from millstream.datastream.formats.parquet import (
-    AvroParquetReaders,
-    ParquetBulkWriters,
-    ParquetColumnarRowInputFormat,
-)
+from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from millstream.testing import CollectSink
 from millstream.testing.local import LocalJob
 
@@ -372,9 +367,7 @@ def test_nested_parquet_goes_round(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 def test_row_groups_are_read_in_parallel(tmp_path: Path, parallelism: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from millstream.datastream.formats import parquet
-
-    monkeypatch.setattr(parquet._ParquetWriter, "_ROWS", 10)
+    monkeypatch.setattr(arrow_files, "BATCH_ROWS", 10)
     rows = [(f"n{i}", i) for i in range(95)]
     for i in range(3):
         write_parquet(tmp_path / f"{i}.parquet", PEOPLE, rows, Configuration.from_dict({"parquet.compression": "GZIP"}))
@@ -400,11 +393,7 @@ def test_parquet_columns_by_name(tmp_path: Path) -> None:
         read(ParquetColumnarRowInputFormat(PEOPLE), tmp_path)
 
 
-def test_what_is_missing_says_so() -> None:
-    with pytest.raises(NotSupportedError, match="no Avro here yet"):
-        AvroSchema.parse_string("{}")
-    with pytest.raises(NotSupportedError, match="read with ParquetColumnarRowInputFormat"):
-        AvroParquetReaders.for_generic_record(None)
+def test_types_that_do_not_fit() -> None:
     with pytest.raises(InvalidProgramError, match="DataTypes of the table module do not exist"):
         ParquetColumnarRowInputFormat("ROW<a INT>")  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match="Parquet has no type"):

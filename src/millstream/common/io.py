@@ -1,7 +1,16 @@
-"""InputFormat: only the name; files are read with FileSource."""
+"""InputFormat: what StreamExecutionEnvironment.create_input reads."""
 
-from millstream.common.missing import JAVA, missing_class
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
 
 __all__ = ["InputFormat"]
 
-InputFormat = missing_class(__name__, "InputFormat", f"{JAVA}; read files with FileSource")
+
+class InputFormat(ABC):
+    """A format of files together with a path, such as AvroInputFormat; formats written in Java do not work here."""
+
+    @abstractmethod
+    def create_source(self) -> Any:
+        """Return the source that reads the files."""

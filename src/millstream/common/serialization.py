@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.common.missing import missing_class
 from millstream.common.typeinfo import TypeInformation, Types
 
 __all__ = [
@@ -18,6 +17,7 @@ __all__ = [
     "ByteArraySchema",
     "DeserializationSchema",
     "Encoder",
+    "RowDataBulkWriterFactory",
     "RowFieldExtractorSchema",
     "SerializationSchema",
     "SimpleStringEncoder",
@@ -168,6 +168,14 @@ class BulkWriterFactory(ABC):
         """Return a writer for an empty file."""
 
 
+class RowDataBulkWriterFactory(BulkWriterFactory):
+    """Makes writers that take rows of one type."""
+
+    @abstractmethod
+    def get_row_type(self) -> TypeInformation:
+        """Return the type of the rows."""
+
+
 def _charset(name: str, what: str) -> str:
     try:
         found = codecs.lookup(name).name
@@ -189,8 +197,6 @@ _MOVED = {
 
 def old_place(name: str) -> Any:
     """Return a class that PyFlink's programs import from here, though it belongs to the formats."""
-    if name == "RowDataBulkWriterFactory":
-        return missing_class(__name__, name, "it is not built yet; ParquetBulkWriters and CsvBulkWriters take rows")
     if name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # By its name: what everybody uses must not depend on the API.

@@ -13,6 +13,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError, TypeMismatchError
 from millstream.common.execution_config import ExecutionConfig
+from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.missing import JAVA, missing_function
@@ -59,6 +60,7 @@ _RUNTIME_MODE = "execution.runtime-mode"
 _CHAINING = "pipeline.operator-chaining.enabled"
 _DIFFERENT_MAX = "chain-operators-with-different-max-parallelism"
 _JOB_NAME = "pipeline.name"
+_no_other_input = missing_function("create_input", f"{JAVA}; read files with FileSource")
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
 
 
@@ -386,7 +388,11 @@ class StreamExecutionEnvironment:
         """The older name of `from_source`, without watermarks."""
         return self.from_source(source_func, None, source_name, type_info)
 
-    create_input = missing_function("create_input", f"{JAVA}; read files with FileSource")
+    def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream[Any]:
+        """Make a stream of the files of an input format, such as AvroInputFormat."""
+        if not isinstance(input_format, InputFormat):
+            _no_other_input()
+        return self.from_source(input_format.create_source(), None, "Custom File source", type_info)
 
     # --- running
 

@@ -1,1 +1,1 @@
-"""Formats of files and messages: CSV, JSON, Parquet."""
+"""Formats of files and messages: Avro, CSV, JSON, ORC, Parquet."""

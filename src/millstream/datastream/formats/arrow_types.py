@@ -36,38 +36,38 @@ _BASIC = {
 }
 
 
-def arrow_type(type_info: TypeInformation) -> Any:
-    """Return the Arrow type for a type."""
+def arrow_type(type_info: TypeInformation, what: str = "Parquet") -> Any:
+    """Return the Arrow type for a type, in a format of that name."""
     import pyarrow as pa
 
     name = str(type_info)
     if name in _BASIC:
         return pa.type_for_alias(_BASIC[name])
     if isinstance(type_info, RowTypeInfo):
-        return pa.struct(arrow_schema(type_info))
+        return pa.struct(arrow_schema(type_info, what))
     if type_info == _BYTES:
         return pa.binary()
     if isinstance(type_info, _ARRAYS):
-        return pa.list_(arrow_type(type_info.get_element_type()))
+        return pa.list_(arrow_type(type_info.get_element_type(), what))
     if isinstance(type_info, MapTypeInfo):
-        return pa.map_(arrow_type(type_info._key_type), arrow_type(type_info._value_type))
+        return pa.map_(arrow_type(type_info._key_type, what), arrow_type(type_info._value_type, what))
     others = {
         "TimeTypeInfo": pa.time64("us"),
         "TimestampTypeInfo": pa.timestamp("us"),
         "BigDecimal": pa.decimal128(38, 18),
         "BigInteger": pa.decimal128(38, 0),
     }
-    if name not in others:
-        raise InvalidProgramError(f"Parquet has no type for {type_info}: use another one for that field.")
+    if name not in others or (what == "ORC" and name == "TimeTypeInfo"):
+        raise InvalidProgramError(f"{what} has no type for {type_info}: use another one for that field.")
     return others[name]
 
 
-def arrow_schema(row_type: RowTypeInfo) -> Any:
-    """Return the Arrow schema for the fields of a row."""
+def arrow_schema(row_type: RowTypeInfo, what: str = "Parquet") -> Any:
+    """Return the Arrow schema for the fields of a row, in a format of that name."""
     import pyarrow as pa
 
     fields = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
-    return pa.schema([pa.field(name, arrow_type(field)) for name, field in fields])
+    return pa.schema([pa.field(name, arrow_type(field, what)) for name, field in fields])
 
 
 def from_arrow(type_info: TypeInformation) -> Convert | None:

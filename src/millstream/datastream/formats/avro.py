@@ -1,15 +1,16 @@
-"""Avro: PyFlink's names, which can be imported and say what is missing when they are used."""
+"""Avro, under PyFlink's names."""
 
-from millstream.common.missing import missing_names
+from millstream.datastream.formats.avro_files import AvroBulkWriters, AvroFormat, AvroInputFormat
+from millstream.datastream.formats.avro_messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from millstream.datastream.formats.avro_schema import AvroSchema
+from millstream.datastream.formats.avro_type import GenericRecordAvroTypeInfo
 
-AVRO = (
-    "there is no Avro here yet; use JSON, CSV or Parquet, or read Avro with a package such as fastavro in a function "
-    "of your own"
-)
-
-__getattr__ = missing_names(
-    __name__,
-    AVRO,
-    "AvroBulkWriters AvroInputFormat AvroRowDeserializationSchema AvroRowSerializationSchema AvroSchema "
+__all__ = [
+    "AvroBulkWriters",
+    "AvroFormat",
+    "AvroInputFormat",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
     "GenericRecordAvroTypeInfo",
-)
+]

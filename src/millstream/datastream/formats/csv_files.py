@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.common.serialization import BulkWriter, BulkWriterFactory
+from millstream.common.serialization import BulkWriter, RowDataBulkWriterFactory
+from millstream.common.typeinfo import RowTypeInfo
 from millstream.common.types import Row
 from millstream.datastream.connectors.file_access import FileAccess
 from millstream.datastream.connectors.file_formats import FilePart, StreamFormat
@@ -208,15 +209,18 @@ class CsvBulkWriters:
     """
 
     @staticmethod
-    def for_schema(schema: CsvSchema) -> BulkWriterFactory:
+    def for_schema(schema: CsvSchema) -> RowDataBulkWriterFactory:
         if not isinstance(schema, CsvSchema) or not len(schema):
             raise InvalidProgramError(f"CsvBulkWriters.for_schema() takes a CsvSchema with columns, not {schema!r}.")
         return _CsvWriterFactory(schema)
 
 
 @dataclass(frozen=True)
-class _CsvWriterFactory(BulkWriterFactory):
+class _CsvWriterFactory(RowDataBulkWriterFactory):
     schema: CsvSchema
+
+    def get_row_type(self) -> RowTypeInfo:
+        return self.schema.row_type
 
     def open(self, file: BinaryIO) -> BulkWriter:
         return _CsvWriter(self.schema, file)

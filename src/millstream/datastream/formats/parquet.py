@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from millstream.common.configuration import Configuration
-from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
-from millstream.common.missing import missing_class
-from millstream.common.serialization import BulkWriter, BulkWriterFactory
+from millstream.common.errors import InvalidProgramError
+from millstream.common.serialization import BulkWriter, RowDataBulkWriterFactory
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.datastream.connectors.file_access import FileAccess, FoundFile
-from millstream.datastream.connectors.file_formats import BulkFormat, Extent, FileShare
-from millstream.datastream.formats.arrow_types import arrow_schema, from_arrow, to_arrow
-from millstream.datastream.formats.avro import AVRO
+from millstream.datastream.connectors.file_formats import BulkFormat
+from millstream.datastream.formats.arrow_files import row_writer
+from millstream.datastream.formats.arrow_types import arrow_schema, from_arrow
+from millstream.datastream.formats.avro_parquet import AvroParquetReaders, AvroParquetWriters
+from millstream.datastream.formats.parquet_files import RowGroups, cast_column
 from millstream.datastream.formats.text_values import check_row_type
 
 __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
 
 
-class ParquetColumnarRowInputFormat(BulkFormat):
+class ParquetColumnarRowInputFormat(RowGroups, BulkFormat):
     """Reads rows from Parquet files, by the names of their columns; a row group is the least that is read at once.
 
     A column that a file does not have is None. In Flink columns must be of primitive types; here arrays, maps and rows
@@ -57,22 +56,8 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         self._case_sensitive = is_case_sensitive
         arrow_schema(self._row_type)
 
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
-        with access.open(file.path) as stream:
-            about = _open(file.path, stream).metadata
-        groups = about.num_row_groups
-        return Extent(groups, about.num_rows / groups if about.num_rows else 1.0)
-
-    def read(self, access: FileAccess, share: FileShare) -> Iterator[list[Row]]:
-        with access.open(share.path) as stream:
-            parquet = _open(share.path, stream)
-            columns = self._columns(parquet.schema_arrow.names)
-            wanted = [name for name in columns if name is not None]
-            groups = list(range(share.start, share.end))
-            # Without columns there would be no telling how many rows there are.
-            chosen = wanted or parquet.schema_arrow.names[:1]
-            for batch in parquet.iter_batches(self._batch_size, row_groups=groups, columns=chosen):
-                yield self._rows(batch, columns, share.path)
+    def _wanted(self, there: list[str]) -> list[str]:
+        return [name for name in self._columns(there) if name is not None]
 
     def _columns(self, there: list[str]) -> list[str | None]:
         """Return the name that each field has in a file, None where it has none."""
@@ -80,38 +65,20 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         names = self._row_type.get_field_names()
         return [by_name.get(name if self._case_sensitive else name.lower()) for name in names]
 
-    def _rows(self, batch: Any, columns: list[str | None], path: str) -> list[Row]:
-        import pyarrow as pa
-
+    def _records(self, batch: Any, path: str) -> list[Row]:
         names = tuple(self._row_type.get_field_names())
         types = self._row_type.get_field_types()
+        columns = self._columns(batch.schema.names)
         values = []
         for name, field, arrow in zip(columns, types, arrow_schema(self._row_type), strict=True):
             if name is None:
                 values.append([None] * batch.num_rows)
                 continue
-            try:
-                found = batch.column(name).cast(arrow.type).to_pylist()
-            except pa.ArrowException as e:
-                raise MillstreamError(
-                    f"FileSource: column {name!r} of {path} does not fit the type {field}: {e}. Correct the row type."
-                ) from None
+            found = cast_column(batch, name, arrow.type, path, str(field))
             convert = from_arrow(field)
             values.append(found if convert is None else [convert(v) for v in found])
         make = Row.of
         return [make(names, list(row)) for row in zip(*values, strict=True)]
-
-
-def _open(path: str, stream: BinaryIO) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(stream)
-    except (pa.ArrowInvalid, OSError) as e:
-        raise MillstreamError(
-            f"FileSource: {path} is not a complete Parquet file ({e}); take it out of the directory."
-        ) from None
 
 
 class ParquetBulkWriters:
@@ -133,7 +100,7 @@ class ParquetBulkWriters:
     @staticmethod
     def for_row_type(
         row_type: TypeInformation, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
-    ) -> BulkWriterFactory:
+    ) -> RowDataBulkWriterFactory:
         """Return the factory of writers.
 
         Args:
@@ -150,56 +117,16 @@ class ParquetBulkWriters:
 
 
 @dataclass(frozen=True)
-class _ParquetWriterFactory(BulkWriterFactory):
+class _ParquetWriterFactory(RowDataBulkWriterFactory):
     row_type: RowTypeInfo
     compression: str
 
+    def get_row_type(self) -> RowTypeInfo:
+        return self.row_type
+
     def open(self, file: BinaryIO) -> BulkWriter:
-        return _ParquetWriter(self.row_type, self.compression, file)
+        from pyarrow.parquet import ParquetWriter
 
-
-class _ParquetWriter:
-    # The rows of a row group.
-    _ROWS = 1 << 16
-
-    def __init__(self, row_type: RowTypeInfo, compression: str, file: BinaryIO) -> None:
-        import pyarrow.parquet as pq
-
-        self._schema = arrow_schema(row_type)
-        self._to_arrow = [to_arrow(field) for field in row_type.get_field_types()]
-        convert = row_type.converter()
-        assert convert is not None
-        self._fit = convert
-        self._writer = pq.ParquetWriter(file, self._schema, compression=compression)
-        self._rows: list[Any] = []
-
-    def add_element(self, value: Any) -> None:
-        row = self._fit(value)
-        if row is None:
-            raise TypeMismatchError("Parquet: there is no row to write, but None.")
-        self._rows.append(row)
-        if len(self._rows) >= self._ROWS:
-            self._write()
-
-    def finish(self) -> None:
-        if self._rows:
-            self._write()
-        self._writer.close()
-
-    def _write(self) -> None:
-        import pyarrow as pa
-
-        arrays = []
-        columns = zip(self._schema, self._to_arrow, zip(*self._rows, strict=True), strict=True)
-        for field, convert, values in columns:
-            arrays.append(pa.array(values if convert is None else list(map(convert, values)), field.type))
-        self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
-        self._rows = []
-
-
-AvroParquetReaders = missing_class(
-    __name__, "AvroParquetReaders", f"{AVRO}; rows of Parquet files are read with ParquetColumnarRowInputFormat"
-)
-AvroParquetWriters = missing_class(
-    __name__, "AvroParquetWriters", f"{AVRO}; rows are written to Parquet files with ParquetBulkWriters.for_row_type()"
-)
+        return row_writer(
+            "Parquet", self.row_type, ParquetWriter(file, arrow_schema(self.row_type), compression=self.compression)
+        )

@@ -1,0 +1,236 @@
+"""Files of Avro: AvroFormat and AvroInputFormat to read them, AvroBulkWriters to write them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, BinaryIO
+
+from millstream.common.errors import MillstreamError, TypeMismatchError
+from millstream.common.io import InputFormat
+from millstream.common.serialization import BulkWriter, BulkWriterFactory
+from millstream.datastream.connectors import file_formats
+from millstream.datastream.connectors.file_access import FileAccess, FoundFile
+from millstream.datastream.connectors.file_formats import BYTES_PER_RECORD, BulkFormat, Extent, FileShare
+from millstream.datastream.connectors.file_source import FileSource
+from millstream.datastream.formats.avro_schema import AvroSchema, avro_library, check_record_schema
+from millstream.datastream.formats.avro_type import GenericRecordAvroTypeInfo
+from millstream.datastream.formats.avro_values import TAGGED, AvroMisfit, fitter, real_default
+from millstream.datastream.utils import ResultTypeQueryable
+
+__all__ = ["AvroBulkWriters", "AvroFormat", "AvroInputFormat"]
+
+# The mark that stands before every block of records, the same in a whole file.
+MARK_BYTES = 16
+# So much is looked through at once for the next mark.
+SCAN_BYTES = 1 << 16
+
+
+class AvroFormat(BulkFormat):
+    """Reads records from Avro's files, as dicts. Not in PyFlink, which has AvroInputFormat.
+
+    A file is read by the schema it was written with and handed on by this one, as Avro's rules have it: fields may be
+    missing that have a default, or be there that are not asked for. Files are cut between blocks, so that a large one
+    is read in parallel.
+
+    Example:
+        >>> schema = AvroSchema('{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}')
+        >>> AvroFormat(schema).produced_type
+        GenericRecordAvroTypeInfo<Point>
+    """
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = check_record_schema(schema, "AvroFormat")
+        self.produced_type = GenericRecordAvroTypeInfo(schema)
+
+    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
+        # Looked up when asked for: tests make files small.
+        least, most = file_formats.LEAST_SPLIT_BYTES, file_formats.MOST_SPLIT_BYTES
+        return Extent(file.size, 1 / BYTES_PER_RECORD, least, most)
+
+    def read(self, access: FileAccess, share: FileShare) -> Iterator[list[Any]]:
+        """Yield the records of the blocks whose mark begins in the share."""
+        with access.open(share.path) as file:
+            blocks = _Blocks(share.path, file, self._schema, self._reader_schema)
+            if blocks.go_to(share.start, share.end):
+                while blocks.mark < min(share.end, share.size - MARK_BYTES):
+                    yield blocks.read()
+
+    @cached_property
+    def _reader_schema(self) -> Any:
+        """The schema as fastavro takes it, but with the values that its defaults stand for."""
+        parsed = copy.deepcopy(self._schema.parsed)
+        _make_defaults_real(parsed, self._schema.names)
+        _make_defaults_real(list(parsed["__named_schemas"].values()), self._schema.names)
+        return parsed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_schema": self._schema, "produced_type": self.produced_type}
+
+
+def _make_defaults_real(schema: Any, names: dict[str, Any]) -> None:
+    if isinstance(schema, list):
+        for part in schema:
+            _make_defaults_real(part, names)
+    elif isinstance(schema, dict):
+        for field in schema.get("fields", ()):
+            if "default" in field:
+                field["default"] = real_default(field["type"], field["default"], names)
+            _make_defaults_real(field["type"], names)
+        _make_defaults_real([schema.get(key) for key in ("type", "items", "values")], names)
+
+
+class _Blocks:
+    """Reads a file block by block."""
+
+    def __init__(self, path: str, file: BinaryIO, schema: AvroSchema, reader_schema: Any) -> None:
+        self._path = path
+        self._file = file
+        fastavro = avro_library()
+        with _naming(path):
+            self._blocks = fastavro.block_reader(file, reader_schema)
+        # fastavro reads no further than it must, so the file stands behind the first mark.
+        self._first = file.tell() - MARK_BYTES
+        written = {k: v for k, v in self._blocks.writer_schema.items() if not k.startswith("__")}
+        asked = {k: v for k, v in schema.parsed.items() if not k.startswith("__")}
+        # What fastavro fills in for missing fields is one object for all records; a user's function may change it.
+        self._fit = None if written == asked else fitter(schema)
+
+    @property
+    def mark(self) -> int:
+        """Where the mark before the next block begins."""
+        return self._file.tell() - MARK_BYTES
+
+    def go_to(self, start: int, end: int) -> bool:
+        """Go to the first block whose mark begins at `start` or behind it; say whether one was found.
+
+        Nothing is looked for behind `end`.
+        """
+        if start <= self._first:
+            return True
+        file = self._file
+        file.seek(self._first)
+        wanted = file.read(MARK_BYTES)
+        file.seek(start)
+        at, data = start, b""
+        while at < end and (more := file.read(SCAN_BYTES)):
+            data += more
+            if (found := data.find(wanted)) >= 0:
+                file.seek(at + found + MARK_BYTES)
+                return True
+            # A mark may lie across the end of what was read.
+            kept = min(len(data), MARK_BYTES - 1)
+            at += len(data) - kept
+            data = data[len(data) - kept :]
+        return False
+
+    def read(self) -> list[Any]:
+        with _naming(self._path):
+            block = next(self._blocks, None)
+            if block is None:
+                raise EOFError("it ends within a block")
+            records = list(block)
+            return records if self._fit is None else [self._fit(record) for record in records]
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Say in which file something went wrong; what fastavro raises for damaged files is of many kinds."""
+    try:
+        yield
+    except Exception as e:
+        if type(e).__name__ == "SchemaResolutionError":
+            raise MillstreamError(
+                f"FileSource: {path} was written with a schema that does not fit the one asked for: {e}."
+            ) from None
+        raise MillstreamError(
+            f"FileSource: {path} is not a complete Avro file ({str(e) or type(e).__name__}); take it out of the "
+            "directory."
+        ) from None
+
+
+class AvroInputFormat(InputFormat, ResultTypeQueryable):
+    """Reads Avro's files with `env.create_input`; in other sources use AvroFormat.
+
+    Args:
+        path: a file, or a directory that is read with all below it.
+        schema: of the records; see AvroFormat for files with another one.
+
+    Example:
+        >>> import tempfile
+        >>> schema = AvroSchema('{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}')
+        >>> path = tempfile.mkstemp(suffix=".avro")[1]
+        >>> with open(path, "r+b") as file:
+        ...     writer = AvroBulkWriters.for_generic_record(schema).open(file)
+        ...     writer.add_element({"x": 1})
+        ...     writer.finish()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> list(env.create_input(AvroInputFormat(path, schema)).execute_and_collect())
+        [{'x': 1}]
+    """
+
+    def __init__(self, path: str, schema: AvroSchema) -> None:
+        self._path = path
+        self._format = AvroFormat(check_record_schema(schema, "AvroInputFormat"))
+
+    def get_produced_type(self) -> GenericRecordAvroTypeInfo:
+        produced = self._format.produced_type
+        assert isinstance(produced, GenericRecordAvroTypeInfo)
+        return produced
+
+    def create_source(self) -> FileSource:
+        return FileSource.for_bulk_file_format(self._format, self._path).build()
+
+
+class AvroBulkWriters:
+    """Writes records into Avro's files, for `FileSink.for_bulk_format`.
+
+    Example:
+        >>> import io
+        >>> import fastavro
+        >>> schema = AvroSchema('{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}')
+        >>> file = io.BytesIO()
+        >>> writer = AvroBulkWriters.for_generic_record(schema).open(file)
+        >>> writer.add_element({"x": 1})
+        >>> writer.finish()
+        >>> list(fastavro.reader(io.BytesIO(file.getvalue())))
+        [{'x': 1}]
+    """
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+        """Return the factory of writers: of dicts, or of rows whose fields stand in the schema's order.
+
+        The stream's type need not be declared, as it must be in PyFlink.
+        """
+        return _AvroWriterFactory(check_record_schema(schema, "AvroBulkWriters.for_generic_record()"))
+
+
+@dataclass(frozen=True)
+class _AvroWriterFactory(BulkWriterFactory):
+    schema: AvroSchema
+
+    def open(self, file: BinaryIO) -> BulkWriter:
+        return _AvroWriter(self.schema, file)
+
+
+class _AvroWriter:
+    def __init__(self, schema: AvroSchema, file: BinaryIO) -> None:
+        avro_library()
+        from fastavro.write import Writer
+
+        self._fit = fitter(schema, TAGGED)
+        self._writer = Writer(file, schema.parsed)
+
+    def add_element(self, value: Any) -> None:
+        try:
+            record = self._fit(value)
+        except AvroMisfit as e:
+            raise TypeMismatchError(f"Avro: {e}.") from None
+        self._writer.write(record)
+
+    def finish(self) -> None:
+        self._writer.flush()

@@ -1,0 +1,633 @@
+"""Avro: files in jobs, messages, records in Parquet files, and errors that name the field or the file."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import io
+import json
+import pickle
+import random
+import subprocess
+import sys
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import cloudpickle
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common import Row, Types
+from millstream.common import serialization as common_serialization
+from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
+from millstream.common.io import InputFormat
+from millstream.common.missing import NotSupportedError
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors import file_formats
+from millstream.datastream.connectors.file_access import FileAccess
+from millstream.datastream.connectors.file_formats import FileFormat, FilePart, FileShare, StreamFormat
+from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource
+from millstream.datastream.formats import arrow_files, avro_files
+from millstream.datastream.formats.avro import (
+    AvroBulkWriters,
+    AvroFormat,
+    AvroInputFormat,
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
+)
+from millstream.datastream.formats.avro_values import fitter
+from millstream.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
+from millstream.testing import CollectSink
+from millstream.testing.local import LocalJob
+
+Env = StreamExecutionEnvironment
+UTC = datetime.UTC
+
+
+def record_of(*fields: dict[str, Any], name: str = "R", **more: Any) -> AvroSchema:
+    return AvroSchema.parse_string(json.dumps({"type": "record", "name": name, "fields": fields, **more}))
+
+
+def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": meaning, **more}
+
+
+POINT = record_of(field("x", "int"))
+NUMBERED = record_of(field("number", "long"), field("text", ["null", "string"], default=None))
+INNER = {"type": "record", "name": "Inner", "fields": [field("a", "int"), field("b", ["null", "string"])]}
+# One field of every kind, with a value.
+KINDS: list[tuple[dict[str, Any], Any]] = [
+    (field("boolean", "boolean"), True),
+    (field("int", "int"), -(2**31)),
+    (field("long", "long"), 2**63 - 1),
+    (field("float", "float"), 1.5),
+    (field("double", "double"), 0.1),
+    (field("bytes", "bytes"), b"\x00\xff"),
+    (field("string", "string"), "à"),
+    (field("none", ["null", "int"]), None),
+    (field("some", ["int", "null"]), 7),
+    (field("enum", {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}), "BLUE"),
+    (field("fixed", {"type": "fixed", "name": "Pair", "size": 2}), b"ab"),
+    (field("array", {"type": "array", "items": ["null", "long"]}), [1, None, 3]),
+    (field("map", {"type": "map", "values": {"type": "array", "items": "string"}}), {"k": ["v"], "e": []}),
+    (field("nested", INNER), {"a": 1, "b": None}),
+    (field("again", ["null", "Inner"]), {"a": 2, "b": "x"}),
+    (field("union", ["null", "long", "string", "Inner", "Color"]), {"a": 3, "b": None}),
+    (field("union_text", ["null", "long", "string"]), "text"),
+    (field("date", logical("int", "date")), datetime.date(1969, 7, 20)),
+    (field("time_ms", logical("int", "time-millis")), datetime.time(1, 2, 3, 456000)),
+    (field("time_us", logical("long", "time-micros")), datetime.time(1, 2, 3, 456789)),
+    (field("ts_ms", logical("long", "timestamp-millis")), datetime.datetime(1969, 1, 2, 3, 4, 5, 678000, UTC)),
+    (field("ts_us", logical("long", "timestamp-micros")), datetime.datetime(2024, 1, 2, 3, 4, 5, 678901, UTC)),
+    (field("local_ms", logical("long", "local-timestamp-millis")), datetime.datetime(2024, 1, 2, 3, 4, 5, 678000)),
+    (field("local_us", logical("long", "local-timestamp-micros")), datetime.datetime(1900, 1, 2, 3, 4, 5, 678901)),
+    (field("decimal", logical("bytes", "decimal", precision=10, scale=3)), Decimal("-1234567.891")),
+    (
+        field("fixed_decimal", logical("fixed", "decimal", name="Dec", size=8, precision=12, scale=2)),
+        Decimal("7.00"),
+    ),
+    (field("long_decimal", logical("bytes", "decimal", precision=50, scale=1)), Decimal(10**48 + 1).scaleb(-1)),
+    (field("uuid", logical("string", "uuid")), UUID(int=5)),
+    (field("dates", ["null", logical("int", "date"), logical("long", "timestamp-millis")]), datetime.date(2024, 2, 29)),
+    (
+        field("times", ["null", logical("int", "date"), logical("long", "timestamp-millis")]),
+        datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+    ),
+]
+ALL = record_of(*[f for f, _ in KINDS], name="All", namespace="org.example")
+VALUES = {f["name"]: value for f, value in KINDS}
+
+
+def written(factory: Any, records: list[Any]) -> bytes:
+    file = io.BytesIO()
+    writer = pickle.loads(cloudpickle.dumps(factory)).open(file)
+    for record in records:
+        writer.add_element(record)
+    writer.finish()
+    return file.getvalue()
+
+
+def avro_bytes(schema: AvroSchema, records: list[Any]) -> bytes:
+    return written(AvroBulkWriters.for_generic_record(schema), records)
+
+
+def parquet_bytes(schema: AvroSchema, records: list[Any]) -> bytes:
+    return written(AvroParquetWriters.for_generic_record(schema), records)
+
+
+def source_of(file_format: FileFormat, path: Path) -> FileSource:
+    if isinstance(file_format, StreamFormat):
+        return FileSource.for_record_stream_format(file_format, str(path)).build()
+    return FileSource.for_bulk_file_format(file_format, str(path)).build()  # type: ignore[arg-type]
+
+
+def read(file_format: FileFormat, path: Path, parallelism: int = 1, budget: int = 1 << 30) -> list[Any]:
+    env, sink = Env.get_execution_environment().set_parallelism(parallelism), CollectSink()
+    env.from_source(source_of(pickle.loads(cloudpickle.dumps(file_format)), path)).sink_to(sink)
+    LocalJob(env, epoch_sizes=lambda: budget).run()
+    return list(sink.results())
+
+
+# --- schemas and types
+
+
+def test_a_schema_is_its_json(tmp_path: Path) -> None:
+    text = '{ "type": "record",\n "name": "R", "fields": [{"name": "x", "type": "int"}] }'
+    (tmp_path / "r.avsc").write_text(text)
+    schema = AvroSchema.parse_file(str(tmp_path / "r.avsc"))
+    assert str(schema) == '{"type":"record","name":"R","fields":[{"name":"x","type":"int"}]}'
+    assert schema == AvroSchema.parse_string(text) == pickle.loads(pickle.dumps(schema)) == AvroSchema(text)
+    assert hash(schema) == hash(AvroSchema(text)) and schema != ALL and schema != text
+    assert eval(repr(schema)) == schema
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "is not JSON"),
+        ("{}", "there is no 'type' in it"),
+        ('{"type": "rec"}', "there is no type"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "x", "type": "text"}]}', "there is no type text"),
+        ("3", "is no schema"),
+    ],
+)
+def test_a_schema_that_is_wrong_is_an_error_at_once(text: str, reason: str) -> None:
+    with pytest.raises(InvalidProgramError, match=f"AvroSchema: .*{reason}"):
+        AvroSchema.parse_string(text)
+
+
+def test_a_file_of_a_schema_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidProgramError, match=r"none.avsc cannot be read: No such file"):
+        AvroSchema.parse_file(str(tmp_path / "none.avsc"))
+
+
+def test_the_type_of_records() -> None:
+    type_info = GenericRecordAvroTypeInfo(POINT)
+    assert type_info == pickle.loads(pickle.dumps(type_info)) != GenericRecordAvroTypeInfo(ALL)
+    assert type_info.has_field("x") and not type_info.has_field("y") and not type_info.has_field(0)
+    convert = type_info.converter()
+    assert convert is not None and convert({"x": 1}) == {"x": 1} and convert(None) is None
+    with pytest.raises(TypeMismatchError, match=r"Avro: field 'x' is '1', which is not of the type int; the value was"):
+        convert({"x": "1"})
+    with pytest.raises(NotSupportedError, match="no get_java_type_info"):
+        type_info.get_java_type_info()
+    with pytest.raises(InvalidProgramError, match="takes the schema of a record, not of 'int'"):
+        GenericRecordAvroTypeInfo(AvroSchema('"int"'))
+    with pytest.raises(InvalidProgramError, match="takes an AvroSchema, .*, not 'text'"):
+        AvroFormat("text")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        "avro.AvroSchema.parse_string('\"int\"')",
+        "avro.AvroRowSerializationSchema(avro_schema_string='\"int\"')",
+        "avro.AvroRowDeserializationSchema(avro_schema_string='\"int\"')",
+    ],
+)
+def test_without_fastavro_a_sentence_says_what_to_install(used: str) -> None:
+    """Names can be imported and Parquet and ORC work, since fastavro is an extra."""
+    code = (
+        "import sys\nsys.modules['fastavro'] = None\n"
+        "from millstream.datastream.formats import avro, orc, parquet\n"
+        "from millstream.common import Types\n"
+        "parquet.ParquetBulkWriters.for_row_type(Types.ROW([Types.INT()]))\n"
+        f"try:\n    {used}\nexcept Exception as e:\n    print(e)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ('Avro needs the package fastavro: pip install "millstream[avro]".\n', "")
+
+
+def test_importing_does_not_import_fastavro() -> None:
+    code = "import sys, millstream.datastream, millstream.datastream.formats.avro\nprint('fastavro' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+# --- values
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_of_every_kind_go_round(name: str, tmp_path: Path) -> None:
+    def same(found: list[Any]) -> bool:
+        return [record[name] for record in found] == [VALUES[name]] and type(found[0][name]) is type(VALUES[name])
+
+    data = avro_bytes(ALL, [VALUES])
+    assert same(list(fastavro.reader(io.BytesIO(data))))
+    (tmp_path / "avro").mkdir()
+    (tmp_path / "avro" / "a.avro").write_bytes(data)
+    assert same(read(AvroFormat(ALL), tmp_path / "avro"))
+    (tmp_path / "parquet").mkdir()
+    (tmp_path / "parquet" / "a.parquet").write_bytes(parquet_bytes(ALL, [VALUES]))
+    assert same(read(AvroParquetReaders.for_generic_record(ALL), tmp_path / "parquet"))
+    assert same([fitter(ALL)(VALUES)])
+
+
+WRONG = [
+    ("boolean", 1, "'boolean' is 1, which is not of the type boolean"),
+    ("int", 2**31, "'int' is 2147483648, which is not of the type int"),
+    ("int", True, "'int' is True"),
+    ("long", 1.5, "'long' is 1.5, which is not of the type long"),
+    ("float", 1e300, "'float' is 1e\\+300, which is not of the type float"),
+    ("double", "1", "'double' is '1', which is not of the type double"),
+    ("bytes", "text", "'bytes' is 'text', which is not of the type bytes"),
+    ("string", b"b", "'string' is b'b', which is not of the type string"),
+    ("string", None, "'string' is None"),
+    ("enum", "GREEN", r"'enum' is 'GREEN', which is not of the type org.example.Color \(RED, BLUE\)"),
+    ("fixed", b"abc", "'fixed' is b'abc', which is not of the type org.example.Pair, 2 bytes"),
+    ("array", [1, "x"], r"'array\[1\]' is 'x', which is not of the type long"),
+    ("array", "text", "'array' is 'text', which is not of the type array"),
+    ("map", {"k": [1]}, r"\"map\['k'\]\[0\]\" is 1, which is not of the type string"),
+    ("map", {1: []}, "'map' is {1: \\[\\]}, which is not of the type map"),
+    ("nested", {"a": 1, "b": 2}, "'nested.b' is 2"),
+    ("nested", {"a": 1, "b": None, "c": 3}, "'nested.c' is not in the schema, which has a, b"),
+    ("nested", {"b": None}, "'nested.a' is missing, and the schema has no default for it"),
+    ("nested", 3, "'nested' is 3, which is not of the type org.example.Inner"),
+    ("union", 1.5, "'union' is 1.5, which is not of the type null or long or string or org.example.Inner"),
+    ("date", datetime.datetime(2024, 1, 1), "'date' is datetime.datetime.*not of the type date"),
+    ("time_ms", 86_400_000, "'time_ms' is 86400000, which is not of the type time-millis"),
+    ("ts_ms", "now", "'ts_ms' is 'now', which is not of the type timestamp-millis"),
+    ("decimal", Decimal("1.2345"), r"not of the type decimal\(10, 3\)"),
+    ("decimal", Decimal("12345678.000"), r"not of the type decimal\(10, 3\)"),
+    ("decimal", Decimal("NaN"), "'decimal' is Decimal"),
+    ("uuid", "no", "'uuid' is 'no', which is not of the type uuid"),
+]
+
+
+@pytest.mark.parametrize("factory", [AvroBulkWriters, AvroParquetWriters])
+@pytest.mark.parametrize(("name", "value", "reason"), WRONG)
+def test_a_value_that_does_not_fit_names_its_field(factory: Any, name: str, value: Any, reason: str) -> None:
+    writer = factory.for_generic_record(ALL).open(io.BytesIO())
+    with pytest.raises(TypeMismatchError, match=f"Avro: field .*{reason}"):
+        writer.add_element({**VALUES, name: value})
+    with pytest.raises(TypeMismatchError, match="Avro: the value is None"):
+        writer.add_element(None)
+
+
+def test_fields_that_are_left_out_have_their_defaults() -> None:
+    schema = record_of(
+        field("a", ["null", "int"]),
+        field("b", "bytes", default="\u00ff"),
+        field("c", {"type": "array", "items": logical("int", "date")}, default=[1]),
+        field("d", INNER, default={"a": 1, "b": None}),
+        field("e", {"type": "map", "values": "int"}, default={"k": 1}),
+        field("f", ["int", "null"], default=4),
+    )
+    expected = {
+        "a": None,
+        "b": b"\xff",
+        "c": [datetime.date(1970, 1, 2)],
+        "d": {"a": 1, "b": None},
+        "e": {"k": 1},
+        "f": 4,
+    }
+    assert list(fastavro.reader(io.BytesIO(avro_bytes(schema, [{}])))) == [expected]
+    one, other = fitter(schema)({}), fitter(schema)({})
+    one["c"].append(None)
+    assert other == expected
+
+
+def test_plain_numbers_stand_for_logical_types() -> None:
+    fit = fitter(ALL)
+    plain = {"date": -1, "time_us": 1, "ts_ms": -1, "local_us": 1, "decimal": b"\xff", "uuid": str(UUID(int=5))}
+    found = fit({**VALUES, **plain})
+    assert found["date"] == datetime.date(1969, 12, 31) and found["time_us"] == datetime.time(0, 0, 0, 1)
+    assert found["ts_ms"] == datetime.datetime(1969, 12, 31, 23, 59, 59, 999000, UTC)
+    assert found["local_us"] == datetime.datetime(1970, 1, 1, 0, 0, 0, 1)
+    assert (found["decimal"], found["uuid"]) == (Decimal("-0.001"), UUID(int=5))
+
+
+def test_what_a_file_does_not_hold_of_a_time_is_left_off() -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    given_times = {
+        "time_ms": datetime.time(1, 2, 3, 456789),
+        "ts_ms": datetime.datetime(2024, 1, 1, 1, 0, 0, 999, zone),
+        "decimal": 5,
+    }
+    for data in (avro_bytes(ALL, [{**VALUES, **given_times}]), None):
+        (found,) = fastavro.reader(io.BytesIO(data)) if data else [fitter(ALL)({**VALUES, **given_times})]
+        assert found["time_ms"] == datetime.time(1, 2, 3, 456000)
+        assert found["ts_ms"] == datetime.datetime(2023, 12, 31, 23, tzinfo=UTC)
+        assert found["decimal"] == Decimal("5.000")
+
+
+def test_a_record_within_itself() -> None:
+    schema = record_of(field("value", "int"), field("next", ["null", "R"]))
+    chain = {"value": 1, "next": {"value": 2, "next": None}}
+    assert list(fastavro.reader(io.BytesIO(avro_bytes(schema, [chain])))) == [chain]
+    with pytest.raises(TypeMismatchError, match="field 'next.next.value' is 'x'"):
+        avro_bytes(schema, [{"value": 1, "next": {"value": 2, "next": {"value": "x", "next": None}}}])
+    with pytest.raises(InvalidProgramError, match="Parquet: a record cannot hold itself, as R does"):
+        AvroParquetWriters.for_generic_record(schema)
+    with pytest.raises(InvalidProgramError, match="Avro: a row cannot hold itself, as R does"):
+        AvroRowDeserializationSchema(avro_schema_string=str(schema))
+
+
+def test_rows_are_written_in_the_schemas_order() -> None:
+    rows = [Row(1, "a"), Row(number=2, text="b"), Row(text="c", number=3), Row(f0=4, f1="d")]
+    found = [tuple(r.values()) for r in fastavro.reader(io.BytesIO(avro_bytes(NUMBERED, rows)))]
+    assert found == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    with pytest.raises(TypeMismatchError, match="the value has 1 fields, but the schema has 2"):
+        avro_bytes(NUMBERED, [Row(1)])
+
+
+# --- files
+
+
+def numbered(count: int) -> list[dict[str, Any]]:
+    return [{"number": n, "text": f"text {n}" if n % 3 else None} for n in range(count)]
+
+
+def container(records: list[Any], interval: int = 60, codec: str = "null", schema: AvroSchema = NUMBERED) -> bytes:
+    file = io.BytesIO()
+    fastavro.writer(file, schema.parsed, records, codec=codec, sync_interval=interval)
+    return file.getvalue()
+
+
+@given(st.integers(0, 60), st.integers(1, 200), st.integers(1, 400), st.integers(16, 60), st.integers(1, 40))
+@settings(max_examples=60, deadline=None)
+def test_a_file_cut_anywhere_gives_each_record_once(
+    count: int, interval: int, split: int, scan: int, budget: int
+) -> None:
+    import tempfile
+
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as directory:
+        patch.setattr(file_formats, "LEAST_SPLIT_BYTES", split)
+        patch.setattr(file_formats, "MOST_SPLIT_BYTES", split)
+        patch.setattr(avro_files, "SCAN_BYTES", scan)
+        Path(directory, "a.avro").write_bytes(container(numbered(count), interval))
+        found = read(AvroFormat(NUMBERED), Path(directory), 2, budget)
+    assert Counter(r["number"] for r in found) == Counter(range(count))
+
+
+def test_every_place_to_cut(tmp_path: Path) -> None:
+    data = container(numbered(20))
+    (tmp_path / "a.avro").write_bytes(data)
+    access, size, path = FileAccess({}), len(data), str(tmp_path / "a.avro")
+
+    def numbers(start: int, end: int) -> list[int]:
+        share = FileShare(0, path, start, end, size, end == size)
+        return [r["number"] for batch in AvroFormat(NUMBERED).read(access, share) for r in batch]
+
+    for cut in range(1, size):
+        assert numbers(0, cut) + numbers(cut, size) == list(range(20))
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz", "snappy", "zstandard"])
+def test_compressed_blocks(tmp_path: Path, codec: str) -> None:
+    for i in range(3):
+        (tmp_path / f"{i}.avro").write_bytes(container(numbered(500), 1000, codec))
+    found = read(AvroFormat(NUMBERED), tmp_path, 2, random.Random(codec).choice([1, 50, 10_000]))
+    assert Counter(r["number"] for r in found) == Counter(dict.fromkeys(range(500), 3))
+
+
+def test_files_of_another_schema(tmp_path: Path) -> None:
+    old = record_of(field("x", "int"), field("gone", "string"))
+    (tmp_path / "a.avro").write_bytes(container([{"x": 1, "gone": "a"}, {"x": 2, "gone": "b"}], schema=old))
+    new = record_of(
+        field("x", "double"),
+        field("items", {"type": "array", "items": "int"}, default=[]),
+        field("day", logical("int", "date"), default=1),
+        field("raw", "bytes", default="\u0001"),
+        field("inner", INNER, default={"a": 5, "b": None}),
+    )
+    rest = {"items": [], "day": datetime.date(1970, 1, 2), "raw": b"\x01", "inner": {"a": 5, "b": None}}
+    first, second = read(AvroFormat(new), tmp_path)
+    assert (first, second) == ({"x": 1.0, **rest}, {"x": 2.0, **rest})
+    # What was filled in is each record's own.
+    assert first["items"] is not second["items"] and first["inner"] is not second["inner"]
+    with pytest.raises(MillstreamError, match=r"a.avro was written with a schema that does not fit the one asked for"):
+        read(AvroFormat(record_of(field("x", "string"))), tmp_path)
+    with pytest.raises(MillstreamError, match=r"a.avro was written with a schema that does not fit"):
+        read(AvroFormat(record_of(field("x", "int"), field("new", "int"))), tmp_path)
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    data = container(numbered(50))
+    damaged = {
+        "text": b"not avro",
+        "short": data[: len(data) // 2],
+        "end": data[:-1],
+        "header": data[:20],
+        "mark": data[:-16] + bytes(16),
+        "empty": b"",
+    }
+    for name, content in damaged.items():
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / "b.avro").write_bytes(content)
+        if not content:
+            assert read(AvroFormat(NUMBERED), directory) == []
+            continue
+        with pytest.raises(MillstreamError, match=r"b.avro is not a complete Avro file \(.+\); take it out"):
+            read(AvroFormat(NUMBERED), directory)
+
+
+def test_create_input(tmp_path: Path) -> None:
+    (tmp_path / "a.avro").write_bytes(container(numbered(10)))
+    env, sink = Env.get_execution_environment().set_parallelism(2), CollectSink()
+    stream = env.create_input(AvroInputFormat(str(tmp_path), NUMBERED))
+    assert stream.get_type() == GenericRecordAvroTypeInfo(NUMBERED)
+    assert isinstance(AvroInputFormat(str(tmp_path), NUMBERED), InputFormat)
+    stream.sink_to(sink)
+    LocalJob(env).run()
+    assert sorted(sink.results(), key=lambda r: r["number"]) == numbered(10)
+    with pytest.raises(NotSupportedError, match=r"no create_input\(\): there are no Java objects .* with FileSource"):
+        env.create_input("org.example.Format")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["avro", "parquet"])
+def test_records_in_a_file_sink(tmp_path: Path, kind: str) -> None:
+    factories: dict[str, Any] = {
+        "avro": AvroBulkWriters.for_generic_record(NUMBERED),
+        "parquet": AvroParquetWriters.for_generic_record(NUMBERED),
+    }
+    formats: dict[str, FileFormat] = {
+        "avro": AvroFormat(NUMBERED),
+        "parquet": AvroParquetReaders.for_generic_record(NUMBERED),
+    }
+    env = Env.get_execution_environment().set_parallelism(2)
+    sink = FileSink.for_bulk_format(str(tmp_path / "out"), factories[kind])
+    stream = env.from_collection(numbered(200)).rebalance()
+    # As PyFlink's programs declare it.
+    stream = stream.map(lambda e: e, output_type=GenericRecordAvroTypeInfo(NUMBERED))
+    stream.sink_to(sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build())
+    LocalJob(env, epoch_sizes=lambda: 30).run()
+    assert sorted(read(formats[kind], tmp_path / "out", 3), key=lambda r: r["number"]) == numbered(200)
+
+
+def test_a_sink_names_the_record_that_does_not_fit(tmp_path: Path) -> None:
+    env = Env.get_execution_environment().set_parallelism(1)
+    sink = FileSink.for_bulk_format(str(tmp_path / "out"), AvroBulkWriters.for_generic_record(POINT)).build()
+    env.from_collection([{"x": 1}, {"x": "one"}]).sink_to(sink)
+    with pytest.raises(MillstreamError, match=r"record {'x': 'one'} could not be written: .*field 'x' is 'one'"):
+        LocalJob(env).run()
+
+
+# --- Parquet
+
+
+def test_parquet_files_are_as_parquet_avro_makes_them(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(parquet_bytes(ALL, [VALUES]))
+    file = pq.ParquetFile(tmp_path / "a.parquet")
+    assert file.metadata.metadata[b"parquet.avro.schema"].decode() == str(ALL)
+    columns = file.schema_arrow
+    assert columns.field("int") == pa.field("int", pa.int32(), nullable=False)
+    assert columns.field("some").nullable and columns.field("enum").type == pa.string()
+    assert [f.name for f in columns.field("union").type] == ["member0", "member1", "member2", "member3"]
+    assert columns.field("ts_ms").type == pa.timestamp("ms", "UTC")
+    row = pq.read_table(tmp_path / "a.parquet").to_pylist()[0]
+    assert row["union"] == {"member0": None, "member1": None, "member2": {"a": 3, "b": None}, "member3": None}
+    assert file.metadata.row_group(0).column(0).compression == "UNCOMPRESSED"
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_row_groups_of_records(tmp_path: Path, parallelism: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_files, "BATCH_ROWS", 10)
+    (tmp_path / "a.parquet").write_bytes(parquet_bytes(NUMBERED, numbered(95)))
+    reader = AvroParquetReaders.for_generic_record(NUMBERED)
+    assert sorted(read(reader, tmp_path, parallelism, 7), key=lambda r: r["number"]) == numbered(95)
+    with open(tmp_path / "a.parquet", "rb") as file:
+        part = FilePart(FileAccess({}), "a.parquet", file, 0, 0, 0)
+        assert [r for batch in reader.read_part(part) for r in batch] == numbered(95)
+
+
+def test_parquet_files_of_others(tmp_path: Path) -> None:
+    schema = record_of(
+        field("day", logical("int", "date")),
+        field("at", logical("long", "timestamp-micros")),
+        field("tags", {"type": "array", "items": "string"}),
+        field("counts", {"type": "map", "values": "long"}),
+        field("inner", INNER),
+        field("here", "int", default=3),
+        field("perhaps", ["null", "string"]),
+    )
+    day, at = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3)
+    table = pa.table(
+        {
+            "other": pa.array([1]),
+            "at": pa.array([at], pa.timestamp("ns")),
+            "day": pa.array([day]),
+            "tags": pa.array([["a"]], pa.large_list(pa.large_string())),
+            "counts": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
+            "inner": pa.array([{"a": 1, "b": None}], pa.struct([("a", pa.int64()), ("b", pa.string())])),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    expected = {
+        "day": day,
+        "at": at.replace(tzinfo=UTC),
+        "tags": ["a"],
+        "counts": {"k": 1},
+        "inner": {"a": 1, "b": None},
+        "here": 3,
+        "perhaps": None,
+    }
+    assert read(AvroParquetReaders.for_generic_record(schema), tmp_path) == [expected]
+    only_defaults = record_of(field("here", "int", default=3))
+    assert read(AvroParquetReaders.for_generic_record(only_defaults), tmp_path) == [{"here": 3}]
+    with pytest.raises(MillstreamError, match=r"a record of .*a.parquet does not fit the schema: field 'x' is missing"):
+        read(AvroParquetReaders.for_generic_record(POINT), tmp_path)
+    pq.write_table(pa.table({"inner": pa.array([{"a": None, "b": "x"}])}), tmp_path / "b.parquet")
+    with pytest.raises(MillstreamError, match=r"a record of .*b.parquet does not fit the schema: field 'inner.a' is N"):
+        read(AvroParquetReaders.for_generic_record(record_of(field("inner", INNER))), tmp_path / "b.parquet")
+    (tmp_path / "b.parquet").unlink()
+    wrong = record_of(field("tags", "int"))
+    with pytest.raises(MillstreamError, match=r"column 'tags' of .*a.parquet does not fit the type int"):
+        read(AvroParquetReaders.for_generic_record(wrong), tmp_path)
+
+
+def test_damaged_parquet_files_are_named(tmp_path: Path) -> None:
+    data = parquet_bytes(NUMBERED, numbered(1000))
+    for name, content in {"text": b"not parquet", "short": data[:-9], "pages": bytes(2000) + data[2000:]}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "b.parquet").write_bytes(content)
+        with pytest.raises(MillstreamError, match=r"b.parquet is not a complete Parquet file"):
+            read(AvroParquetReaders.for_generic_record(NUMBERED), tmp_path / name)
+
+
+# --- what Flink wrote, as recorded by tests/pyflink/formats/record_avro.py
+
+FLINKS = Path(__file__).parent.parent / "pyflink" / "formats"
+
+
+@pytest.mark.parametrize("name", ["flink.avro", "flink.parquet"])
+def test_files_of_flinks(name: str) -> None:
+    spec = importlib.util.spec_from_file_location("avro_cases", FLINKS / "avro_cases.py")
+    assert spec is not None and spec.loader is not None
+    cases = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cases)
+    schema = AvroSchema(json.dumps(cases.SCHEMA))
+    formats = {"flink.avro": AvroFormat(schema), "flink.parquet": AvroParquetReaders.for_generic_record(schema)}
+    assert read(formats[name], FLINKS / name) == cases.RECORDS
+
+
+# --- messages
+
+
+def test_rows_in_messages() -> None:
+    write = pickle.loads(cloudpickle.dumps(AvroRowSerializationSchema(avro_schema_string=str(ALL))))
+    read_row = pickle.loads(cloudpickle.dumps(AvroRowDeserializationSchema(avro_schema_string=str(ALL))))
+    row = Row.of(tuple(VALUES), list(VALUES.values()))
+    message = write.serialize(row)
+    assert fastavro.schemaless_reader(io.BytesIO(message), ALL.parsed, None) == VALUES
+    found = read_row.deserialize(message)
+    assert found.nested == Row(a=1, b=None) and found.again == Row(a=2, b="x")
+    assert found.array == [1, None, 3] and found.map == {"k": ["v"], "e": []}
+    # A row's types have no time zone, and there is none for UUIDs.
+    assert found.ts_us == datetime.datetime(2024, 1, 2, 3, 4, 5, 678901) and found.uuid == str(UUID(int=5))
+    assert (found.decimal, found.fixed, found.enum) == (Decimal("-1234567.891"), b"ab", "BLUE")
+    convert = read_row.get_produced_type().converter()
+    assert convert(found) == found
+    assert read_row.deserialize(write.serialize(found)) == found
+
+
+def test_the_types_of_rows_are_flinks() -> None:
+    found = AvroRowDeserializationSchema(avro_schema_string=str(ALL)).get_produced_type()
+    assert found is not None
+    types = dict(zip(found.get_field_names(), found.get_field_types(), strict=True))  # type: ignore[attr-defined]
+    inner = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
+    assert (types["nested"], types["again"]) == (inner, inner)
+    assert types["array"] == Types.OBJECT_ARRAY(Types.LONG())
+    assert types["map"] == Types.MAP(Types.STRING(), Types.OBJECT_ARRAY(Types.STRING()))
+    assert (types["enum"], types["uuid"], types["some"]) == (Types.STRING(), Types.STRING(), Types.INT())
+    assert types["union"] == Types.PICKLED_BYTE_ARRAY()
+    assert types["bytes"] == types["fixed"] == Types.PRIMITIVE_ARRAY(Types.BYTE())
+    assert types["decimal"] == types["fixed_decimal"] == Types.BIG_DEC()
+    assert (types["date"], types["time_ms"], types["ts_us"]) == (
+        Types.SQL_DATE(),
+        Types.SQL_TIME(),
+        Types.SQL_TIMESTAMP(),
+    )
+
+
+def test_messages_that_cannot_be_read_or_written() -> None:
+    text = str(NUMBERED)
+    with pytest.raises(MillstreamError, match=r"The Avro message b'' cannot be read \(.+\); it must have been written"):
+        AvroRowDeserializationSchema(avro_schema_string=text).deserialize(b"")
+    with pytest.raises(MillstreamError, match=r"The Avro message b'\\x02\\x08' cannot be read"):
+        AvroRowDeserializationSchema(avro_schema_string=text).deserialize(b"\x02\x08")
+    with pytest.raises(TypeMismatchError, match=r"the row <Row\('x', 'y'\)> cannot be written: field 'number' is 'x'"):
+        AvroRowSerializationSchema(avro_schema_string=text).serialize(Row("x", "y"))
+    for schema in (AvroRowSerializationSchema, AvroRowDeserializationSchema):
+        with pytest.raises(InvalidProgramError, match="'org.Person' cannot be used, there are no Java objects behind"):
+            schema("org.Person")
+        with pytest.raises(TypeError, match="give the schema as avro_schema_string"):
+            schema()
+        with pytest.raises(InvalidProgramError, match="takes the schema of a record, not of 'int'"):
+            schema(avro_schema_string='"int"')
+        with pytest.warns(DeprecationWarning, match=r"import it from millstream.datastream.formats.avro"):
+            assert getattr(common_serialization, schema.__name__) is schema
