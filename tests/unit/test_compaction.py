@@ -402,8 +402,12 @@ def test_the_driver_dies_again_while_it_recovers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("finishes", [True, False])
-def test_a_driver_that_only_seemed_dead_goes_on(tmp_path: Path, finishes: bool) -> None:
-    """Another recovers, and perhaps finishes, between any two steps of the first, which then tries to go on."""
+@pytest.mark.parametrize("first", ["job", "between"])
+def test_a_driver_that_only_seemed_dead_goes_on(tmp_path: Path, finishes: bool, first: str) -> None:
+    """Another recovers, and perhaps finishes, between any two steps of the first, which then tries to go on.
+
+    `between`: the first is itself one that recovers, and the other does not know of it.
+    """
     for number in range(steps_of_commit(tmp_path / "measured")):
         base = tmp_path / f"{number}"
         sink, run, manifest = prepared(base)
@@ -415,13 +419,43 @@ def test_a_driver_that_only_seemed_dead_goes_on(tmp_path: Path, finishes: bool) 
                 other.finish()
 
         with at_step(number, take_over), suppress(MillstreamError, OSError):
-            run.committer.commit(travelled(manifest))
+            if first == "job":
+                run.committer.commit(travelled(manifest))
+            else:
+                committer_of(sink, first).recover(travelled(manifest), "job")
         # The other finds by its next commit that somebody was at its parts: it fails, and goes on from its checkpoint.
         with suppress(MillstreamError, OSError):
             other.finish()
         last = committer_of(sink, "job2")
         last.recover(travelled(manifest), "job")
         last.finish()
+        assert lines(base) == ["a", "b", "c"], number
+
+
+def test_a_group_comes_to_count_while_another_driver_recovers(tmp_path: Path) -> None:
+    for number in range(20):
+        base = tmp_path / f"{number}"
+        sink, _, manifest = prepared(base)
+        missed: list[tuple[str, str]] = []
+        rename = os.rename
+
+        def stopping(source: str, target: str, missed: Any = missed, rename: Any = rename) -> None:
+            if ".compacted." in target:
+                missed.append((source, target))
+                raise Crash
+            rename(source, target)
+
+        def go_on(missed: Any = missed, rename: Any = rename) -> None:
+            with suppress(FileNotFoundError):
+                rename(*missed[0])
+
+        with patch.object(os, "rename", stopping), suppress(Crash):
+            committer_of(sink, "between").recover(travelled(manifest), "job")
+        assert len(missed) == 1
+        other = committer_of(sink, "job2")
+        with at_step(number, go_on):
+            other.recover(travelled(manifest), "job")
+        other.finish()
         assert lines(base) == ["a", "b", "c"], number
 
 
