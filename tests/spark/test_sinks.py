@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +15,7 @@ from helpers import PushedReader, wait_until
 from test_recovery import KEYS, FailingOnce, checkpointed, counted
 
 from millstream.checkpoint.store import list_checkpoints
-from millstream.common import Configuration, Encoder
+from millstream.common import Configuration, Encoder, Types
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.datastream.connectors.compacting import CompactingCommitter
 from millstream.datastream.connectors.datagen import DataGeneratorSource
@@ -27,6 +28,8 @@ from millstream.datastream.connectors.file_system import (
     OutputFileConfig,
     RollingPolicy,
 )
+from millstream.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
+from millstream.datastream.connectors.jdbc_url import connector
 from millstream.datastream.connectors.sql import SqlSink
 from millstream.testing import FailingSink
 
@@ -238,6 +241,33 @@ def test_rows_in_postgresql_once(config: Configuration, tmp_path: Path, postgres
         staged = connection.execute("SELECT count(*) FROM facts__staged").fetchone()
     assert Counter(rows) == Counter(counted(4000))
     assert staged == (0,)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_rows_by_jdbc_at_least_once(
+    config: Configuration, tmp_path: Path, request: pytest.FixtureRequest, database: str
+) -> None:
+    url = f"jdbc:sqlite:{tmp_path}/test.db"
+    if database == "postgresql":
+        words = dict(w.split("=") for w in request.getfixturevalue("postgres").new_database().split())
+        url = f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&user={words['user']}"
+    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url).build()
+    connect = connector(options)
+    with closing(connect()) as connection:
+        connection.execute("CREATE TABLE facts (key INTEGER, number INTEGER, times INTEGER, UNIQUE (key, number))")
+        connection.commit()
+    env = checkpointed(config, tmp_path / "cp")
+    source = env.from_source(DataGeneratorSource(lambda i: i, 4000, 2000)).uid("numbers")
+    facts = source.key_by(lambda v: v % KEYS).process(FailingOnce(tmp_path / "failed", 2500, "kill")).uid("count")
+    sql = "INSERT INTO facts VALUES (?, ?, 1) ON CONFLICT (key, number) DO UPDATE SET times = facts.times + 1"
+    execution = JdbcExecutionOptions.builder().with_batch_size(100).build()
+    facts.add_sink(JdbcSink.sink(sql, Types.ROW([Types.INT(), Types.INT()]), options, execution)).uid("facts")
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    with closing(connect()) as connection:
+        rows = connection.execute("SELECT key, number FROM facts").fetchall()
+    # Nothing is lost; what came again after the failure did no harm.
+    assert sorted(rows) == counted(4000)
 
 
 def test_a_cancelled_job_leaves_nothing_staged(config: Configuration, tmp_path: Path) -> None:
