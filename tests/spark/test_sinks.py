@@ -127,6 +127,18 @@ def test_files_that_are_put_together_hold_every_record_once(config: Configuratio
     assert 2 <= len(files) <= 12 and all(path.name.startswith("compacted-part-") for path in files)
 
 
+def test_at_least_once_what_waits_outlives_a_failure(config: Configuration, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(1000).build()
+    env = checkpointed(config, tmp_path / "cp", 100)
+    env.enable_checkpointing(100, CheckpointingMode.AT_LEAST_ONCE)
+    written(env, compacting(out, strategy), 4000, FailingOnce(tmp_path / "failed", 2500))
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    assert {*compacted(out)} == {f"{k} {n}" for k, n in counted(4000)}
+    assert list(out.rglob(".*")) == []
+
+
 def test_files_that_wait_are_shown_though_nothing_comes_any_more(config: Configuration, tmp_path: Path) -> None:
     out, reader = tmp_path / "out", PushedReader()
     strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(4).build()

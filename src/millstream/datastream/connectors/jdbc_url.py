@@ -50,7 +50,7 @@ def connector(options: JdbcConnectionOptions) -> Callable[[], Connection]:
     if options.url.startswith("jdbc:postgresql:"):
         if find_spec("psycopg") is None:
             raise InvalidProgramError(
-                f"JdbcSink: {options.url!r} needs psycopg on the driver and on all workers; "
+                "JdbcSink: a jdbc:postgresql: URL needs psycopg on the driver and on all workers; "
                 "install it with pip install 'psycopg[binary]'."
             )
         return partial(_connect_postgresql, _postgresql_settings(options))
