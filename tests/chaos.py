@@ -177,7 +177,8 @@ class ChaoticJob:
             self._checkpoint()
 
     def _checkpoint(self) -> None:
-        self._manifest = Manifest(self._job_ids[-1], list(self._positions), self._pending)
+        committables = [*self._committer.waiting(), *self._pending]
+        self._manifest = Manifest(self._job_ids[-1], list(self._positions), committables)
         self._pending = []
         if self._one_in(6):
             raise _Restart

@@ -152,8 +152,8 @@ def page(parity: dict[str, Any]) -> str:
         "the difference that is named. **Not yet** and **never**: can be imported; using it raises one sentence that",
         "says why.",
         "",
-        "| | names | done | differs | not yet | never | done or differs |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| | names | done | differs | not yet | never | done | done or differs |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
         _counts("everything", everything),
         _counts("without connectors to servers", own),
         _counts("of those, what does not need Java or PyFlink's inside", [e for e in own if e.status != "never"]),
@@ -169,8 +169,9 @@ def page(parity: dict[str, Any]) -> str:
 
 def _counts(title: str, of: list[Entry]) -> str:
     counts = Counter(e.status for e in of)
-    share = 100 * (counts["done"] + counts["differs"]) / len(of)
-    return f"| {title} | {len(of)} | " + " | ".join(str(counts[s]) for s in STATUSES) + f" | {share:.1f} % |"
+    done, differs = counts["done"] / len(of), counts["differs"] / len(of)
+    shares = f"{100 * done:.1f} % | {100 * (done + differs):.1f} %"
+    return f"| {title} | {len(of)} | {' | '.join(str(counts[s]) for s in STATUSES)} | {shares} |"
 
 
 def _module(module: str, things: dict[str, Any]) -> list[str]:

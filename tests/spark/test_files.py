@@ -26,6 +26,8 @@ from millstream.datastream.connectors.file_system import (
     OutputFileConfig,
     StreamFormat,
 )
+from millstream.datastream.connectors.hybrid_source import HybridSource
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.formats.avro import AvroBulkWriters, AvroFormat, AvroInputFormat, AvroSchema
 from millstream.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from millstream.datastream.formats.orc import OrcBulkWriters
@@ -120,6 +122,24 @@ def test_a_directory_into_which_files_are_moved(config: Configuration, tmp_path:
         job.cancel().result()
     assert (tmp_path / "failed").exists()
     assert sorted(map(int, lines(out))) == list(range(1000))
+
+
+def test_files_then_numbers_once(config: Configuration, tmp_path: Path) -> None:
+    for i in range(2):
+        (tmp_path / f"{i}.txt").write_text("".join(f"{n}\n" for n in range(i * 5000, (i + 1) * 5000)))
+    config.set_integer("millstream.epoch.max-records", 300)
+    env = checkpointed(config, tmp_path / "cp", 50)
+    old = FileSource.for_record_stream_format(TEXT, str(tmp_path / "0.txt"), str(tmp_path / "1.txt")).build()
+    source = HybridSource.builder(old).add_source(NumberSequenceSource(10_000, 19_999)).build()
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "hybrid").uid("hybrid")
+    # Once in the files, once in the numbers.
+    first, second = FailingMap(tmp_path / "one", 3000, "raise"), FailingMap(tmp_path / "two", 13_000, "kill")
+    stream = stream.key_by(lambda v: int(v) % 5).process(first).uid("first")
+    stream = stream.key_by(lambda v: int(v) % 7).process(second).uid("second")
+    stream.sink_to(text_sink(tmp_path / "out")).uid("out")
+    env.execute()
+    assert (tmp_path / "one").exists() and (tmp_path / "two").exists()
+    assert sorted(map(int, lines(tmp_path / "out"))) == list(range(20_000))
 
 
 def test_parquet_in_and_out(config: Configuration, env: Any, tmp_path: Path) -> None:

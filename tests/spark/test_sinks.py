@@ -5,23 +5,33 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from helpers import PushedReader, wait_until
 from test_recovery import KEYS, FailingOnce, checkpointed, counted
 
-from millstream.common import Configuration, Encoder
+from millstream.checkpoint.store import list_checkpoints
+from millstream.common import Configuration, Encoder, Types
 from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.datastream.connectors.compacting import CompactingCommitter
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import (
     BucketAssigner,
     BulkWriterFactory,
+    FileCompactor,
+    FileCompactStrategy,
     FileSink,
     OutputFileConfig,
     RollingPolicy,
 )
+from millstream.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
+from millstream.datastream.connectors.jdbc_url import connector
 from millstream.datastream.connectors.sql import SqlSink
+from millstream.testing import FailingSink
 
 pytestmark = pytest.mark.spark
 
@@ -88,6 +98,89 @@ def test_files_hold_every_record_once(config: Configuration, tmp_path: Path, how
     # What was once to be seen has never changed, and nothing hidden is left.
     assert watcher.changed == [] and len(watcher.seen) > 1
     assert list(out.rglob(".*")) == []
+
+
+def compacted(directory: Path) -> list[str]:
+    return [line for path in directory.rglob("compacted-*") for line in path.read_text().splitlines()]
+
+
+def compacting(out: Path, strategy: FileCompactStrategy) -> FileSink:
+    builder = FileSink.for_row_format(str(out), Encoder.simple_string_encoder())
+    builder = builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+    return builder.enable_compact(strategy, FileCompactor.concat_file_compactor()).build()
+
+
+@pytest.mark.parametrize("how", ["raise", "kill", "after_commit"])
+def test_files_that_are_put_together_hold_every_record_once(config: Configuration, tmp_path: Path, how: str) -> None:
+    out = tmp_path / "out"
+    strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).set_size_threshold(8000).build()
+    sink: Any = compacting(out, strategy)
+    if how == "after_commit":
+        sink = FailingSink(sink, fail_at=4, on="after_commit", directory=str(tmp_path))
+    env = checkpointed(config, tmp_path / "cp", 100)
+    written(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, "raise" if how == "after_commit" else how))
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    assert sorted(compacted(out)) == sorted(f"{k} {n}" for k, n in counted(4000))
+    # Several times before the end, of several checkpoints each; and nothing else is left.
+    files = list(out.iterdir())
+    assert 2 <= len(files) <= 12 and all(path.name.startswith("compacted-part-") for path in files)
+
+
+def test_at_least_once_what_waits_outlives_a_failure(config: Configuration, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(1000).build()
+    env = checkpointed(config, tmp_path / "cp", 100)
+    env.enable_checkpointing(100, CheckpointingMode.AT_LEAST_ONCE)
+    written(env, compacting(out, strategy), 4000, FailingOnce(tmp_path / "failed", 2500))
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    assert {*compacted(out)} == {f"{k} {n}" for k, n in counted(4000)}
+    assert list(out.rglob(".*")) == []
+
+
+def test_files_that_wait_are_shown_though_nothing_comes_any_more(config: Configuration, tmp_path: Path) -> None:
+    out, reader = tmp_path / "out", PushedReader()
+    strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(4).build()
+    env = checkpointed(config, tmp_path / "cp", 50)
+    env.from_source(reader).uid("numbers").map(lambda v: v[0]).sink_to(compacting(out, strategy)).uid("files")
+    job = env.execute_async()
+    try:
+        reader.push(100)
+        wait_until(lambda: len(compacted(out)) == 100, what="all records")
+        reader.push(1)
+        wait_until(lambda: len(list(out.rglob(".*"))) > 0, what="a part that waits")
+    finally:
+        job.cancel().result()
+    # A job that is cancelled leaves nothing waiting that has been committed.
+    assert sorted(map(int, compacted(out))) in (list(range(100)), list(range(101)))
+    assert list(out.rglob(".*")) == []
+
+
+def test_files_wait_across_the_death_of_a_driver(config: Configuration, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(1000).build()
+    env = checkpointed(config, tmp_path / "cp", 50)
+    env.get_configuration().set_string(
+        "execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION"
+    )
+    written(env, compacting(out, strategy), 4000, FailingOnce())
+    job = env.execute_async()
+    home = tmp_path / "cp" / job.get_job_id()
+    wait_until(lambda: len(list_checkpoints(str(home))) > 0 and len(list(out.rglob(".*"))) > 6, what="parts that wait")
+    with patch.object(CompactingCommitter, "finish", _die), patch.object(CompactingCommitter, "recover", _die):
+        job.cancel().exception()
+    assert compacted(out) == [] and len(list(out.rglob(".*"))) > 6
+    config.set_string("execution.state-recovery.path", list_checkpoints(str(home))[0][0])
+    env = checkpointed(config, tmp_path / "cp2", 50)
+    written(env, compacting(out, strategy), 4000, FailingOnce())
+    env.execute()
+    assert sorted(compacted(out)) == sorted(f"{k} {n}" for k, n in counted(4000))
+    assert list(out.rglob(".*")) == []
+
+
+def _die(*_: Any) -> None:
+    raise RuntimeError("the driver is dead")
 
 
 class Words(BulkWriterFactory):
@@ -160,6 +253,33 @@ def test_rows_in_postgresql_once(config: Configuration, tmp_path: Path, postgres
         staged = connection.execute("SELECT count(*) FROM facts__staged").fetchone()
     assert Counter(rows) == Counter(counted(4000))
     assert staged == (0,)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_rows_by_jdbc_at_least_once(
+    config: Configuration, tmp_path: Path, request: pytest.FixtureRequest, database: str
+) -> None:
+    url = f"jdbc:sqlite:{tmp_path}/test.db"
+    if database == "postgresql":
+        words = dict(w.split("=") for w in request.getfixturevalue("postgres").new_database().split())
+        url = f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&user={words['user']}"
+    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url).build()
+    connect = connector(options)
+    with closing(connect()) as connection:
+        connection.execute("CREATE TABLE facts (key INTEGER, number INTEGER, times INTEGER, UNIQUE (key, number))")
+        connection.commit()
+    env = checkpointed(config, tmp_path / "cp")
+    source = env.from_source(DataGeneratorSource(lambda i: i, 4000, 2000)).uid("numbers")
+    facts = source.key_by(lambda v: v % KEYS).process(FailingOnce(tmp_path / "failed", 2500, "kill")).uid("count")
+    sql = "INSERT INTO facts VALUES (?, ?, 1) ON CONFLICT (key, number) DO UPDATE SET times = facts.times + 1"
+    execution = JdbcExecutionOptions.builder().with_batch_size(100).build()
+    facts.add_sink(JdbcSink.sink(sql, Types.ROW([Types.INT(), Types.INT()]), options, execution)).uid("facts")
+    env.execute()
+    assert (tmp_path / "failed").exists()
+    with closing(connect()) as connection:
+        rows = connection.execute("SELECT key, number FROM facts").fetchall()
+    # Nothing is lost; what came again after the failure did no harm.
+    assert sorted(rows) == counted(4000)
 
 
 def test_a_cancelled_job_leaves_nothing_staged(config: Configuration, tmp_path: Path) -> None:

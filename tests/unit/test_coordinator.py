@@ -91,6 +91,18 @@ def test_output_is_named_until_it_is_committed() -> None:
     assert not coordinator.has_staged()
 
 
+def test_what_waits_is_named_by_every_checkpoint_until_it_is_done_with() -> None:
+    coordinator = Coordinator(OPTIONS, 0.0)
+    coordinator.wait({"sink": [(0, "a")]})
+    # It is no reason to take another checkpoint at the end of a job.
+    assert not coordinator.has_staged()
+    coordinator.stage("sink", 1, "b")
+    assert staged(complete(coordinator, 1.0)) == {"sink": [(0, "a"), (1, "b")]}
+    assert staged(complete(coordinator, 2.0)) == {"sink": [(0, "a")]}
+    coordinator.wait({})
+    assert staged(complete(coordinator, 3.0)) == {}
+
+
 def test_failures_are_tolerated_in_a_row() -> None:
     coordinator = Coordinator(replace(OPTIONS, tolerable_failures=1), 0.0)
     for fails in (False, True):

@@ -10,7 +10,8 @@ does the simulation in the tests.
 Four rules make the output exactly-once, whatever dies in between:
 
 1. Output is committed only when the manifest of the checkpoint it belongs to is safely written.
-2. A manifest names all output that is staged and not known to be committed, so that who restores it can commit it.
+2. A manifest names all output that is staged and not known to be committed, or committed and not done with, so that who
+   restores it can commit it.
 3. A restart goes back to the last complete checkpoint, commits (again) what that names, and aborts all other output.
 4. Output is aborted only when nobody can start any more from a checkpoint that names it: one that failed or came too
    late may be on storage all the same.
@@ -119,8 +120,9 @@ class _Staged:
         del self.entries[:count]
         self.dropped += count
 
-    def by_operator(self) -> dict[str, bytes]:
-        found: dict[str, list[tuple[int, Any]]] = {}
+    def by_operator(self, waiting: dict[str, list[tuple[int, Any]]]) -> dict[str, bytes]:
+        """Return what a manifest names: this, behind what has waited since before."""
+        found = {operator: list(committables) for operator, committables in waiting.items()}
         for operator, subtask, committable in self.entries:
             found.setdefault(operator, []).append((subtask, committable))
         return {operator: dump(staged) for operator, staged in found.items()}
@@ -145,6 +147,7 @@ class Coordinator:
         # What the job began with belongs to another job: it is gone back to, but never discarded here.
         self._restored = restored
         self._staged = _Staged()
+        self._waiting: dict[str, list[tuple[int, Any]]] = {}
         self._last_trigger = now
         self._last_end = -math.inf
         self._failures_in_a_row = 0
@@ -176,6 +179,10 @@ class Coordinator:
         """An acknowledged epoch has staged output."""
         self._staged.entries.append((operator, subtask, committable))
 
+    def wait(self, waiting: dict[str, list[tuple[int, Any]]]) -> None:
+        """Know what was committed and is not done with, by operator: checkpoints name it until it is."""
+        self._waiting = waiting
+
     def has_staged(self) -> bool:
         """Tell whether output waits for a checkpoint."""
         return bool(self._staged.entries)
@@ -189,7 +196,7 @@ class Coordinator:
         checkpoint = self._pending.get(checkpoint_id)
         if checkpoint is None or checkpoint.status is not CheckpointStatus.PENDING:
             return []
-        snapshot.committables = self._staged.by_operator()
+        snapshot.committables = self._staged.by_operator(self._waiting)
         checkpoint.snapshot = snapshot
         checkpoint.staged = self._staged.end
         checkpoint.acknowledged_at = now

@@ -36,7 +36,8 @@ from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.collection import CollectionSource
 from millstream.datastream.connectors.file_formats import StreamFormat
 from millstream.datastream.connectors.file_source import FileSource
-from millstream.datastream.connectors.spark_source import SparkStreamSource, is_stream_reader
+from millstream.datastream.connectors.hybrid_source import HybridSource
+from millstream.datastream.connectors.spark_source import SparkStreamSource, as_source
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.local_job_client import LocalJobClient
@@ -343,17 +344,11 @@ class StreamExecutionEnvironment:
         type_info: TypeInformation | None = None,
     ) -> DataStream[Any]:
         """Make a stream of a source: a Source, or any object with the methods of PySpark's DataSourceStreamReader."""
-        if not isinstance(source, Source):
-            if not is_stream_reader(source):
-                raise InvalidProgramError(
-                    f"from_source() takes a Source or an object with the methods of PySpark's DataSourceStreamReader, "
-                    f"not {type(source).__name__}."
-                )
-            source = SparkStreamSource(source)
-        if isinstance(source, FileSource):
+        source = as_source(source, "from_source()")
+        if isinstance(source, (FileSource, HybridSource)):
             source = source.reached_with(storage_options(self._config))
         stream = self._add_source(source, f"Source: {source_name or source.name}", type_info or source.produced_type)
-        if isinstance(source, SparkStreamSource) and source.is_simple:
+        if isinstance(source, (SparkStreamSource, HybridSource)) and source.is_simple:
             stream = stream.force_non_parallel()
         if watermark_strategy is None or watermark_strategy == WatermarkStrategy.no_watermarks():
             return stream

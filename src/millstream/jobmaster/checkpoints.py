@@ -140,6 +140,7 @@ class Checkpoints:
 
     def _commit(self, checkpoint: Checkpoint) -> None:
         self._output.commit({i: pickle.loads(staged) for i, staged in checkpoint.cut.committables.items()})
+        self.coordinator.wait(self._output.waiting())
         self.confirm_sources(checkpoint)
         self.drop_claimed()
         self._carry_out(self.coordinator.committed(checkpoint.id))

@@ -188,6 +188,7 @@ class JobMaster:
         if restored is not None:
             self._output.recover(restored.cut.committables, restored.cut.job_id)
         coordinator = Coordinator(self._options.checkpoints, now, restored)
+        coordinator.wait(self._output.waiting())
         self._checkpoints = Checkpoints(
             coordinator,
             self._options.checkpoints,
@@ -291,6 +292,7 @@ class JobMaster:
             self._output.recover({}, self.plan.settings.job_id, operators)
         else:
             self._output.recover(checkpoint.cut.committables, checkpoint.cut.job_id, operators)
+        self._checkpoints.coordinator.wait(self._output.waiting())
 
     def _start_from(self, checkpoint: Checkpoint | None) -> Start:
         if checkpoint is None:
@@ -312,7 +314,7 @@ class JobMaster:
             shares, limited = self._execution.poll(self._options.sizer.budget, started)
             running = self._execution.running_sources()
             ending = frozenset(v for v, s in running.items() if s.is_finished())
-            due = self._checkpoints.coordinator.next_due() <= started and (self._changed or bool(shares))
+            due = self._checkpoints.coordinator.next_due() <= started and (self._has_news or bool(shares))
             if not shares and not ending and not due and self._next_wake() > started:
                 self._wait_for_input()
                 continue
@@ -326,6 +328,12 @@ class JobMaster:
         if not self._cancel.is_set():
             self._checkpoints.settle_all()
             self._commit_rest()
+            self._finish_output()
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether there is a reason to take a checkpoint."""
+        return self._changed or self._output.wants_checkpoints
 
     def _run_epoch(
         self,
@@ -389,6 +397,11 @@ class JobMaster:
         while self._checkpoints.coordinator.has_staged():
             self._checkpoint_again()
 
+    def _finish_output(self) -> None:
+        """Let no output wait that has been committed."""
+        self._output.finish()
+        self._checkpoints.coordinator.wait(self._output.waiting())
+
     def _checkpoint_again(self) -> None:
         """Take another checkpoint of where the job stands, as soon as one is due."""
         while not self._cancel.is_set() and (left := self._checkpoints.coordinator.next_due() - self._clock()) > 0:
@@ -423,6 +436,7 @@ class JobMaster:
                     at_once.setdefault(operator, []).append((report.subtask, committable))
         if at_once:
             self._output.commit(at_once)
+            self._checkpoints.coordinator.wait(self._output.waiting())
         if replaced:
             self._checkpoints.sweep()
 
@@ -444,7 +458,7 @@ class JobMaster:
     def _wait_for_input(self) -> None:
         now = self._clock()
         waking = min((s.next_poll(now) for s in self._execution.running_sources().values()), default=math.inf)
-        due = self._checkpoints.coordinator.next_due() if self._changed else math.inf
+        due = self._checkpoints.coordinator.next_due() if self._has_news else math.inf
         self._wait(max(0.0, min(waking, due, self._next_wake()) - now))
 
     def _next_wake(self) -> float:
@@ -499,6 +513,7 @@ class JobMaster:
             self._run_checkpoint(ending, location)
         else:
             self._run_epoch({}, ending, checkpoint=False, flush=True, savepoint=location)
+        self._finish_output()
         snapshot = self._execution.savepoint()
         manifest = Manifest("savepoint", snapshot.epoch, int(self._clock() * 1000), snapshot, "")
         return self._store.write_savepoint(location, manifest)
@@ -531,7 +546,8 @@ class JobMaster:
             steps.append(self._runner.release)
         if hasattr(self, "_execution"):
             if outcome is not JobStatus.FINISHED:
-                steps.append(self._abort_staged)
+                # What was committed counts, and shall not wait for somebody who may never come.
+                steps += [self._output.finish, self._abort_staged]
             steps += [s.close for s in self._execution.sources.values()]
             steps += self._output.closers()
             steps.append(lambda: self._leave_checkpoints(outcome))

@@ -49,6 +49,20 @@ class Output:
                 fault_point("driver.in-recover")
         fault_point("driver.after-recover")
 
+    def waiting(self) -> dict[str, Committables]:
+        """Return what was committed and is not done with, by operator id: checkpoints go on naming it."""
+        return {operator: waiting for operator, c in self._committers.items() if (waiting := c.waiting())}
+
+    @property
+    def wants_checkpoints(self) -> bool:
+        """Whether something waits for checkpoints, though nothing may happen any more."""
+        return any(c.wants_checkpoints for c in self._committers.values())
+
+    def finish(self) -> None:
+        """Be done with what waits."""
+        for operator in self._committers:
+            self._guarded(operator, "finish")
+
     def _guarded(self, operator: str, action: str, *arguments: Any) -> None:
         try:
             getattr(self._committers[operator], action)(*arguments)

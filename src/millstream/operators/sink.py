@@ -90,6 +90,18 @@ class Committer(ABC):
         if committables:
             self.commit(committables)
 
+    def waiting(self) -> list[tuple[int, Committable]]:
+        """Return what was committed and is not done with: the next checkpoint names it and commits it again."""
+        return []
+
+    @property
+    def wants_checkpoints(self) -> bool:
+        """Whether what waits will be done with after some checkpoints: they are taken though nothing happens."""
+        return False
+
+    def finish(self) -> None:
+        """Be done with what waits: the job ends, or a savepoint is taken, which names no output."""
+
     def close(self) -> None:
         """The job has ended."""
 

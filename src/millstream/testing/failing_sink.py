@@ -112,5 +112,15 @@ class _Committer(Committer):
     def recover(self, committables: list[tuple[int, Any]], former_job_id: str) -> None:
         self._inner.recover(committables, former_job_id)
 
+    def waiting(self) -> list[tuple[int, Any]]:
+        return self._inner.waiting()
+
+    @property
+    def wants_checkpoints(self) -> bool:
+        return self._inner.wants_checkpoints
+
+    def finish(self) -> None:
+        self._inner.finish()
+
     def close(self) -> None:
         self._inner.close()

@@ -190,6 +190,8 @@ class LocalJob:
             for operator, committable in report.committables.items():
                 staged.setdefault(operator, []).append((report.subtask, committable))
         self.output.commit(staged)
+        if self.is_finished:
+            self.output.finish()
 
     def state_rows(self, table: str) -> list[tuple[Any, Any]]:
         """Return what is stored in a state table, over all operators and subtasks."""

@@ -95,6 +95,7 @@ def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str]
 
 def _run_epoch(job: LocalJob, **about: Any) -> None:
     job._acknowledge(job._run_levels(job.execution.tasks({}, frozenset(), flush=True, **about)))
+    job.output.finish()
 
 
 def _publish(location: str, kind: str, number: int, snapshot: Snapshot, state: str) -> str:

@@ -16,15 +16,15 @@ from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Ty
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.datastream.connectors.buckets import BucketAssigner
 from millstream.datastream.connectors.bulk_files import BulkFileWriter, BulkWriterFactory
+from millstream.datastream.connectors.compacting import CompactingCommitter
+from millstream.datastream.connectors.compaction import Compaction, FileCompactor, FileCompactStrategy
+from millstream.datastream.connectors.file_committer import FileCommitter
 from millstream.datastream.connectors.file_writers import FileSinkSettings, RowWriter, TextWriter
-from millstream.datastream.connectors.part_files import FileCommitter
 from millstream.datastream.connectors.rolling import OnCheckpointRollingPolicy, OutputFileConfig, RollingPolicy
 from millstream.operators.context import RuntimeContext
 from millstream.surroundings import wall_clock
 
 __all__ = ["BulkFormatBuilder", "FileSink", "RowFormatBuilder", "StreamingFileSink"]
-
-NO_COMPACTION = "it is not built yet; a longer checkpoint interval makes fewer and larger files"
 
 MakeWriter = Callable[[FileSinkSettings, Callable[[], int]], SinkWriter]
 
@@ -86,7 +86,10 @@ class FileSink(Sink):
         return self._make_writer(self._settings, wall_clock)
 
     def create_committer(self, context: CommitContext) -> Committer:
-        return FileCommitter(self._settings.base, context)
+        settings = self._settings
+        if settings.compaction is None:
+            return FileCommitter(settings.base, context)
+        return CompactingCommitter(settings.base, context, settings.compaction)
 
 
 class StreamingFileSink(FileSink):
@@ -106,12 +109,6 @@ class StreamingFileSink(FileSink):
 class _FormatBuilder:
     """What can be said of a FileSink in any format."""
 
-    enable_compact = missing_function("enable_compact", NO_COMPACTION)
-
-    def disable_compact(self) -> Self:
-        """Do nothing: files are never put together."""
-        return self
-
     def __init__(self, base_path: str | os.PathLike[str], make_writer: MakeWriter, policy: RollingPolicy) -> None:
         self._base = local_path(os.fspath(base_path))
         self._make_writer = make_writer
@@ -119,6 +116,25 @@ class _FormatBuilder:
         self._assigner = BucketAssigner.date_time_bucket_assigner()
         self._names = OutputFileConfig.builder().build()
         self._check_interval = 60_000
+        self._compaction: Compaction | None = None
+
+    def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
+        """Put small files of a bucket together before they are seen, as files called `compacted-...`.
+
+        They are put together on the driver. When the job ends, whatever waits is put together. Bytes are joined as they
+        are: for a format with a header or a footer, such as Parquet, this makes no valid file.
+        """
+        if not isinstance(strategy, FileCompactStrategy) or not isinstance(compactor, FileCompactor):
+            raise InvalidProgramError(
+                f"enable_compact takes a FileCompactStrategy and a FileCompactor, not {strategy!r} and {compactor!r}."
+            )
+        self._compaction = Compaction(strategy, compactor)
+        return self
+
+    def disable_compact(self) -> Self:
+        """Show every file by itself; also those that wait in the checkpoint the job goes on from."""
+        self._compaction = None
+        return self
 
     def with_bucket_check_interval(self, interval: int) -> Self:
         """Look at the age of files when an epoch ends, but only so many milliseconds after the last look."""
@@ -145,7 +161,9 @@ class _FormatBuilder:
         return self
 
     def build(self) -> FileSink:
-        settings = FileSinkSettings(self._base, self._assigner, self._policy, self._names, self._check_interval)
+        settings = FileSinkSettings(
+            self._base, self._assigner, self._policy, self._names, self._check_interval, self._compaction
+        )
         return FileSink(settings, self._make_writer)
 
 

@@ -1,13 +1,10 @@
 """Files, under PyFlink's names."""
 
-from typing import TYPE_CHECKING
-
-from millstream.common.missing import missing_names
 from millstream.datastream.connectors.buckets import BucketAssigner, BucketContext
 from millstream.datastream.connectors.bulk_files import BulkWriter, BulkWriterFactory
+from millstream.datastream.connectors.compaction import FileCompactor, FileCompactStrategy
 from millstream.datastream.connectors.file_formats import BulkFormat, StreamFormat
 from millstream.datastream.connectors.file_sink import (
-    NO_COMPACTION,
     BulkFormatBuilder,
     FileSink,
     RowFormatBuilder,
@@ -34,6 +31,8 @@ __all__ = [
     "BulkWriter",
     "BulkWriterFactory",
     "DefaultRollingPolicy",
+    "FileCompactStrategy",
+    "FileCompactor",
     "FileEnumeratorProvider",
     "FileSink",
     "FileSource",
@@ -46,7 +45,3 @@ __all__ = [
     "StreamFormat",
     "StreamingFileSink",
 ]
-
-# Names of PyFlink's that say, when used, that small files are not put together here.
-if not TYPE_CHECKING:
-    __getattr__ = missing_names(__name__, NO_COMPACTION, "FileCompactStrategy FileCompactor")

@@ -15,6 +15,7 @@ from millstream.common.serialization import SimpleStringEncoder
 from millstream.datastream.connectors import part_files
 from millstream.datastream.connectors.base import SinkWriter
 from millstream.datastream.connectors.buckets import BucketAssigner, BucketContext
+from millstream.datastream.connectors.compaction import Compaction
 from millstream.datastream.connectors.part_files import PartFile, StagedParts
 from millstream.datastream.connectors.rolling import OutputFileConfig, RollingPolicy
 
@@ -34,6 +35,7 @@ class FileSinkSettings:
     Attributes:
         base: the directory, as an absolute path.
         check_interval: how many milliseconds at least between two looks at the age of the files.
+        compaction: how small files are put together; None: they are not.
     """
 
     base: str
@@ -41,6 +43,7 @@ class FileSinkSettings:
     policy: RollingPolicy
     names: OutputFileConfig
     check_interval: int
+    compaction: Compaction | None = None
 
 
 class FileWriter(SinkWriter):

@@ -8,17 +8,12 @@ any other file is copied.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from millstream.common.errors import MillstreamError
-from millstream.datastream.connectors.base import CommitContext, Committer
-
-log = logging.getLogger("millstream")
 
 _HIDDEN = ".inprogress."
 _COPY_BYTES = 1 << 20
@@ -32,11 +27,13 @@ class PartFile:
         hidden: its path now.
         final: its path once it is finished.
         length: how many of its bytes count.
+        waited: for how many checkpoints it has waited, closed, to be put together with others.
     """
 
     hidden: str
     final: str
     length: int
+    waited: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,63 +113,3 @@ def sync_directories(paths: Iterable[str], base: str) -> None:
             directories.add(directory)
     for directory in directories:
         sync(directory)
-
-
-class FileCommitter(Committer):
-    """Renames part files when their checkpoint is complete."""
-
-    def __init__(self, base: str, context: CommitContext) -> None:
-        self._base = base
-        self._context = context
-
-    def commit(self, committables: list[tuple[int, StagedParts]]) -> None:
-        for _, staged in committables:
-            for part in staged.files:
-                _finish(part)
-        sync_directories((part.final for _, staged in committables for part in staged.files), self._base)
-        for _, staged in committables:
-            for path in staged.obsolete:
-                with suppress(FileNotFoundError):
-                    os.unlink(path)
-
-    def recover(self, committables: list[tuple[int, StagedParts]], former_job_id: str) -> None:
-        self.commit([(subtask, _without_gone(staged)) for subtask, staged in committables])
-        prefixes = (self._context.prefix(former_job_id), self._context.prefix())
-        for directory, _, names in os.walk(self._base):
-            for name in names:
-                transaction = transaction_of(name)
-                if transaction is not None and transaction.startswith(prefixes):
-                    with suppress(FileNotFoundError):
-                        os.unlink(os.path.join(directory, name))
-
-
-def _without_gone(staged: StagedParts) -> StagedParts:
-    """Leave out files that were finished before and have been taken away since."""
-    there = tuple(p for p in staged.files if os.path.exists(p.hidden) or os.path.exists(p.final))
-    for part in staged.files:
-        if part not in there:
-            log.warning(
-                "FileSink: %s is not there any more: it was finished before the restart, and moved.", part.final
-            )
-    return replace(staged, files=there)
-
-
-def _finish(part: PartFile) -> None:
-    try:
-        size = os.path.getsize(part.hidden)
-        if size > part.length:
-            # Whatever is behind what was acknowledged belongs to no epoch that counts.
-            os.truncate(part.hidden, part.length)
-            sync(part.hidden)
-        if size >= part.length:
-            os.rename(part.hidden, part.final)
-            return
-    except FileNotFoundError:
-        # It was renamed before, by this job or the one before; its name is nobody else's.
-        with suppress(FileNotFoundError):
-            if os.path.getsize(part.final) == part.length:
-                return
-    raise MillstreamError(
-        f"FileSink: {part.final} cannot be finished, because neither it nor {part.hidden} "
-        f"has the {part.length} bytes that were written; was it moved, or has the disk lost it?"
-    )

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any
 
+from millstream.common.errors import InvalidProgramError
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import BATCH
 from millstream.spark.read_limit import max_rows
@@ -143,3 +144,15 @@ class SparkStreamSource(Source):
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _RangeReader(self._reader) if self._simple else _PartitionReader(self._reader)
+
+
+def as_source(candidate: Any, taker: str) -> Source:
+    """Return a source that was given as one, or as a stream reader; `taker` is who takes it."""
+    if isinstance(candidate, Source):
+        return candidate
+    if not is_stream_reader(candidate):
+        raise InvalidProgramError(
+            f"{taker} takes a Source or an object with the methods of PySpark's DataSourceStreamReader, "
+            f"not {type(candidate).__name__}."
+        )
+    return SparkStreamSource(candidate)

@@ -1,0 +1,304 @@
+"""HybridSource: one source after another, stopped anywhere and taken up again by any number of subtasks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.common import Duration, Types, WatermarkStrategy
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.collection import CollectionSource
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.connectors.file_system import FileSource, StreamFormat
+from millstream.datastream.connectors.hybrid_source import HybridSource
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.functions import ProcessFunction
+from millstream.testing import CollectSink
+from millstream.testing.local import LocalJob, MemoryStorage
+
+Env = StreamExecutionEnvironment
+TEXT = StreamFormat.text_line_format()
+
+
+def chain(*sources: Any) -> HybridSource[Any]:
+    builder = HybridSource.builder(sources[0])
+    for source in sources[1:]:
+        builder = builder.add_source(source)
+    return builder.build()
+
+
+def job(
+    source: Any,
+    sink: CollectSink,
+    parallelism: int = 1,
+    sizes: Callable[[], int] | None = None,
+    snapshot: Snapshot | None = None,
+    storage: MemoryStorage | None = None,
+) -> LocalJob:
+    env = Env.get_execution_environment().set_parallelism(parallelism)
+    env.from_source(source).uid("source").map(str).sink_to(sink).uid("sink")
+    return LocalJob(env, None, sizes, snapshot, storage)
+
+
+def read(source: Any, parallelism: int = 1, size: int = 1 << 30) -> list[str]:
+    sink = CollectSink()
+    job(source, sink, parallelism, lambda: size).run()
+    return list(sink.results())
+
+
+def lines(path: Path, count: int) -> FileSource:
+    path.write_text("".join(f"line {i}\n" for i in range(count)))
+    return FileSource.for_record_stream_format(TEXT, str(path)).build()
+
+
+def test_sources_follow_one_another(tmp_path: Path) -> None:
+    source = chain(lines(tmp_path / "a", 3), CollectionSource(["x", "y"]), NumberSequenceSource(7, 9))
+    assert read(source) == ["line 0", "line 1", "line 2", "x", "y", "7", "8", "9"]
+    assert read(source, size=1) == read(source)
+
+
+def test_with_several_subtasks_the_next_source_begins_when_all_have_read_the_one_before() -> None:
+    source = chain(
+        NumberSequenceSource(0, 99), NumberSequenceSource(100, 199), DataGeneratorSource(lambda i: i + 200, 9)
+    )
+    found = [int(v) for v in read(source, parallelism=3, size=7)]
+    assert sorted(found[:100]) == list(range(100)) and sorted(found[100:200]) == list(range(100, 200))
+    assert sorted(found[200:]) == list(range(200, 209))
+
+
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_a_source_may_be_empty(empty: int) -> None:
+    sources = [CollectionSource([i]) for i in range(3)]
+    sources[empty] = CollectionSource([])
+    assert read(chain(*sources)) == [str(i) for i in range(3) if i != empty]
+
+
+def test_all_may_be_empty() -> None:
+    assert read(chain(CollectionSource([]), CollectionSource([]))) == []
+
+
+def test_a_source_may_stand_twice_and_chains_may_be_nested() -> None:
+    numbers = NumberSequenceSource(1, 2)
+    inner = chain(numbers, CollectionSource(["a"]))
+    assert read(chain(inner, numbers, inner), size=1) == ["1", "2", "a", "1", "2", "1", "2", "a"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_stopped_anywhere_nothing_is_lost_or_doubled(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    rng = random.Random(seed)
+    count = rng.randint(0, 200)
+    file = lines(tmp_path_factory.mktemp("in") / "file", count)
+    source = chain(
+        DataGeneratorSource(lambda i: f"made {i}", rng.randint(0, 30)),
+        file,
+        chain(CollectionSource(list(range(rng.randint(0, 40)))), NumberSequenceSource(100, 100 + rng.randint(0, 50))),
+    )
+    expected = Counter(read(source))
+    found: Counter[str] = Counter()
+    snapshot, storage = None, MemoryStorage()
+    while True:
+        sink = CollectSink()
+        running = job(source, sink, rng.randint(1, 4), lambda: rng.randint(1, 60), snapshot, storage)
+        for _ in range(rng.randint(1, 4)):
+            if not running.is_finished:
+                running.run_epoch()
+        snapshot, counted = running.snapshot(), list(sink.results())
+        found.update(counted)
+        if running.is_finished:
+            break
+        # What comes behind the cut does not count.
+        for _ in range(rng.randint(0, 2)):
+            if not running.is_finished:
+                running.run_epoch()
+    assert found == expected
+
+
+class Parts(Source[int]):
+    """A source of somebody's own: ends only when asked for more, has splits with names, and hears what is committed."""
+
+    def __init__(self, first: int, count: int, heard: list[Any]) -> None:
+        self.first, self.count, self.heard = first, count, heard
+
+    @property
+    def is_bounded(self) -> bool:
+        return True
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Parts(self, restored or 0)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _PartReader(self.first)
+
+
+class _Parts(SplitEnumerator):
+    def __init__(self, source: Parts, at: int) -> None:
+        self.source, self.at, self.over = source, at, False
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        if self.at == self.source.count:
+            self.over = True
+            return Dealt({})
+        self.at += 1
+        return Dealt({0: [self.at - 1]})
+
+    def is_finished(self) -> bool:
+        return self.over
+
+    def snapshot(self) -> int:
+        return self.at
+
+    def committed(self, snapshot: int) -> None:
+        self.source.heard.append(("committed", self.source.first, snapshot))
+
+    def close(self) -> None:
+        self.source.heard.append(("closed", self.source.first))
+
+
+class _PartReader(SourceReader):
+    def __init__(self, first: int) -> None:
+        self.first = first
+
+    def read(self, share: int) -> Iterator[list[int]]:
+        yield [self.first + share]
+
+    def split_of(self, share: int) -> str:
+        return f"part {share}"
+
+    def ends_split(self, share: int) -> bool:
+        return True
+
+
+def test_sources_of_ones_own() -> None:
+    assert read(chain(Parts(0, 2, []), Parts(10, 0, []), Parts(20, 1, []))) == ["0", "1", "20"]
+
+
+def test_each_source_hears_what_of_it_was_processed_for_good() -> None:
+    heard: list[Any] = []
+    enumerator = chain(Parts(0, 2, heard), Parts(10, 2, heard)).create_enumerator(1)
+    enumerator.poll(1, 0)
+    in_first = enumerator.snapshot()
+    enumerator.poll(1, 0)
+    enumerator.poll(1, 0)
+    in_second = enumerator.snapshot()
+    # The first source is over when the checkpoint that was taken in it is complete.
+    enumerator.committed(in_first)
+    assert heard == [("committed", 0, 1)]
+    enumerator.committed(in_second)
+    assert heard[1:] == [("committed", 0, 2), ("closed", 0), ("committed", 10, 1)]
+    enumerator.close()
+    assert heard[4:] == [("closed", 10)]
+
+
+def test_at_the_end_of_a_source_the_next_is_asked_at_once() -> None:
+    enumerator = chain(DataGeneratorSource(int, 2), DataGeneratorSource(int, None, 1)).create_enumerator(1)
+    dealt = enumerator.poll(10, 5.0)
+    assert dealt.limited and not enumerator.is_finished() and enumerator.next_poll(5.0) == 5.0
+    assert enumerator.poll(10, 5.0).shares == {}
+    assert enumerator.next_poll(5.0) == 6.0
+
+
+def test_a_source_is_made_when_its_turn_comes(tmp_path: Path) -> None:
+    (tmp_path / "later").mkdir()
+    later = FileSource.for_record_stream_format(TEXT, str(tmp_path / "later")).build()
+    sink = CollectSink()
+    running = job(chain(NumberSequenceSource(1, 2), later), sink, sizes=lambda: 1)
+    running.run_epoch()
+    (tmp_path / "later" / "file").write_text("found\n")
+    running.run()
+    assert list(sink.results()) == ["1", "2", "found"]
+
+
+class Times(ProcessFunction):
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        yield value, ctx.timer_service().current_watermark()
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_watermarks_are_by_split_and_go_on_in_the_next_source(parallelism: int) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
+    env, sink = Env.get_execution_environment().set_parallelism(2), CollectSink()
+    source = chain(
+        NumberSequenceSource(0, 99), NumberSequenceSource(100, 199), DataGeneratorSource(lambda i: i + 200, 100)
+    )
+    stream = env.from_source(source, strategy).uid("source")
+    stream.key_by(lambda _: 0).process(Times()).uid("times").sink_to(sink).uid("sink")
+    running = LocalJob(env, None, lambda: 10)
+    for _ in range(7):
+        running.run_epoch()
+    # Within the second source: the snapshot has watermarks of two splits of it, and none of the first's.
+    snapshot = running.snapshot()
+    env = Env.get_execution_environment().set_parallelism(parallelism)
+    stream = env.from_source(source, strategy).uid("source")
+    stream.key_by(lambda _: 0).process(Times()).uid("times").sink_to(sink).uid("sink")
+    rest = LocalJob(env, None, lambda: 10, snapshot, running.storage)
+    while not rest.is_finished:
+        rest.run_epoch()
+    seen = dict(sink.results())
+    assert sorted(seen) == list(range(300))
+    # No record is late, and a source that is over holds nothing back.
+    assert all(watermark < value for value, watermark in seen.items())
+    assert max(seen[v] for v in range(100, 200)) >= 99 and max(seen[v] for v in range(200, 300)) >= 199
+
+
+def test_an_unbounded_source_comes_last(tmp_path: Path) -> None:
+    builder = FileSource.for_record_stream_format(TEXT, str(tmp_path))
+    for_ever = builder.monitor_continuously(Duration.of_seconds(1)).build()
+    assert not chain(NumberSequenceSource(1, 2), for_ever).is_bounded
+    assert chain(NumberSequenceSource(1, 2)).is_bounded
+    with pytest.raises(InvalidProgramError, match=r"'Sequence Source' would never be read, because 'File Source'"):
+        chain(for_ever, NumberSequenceSource(1, 2))
+
+
+def test_what_is_no_source_is_refused() -> None:
+    with pytest.raises(InvalidProgramError, match="HybridSource takes a Source or an object with the methods"):
+        HybridSource.builder([1, 2])
+
+
+def test_the_type_is_what_all_sources_say(tmp_path: Path) -> None:
+    text = lines(tmp_path / "file", 1)
+    assert chain(text, text).produced_type == text.produced_type == Types.STRING()
+    assert chain(text, NumberSequenceSource(1, 2)).produced_type is None
+
+
+def test_a_snapshot_of_another_chain_is_refused() -> None:
+    numbers = NumberSequenceSource(1, 2)
+    position = chain(numbers, numbers).create_enumerator(1).snapshot()._replace(source=1)
+    with pytest.raises(InvalidProgramError, match="another chain of sources than these 1"):
+        chain(numbers).create_enumerator(1, position)
+    with pytest.raises(InvalidProgramError, match="another chain"):
+        chain(numbers).create_enumerator(1, numbers.create_enumerator(1).snapshot())
+
+
+class Simple:
+    """A SimpleDataSourceStreamReader: only one subtask can read it."""
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
+        end = min(start["at"] + 2, 6)
+        return iter([(i,) for i in range(start["at"], end)]), {"at": end}
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
+        return iter([(i,) for i in range(start["at"], end["at"])])
+
+
+def test_a_stream_reader_of_sparks_comes_last_and_decides_how_many_may_read() -> None:
+    sink = CollectSink()
+    running = job(chain(NumberSequenceSource(7, 9), Simple()), sink, parallelism=4, sizes=lambda: 2)
+    for _ in range(6):
+        running.run_epoch()
+    assert sorted(sink.results()) == [*(f"({i},)" for i in range(6)), "7", "8", "9"]
+    assert [v.parallelism for v in running.plan.vertices if v.is_source] == [1]
+    assert not chain(NumberSequenceSource(1, 2), NumberSequenceSource(1, 2)).is_simple
