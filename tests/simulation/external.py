@@ -30,12 +30,17 @@ class Transaction:
 
 
 class External:
-    """All transactions of all sinks."""
+    """All transactions of all sinks.
 
-    def __init__(self, world: World, disk: Disk, waits_for_manifest: bool) -> None:
+    Attributes:
+        patience: for how many checkpoints committers let output wait that could count.
+    """
+
+    def __init__(self, world: World, disk: Disk, waits_for_manifest: bool, patience: int) -> None:
         self._world = world
         self._disk = disk
         self._waits_for_manifest = waits_for_manifest
+        self.patience = patience
         self._transactions: dict[str, Transaction] = {}
 
     def stage(self, name: str, sink: str, records: list[Any]) -> None:
@@ -44,6 +49,10 @@ class External:
         if self._world.verbose:
             self._world.note(f"staged {name}: {records}")
         self._transactions[name] = Transaction(name, sink, records, self._world.now)
+
+    def is_committed(self, name: str) -> bool:
+        transaction = self._transactions.get(name)
+        return transaction is not None and transaction.status is Status.COMMITTED
 
     def commit(self, name: str) -> None:
         transaction = self._transactions.get(name)
@@ -67,13 +76,14 @@ class External:
     def staged(self, prefix: str) -> list[str]:
         return [n for n, t in self._transactions.items() if t.status is Status.STAGED and n.startswith(prefix)]
 
-    def check_clean(self, sinks: Collection[str], job_id: str, before: float) -> None:
-        """After a recovery, nothing of a job in these sinks may be left that was staged before it."""
+    def check_clean(self, sinks: Collection[str], job_id: str, before: float, waiting: Collection[str]) -> None:
+        """After a recovery, nothing of a job in these sinks may be left that was staged before it and does not wait."""
         for transaction in self._transactions.values():
             if (
                 transaction.status is Status.STAGED
                 and transaction.staged_at < before
                 and transaction.sink in sinks
+                and transaction.name not in waiting
                 and transaction.name.startswith(f"{job_id}-")
             ):
                 self._world.violate(f"transaction {transaction.name} was neither committed nor aborted in a recovery")
@@ -105,16 +115,37 @@ class SimulatedCommitter(Committer):
         self._external = external
         self._context = context
         self.job_id = context.job_id
+        # For how many checkpoints each has waited.
+        self._waiting: dict[str, int] = {}
 
     def commit(self, committables: list[tuple[int, str]]) -> None:
         for _, name in committables:
-            self._world.step("commit")
-            self._external.commit(name)
-            self._world.step("commit")
+            self._waiting[name] = self._waiting.get(name, -1) + 1
+        for name in [n for n, waited in self._waiting.items() if waited >= self._external.patience]:
+            self._count(name)
+
+    def _count(self, name: str) -> None:
+        self._world.step("commit")
+        self._external.commit(name)
+        self._world.step("commit")
+        del self._waiting[name]
+
+    def waiting(self) -> list[tuple[int, str]]:
+        return [(0, name) for name in self._waiting]
+
+    @property
+    def wants_checkpoints(self) -> bool:
+        return bool(self._waiting)
+
+    def finish(self) -> None:
+        for name in list(self._waiting):
+            self._count(name)
 
     def recover(self, committables: list[tuple[int, str]], former_job_id: str) -> None:
-        self.commit(committables)
+        self._waiting.clear()
+        self.commit([(subtask, name) for subtask, name in committables if not self._external.is_committed(name)])
         for prefix in {self._context.prefix(former_job_id): None, self._context.prefix(): None}:
             for name in self._external.staged(prefix):
-                self._world.step("abort")
-                self._external.abort(name)
+                if name not in self._waiting:
+                    self._world.step("abort")
+                    self._external.abort(name)

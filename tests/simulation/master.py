@@ -72,7 +72,8 @@ class SimulatedMaster(JobMaster):
 
     def _check_recovery(self, region: frozenset[int] | None, job_id: str, began: float) -> None:
         operators = operators_in(self.plan, region or frozenset(v.id for v in self.plan.vertices))
-        self._external.check_clean(operators, job_id, began)
+        waiting = {name for waits in self._output.waiting().values() for _, name in waits}
+        self._external.check_clean(operators, job_id, began, waiting)
 
     def _run_epoch(self, *arguments: Any, **about: Any) -> list[SlotReport]:
         reports = super()._run_epoch(*arguments, **about)

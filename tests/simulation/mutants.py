@@ -143,6 +143,19 @@ def reused_attempt(real: Real, self: JobMaster, plan: JobPlan, start: Start) -> 
     real(self, plan, start)
 
 
+# --- output that a committer lets wait
+
+
+@_instead_of(Coordinator, "wait")
+def waiting_output_is_not_named(real: Real, self: Coordinator, waiting: Any) -> None:
+    """A manifest names what was staged since the one before, not what waits from earlier."""
+
+
+@_instead_of(Output, "finish")
+def waiting_output_at_the_end(real: Real, self: Output) -> None:
+    """A job ends while committed output still waits."""
+
+
 # --- what is gone back to
 
 

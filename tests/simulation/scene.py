@@ -28,6 +28,7 @@ class Circumstances:
     Attributes:
         restart: makes a restart strategy; every driver has its own.
         epoch_seconds, writing_seconds: how long an epoch takes, and the writing of a manifest, at most.
+        patience: for how many checkpoints sinks let output wait that could count.
     """
 
     checkpoints: CheckpointOptions
@@ -35,6 +36,7 @@ class Circumstances:
     parallelisms: tuple[int, ...]
     epoch_seconds: float
     writing_seconds: float
+    patience: int
 
     @property
     def mode(self) -> CheckpointingMode:
@@ -53,6 +55,7 @@ class Circumstances:
             # Without a fault a checkpoint is complete in time, its epoch included.
             random.choice((0.01, 0.1, 0.3)) * options.timeout,
             random.choice((0.01, 0.1, 0.3)) * options.timeout,
+            random.choice((0, 0, 1, 3)),
         )
 
 
@@ -70,7 +73,8 @@ class Scene:
     def draw(world: World) -> Scene:
         circumstances = Circumstances.draw(world.random)
         disk = Disk(world)
-        external = External(world, disk, circumstances.mode is CheckpointingMode.EXACTLY_ONCE)
+        waits_for_manifest = circumstances.mode is CheckpointingMode.EXACTLY_ONCE
+        external = External(world, disk, waits_for_manifest, circumstances.patience)
         return Scene(world, disk, external, make_input(world.random), circumstances)
 
     def parallelism(self) -> int:
