@@ -332,7 +332,7 @@ def test_what_a_job_starts_from_is_the_command_lines_to_say(
     )
     seen: dict[str, str] = {}
 
-    class Launched(Exception):
+    class Launched(BaseException):
         pass
 
     def stop(job: Any) -> Any:
