@@ -21,6 +21,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from format_files import read, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,8 +33,8 @@ from millstream.common.missing import NotSupportedError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors import file_formats
 from millstream.datastream.connectors.file_access import FileAccess
-from millstream.datastream.connectors.file_formats import FileFormat, FilePart, FileShare, StreamFormat
-from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource
+from millstream.datastream.connectors.file_formats import FileFormat, FilePart, FileShare
+from millstream.datastream.connectors.file_system import BucketAssigner, FileSink
 from millstream.datastream.formats import arrow_files, avro_files
 from millstream.datastream.formats.avro import (
     AvroBulkWriters,
@@ -111,34 +112,12 @@ ALL = record_of(*[f for f, _ in KINDS], name="All", namespace="org.example")
 VALUES = {f["name"]: value for f, value in KINDS}
 
 
-def written(factory: Any, records: list[Any]) -> bytes:
-    file = io.BytesIO()
-    writer = pickle.loads(cloudpickle.dumps(factory)).open(file)
-    for record in records:
-        writer.add_element(record)
-    writer.finish()
-    return file.getvalue()
-
-
 def avro_bytes(schema: AvroSchema, records: list[Any]) -> bytes:
     return written(AvroBulkWriters.for_generic_record(schema), records)
 
 
 def parquet_bytes(schema: AvroSchema, records: list[Any]) -> bytes:
     return written(AvroParquetWriters.for_generic_record(schema), records)
-
-
-def source_of(file_format: FileFormat, path: Path) -> FileSource:
-    if isinstance(file_format, StreamFormat):
-        return FileSource.for_record_stream_format(file_format, str(path)).build()
-    return FileSource.for_bulk_file_format(file_format, str(path)).build()  # type: ignore[arg-type]
-
-
-def read(file_format: FileFormat, path: Path, parallelism: int = 1, budget: int = 1 << 30) -> list[Any]:
-    env, sink = Env.get_execution_environment().set_parallelism(parallelism), CollectSink()
-    env.from_source(source_of(pickle.loads(cloudpickle.dumps(file_format)), path)).sink_to(sink)
-    LocalJob(env, epoch_sizes=lambda: budget).run()
-    return list(sink.results())
 
 
 # --- schemas and types

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,19 +19,19 @@ from test_file_sink import (
     BASE_PATH,
     UTF8,
     ByDigit,
-    JumpingClock,
     bulk,
     counted_lines,
     epoch,
     finished,
     hidden,
+    hurried,
     lines,
     writer_of,
 )
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.datastream.connectors import bulk_files, compacted_files, file_sink, file_writers, part_files
+from millstream.datastream.connectors import compacted_files, part_files
 from millstream.datastream.connectors.base import CommitContext, Committer
 from millstream.datastream.connectors.file_system import (
     BulkWriterFactory,
@@ -487,16 +486,8 @@ def bulk_factory(base: Path) -> BulkWriterFactory:
 @given(seed=st.integers(0, 2**32))
 def test_whatever_fails_every_record_is_in_the_files_once(seed: int) -> None:
     dice = random.Random(seed)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        patch.object(file_sink, "wall_clock", JumpingClock(dice)),
-        # The machine itself does not fail here, and waiting for its disk would leave time for fewer runs.
-        patch.object(os, "fsync"),
-        patch.object(file_writers, "LINES", 2),
-        patch.object(file_writers, "BUFFER_BYTES", 16),
-        patch.object(bulk_files, "BATCH", 3),
-    ):
-        base, waiting = Path(folder) / "out", Path(folder) / "waiting"
+    with hurried(dice) as folder:
+        base, waiting = folder / "out", folder / "waiting"
         base.mkdir()
         sink, read = random_sink(base, dice)
         shares = [list(range(1000 * i, 1000 * i + dice.randrange(5, 60))) for i in range(dice.choice([1, 2, 3]))]

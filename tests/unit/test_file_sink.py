@@ -658,10 +658,9 @@ class JumpingClock:
         return self._now
 
 
-@settings(max_examples=200, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_whatever_fails_every_record_is_in_the_files_once(seed: int) -> None:
-    dice = random.Random(seed)
+@contextmanager
+def hurried(dice: random.Random) -> Iterator[Path]:
+    """Give a directory where buffers are soon full and the clock jumps; return it."""
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(file_sink, "wall_clock", JumpingClock(dice)),
@@ -671,7 +670,15 @@ def test_whatever_fails_every_record_is_in_the_files_once(seed: int) -> None:
         patch.object(file_writers, "BUFFER_BYTES", 16),
         patch.object(bulk_files, "BATCH", 3),
     ):
-        base = Path(folder)
+        yield Path(folder)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_whatever_fails_every_record_is_in_the_files_once(seed: int) -> None:
+    dice = random.Random(seed)
+    with hurried(dice) as folder:
+        base = folder
         sink, is_bulk = random_sink(base, dice)
         shares = [list(range(1000 * i, 1000 * i + dice.randrange(5, 60))) for i in range(dice.choice([1, 2, 3]))]
         read = counted_lines if is_bulk else lines

@@ -15,6 +15,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
+from format_files import read, source_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -24,8 +25,8 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import ByteArraySchema, RowFieldExtractorSchema, SimpleStringSchema
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors import file_formats, lines
-from millstream.datastream.connectors.file_formats import FileFormat, StreamFormat
-from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource
+from millstream.datastream.connectors.file_formats import FileFormat
+from millstream.datastream.connectors.file_system import BucketAssigner, FileSink
 from millstream.datastream.formats import arrow_files
 from millstream.datastream.formats.csv import (
     CsvBulkWriters,
@@ -42,7 +43,6 @@ from millstream.datastream.formats.json import (
     JsonRowSerializationSchema,
 )
 from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
-from millstream.testing import CollectSink
 from millstream.testing.local import LocalJob
 
 Env = StreamExecutionEnvironment
@@ -55,19 +55,6 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_formats, "LEAST_SPLIT_BYTES", 50)
     monkeypatch.setattr(file_formats, "MOST_SPLIT_BYTES", 200)
     monkeypatch.setattr(lines, "BLOCK_BYTES", 37)
-
-
-def source_of(file_format: FileFormat, path: Path) -> FileSource:
-    if isinstance(file_format, StreamFormat):
-        return FileSource.for_record_stream_format(file_format, str(path)).build()
-    return FileSource.for_bulk_file_format(file_format, str(path)).build()  # type: ignore[arg-type]
-
-
-def read(file_format: FileFormat, path: Path, parallelism: int = 1, budget: int = 1 << 30) -> list[Any]:
-    env, sink = Env.get_execution_environment().set_parallelism(parallelism), CollectSink()
-    env.from_source(source_of(file_format, path)).sink_to(sink)
-    LocalJob(env, epoch_sizes=lambda: budget).run()
-    return list(sink.results())
 
 
 def tuples(rows: list[Row]) -> list[tuple[Any, ...]]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import datetime
 import io
-import pickle
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pyarrow as pa
 import pyarrow.orc
 import pytest
+from format_files import written
 
 from millstream.common import Configuration, Row, Types
 from millstream.common.errors import InvalidProgramError, TypeMismatchError
@@ -64,14 +63,7 @@ VALUES = [
 
 
 def orc_bytes(row_type: Any, rows: list[Any], properties: Configuration | None = None) -> bytes:
-    file = io.BytesIO()
-    factory = pickle.loads(cloudpickle.dumps(OrcBulkWriters.for_row_type(row_type, properties)))
-    writer = factory.open(file)
-    for row in rows:
-        writer.add_element(row)
-    writer.finish()
-    assert not file.closed
-    return file.getvalue()
+    return written(OrcBulkWriters.for_row_type(row_type, properties), rows)
 
 
 def orc_file(data: bytes) -> Any:

@@ -126,6 +126,9 @@ class HybridSource(Source[T_co]):
     A source is begun when the one before it has been read to its end by all subtasks. What a checkpoint holds is which
     source is being read, and how far.
 
+    A source of one's own that has splits must say in `ends_split` when one is over: what it does not end holds back the
+    watermark of the sources behind it.
+
     Example:
         >>> from millstream.common import WatermarkStrategy
         >>> from millstream.datastream.connectors.number_seq import NumberSequenceSource

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -17,6 +18,8 @@ from millstream.operators.context import RuntimeContext
 from millstream.operators.failures import shorten
 
 __all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]
+
+log = logging.getLogger("millstream")
 
 # As in Flink, a batch that fails again waits so long before the next try, and longer every time.
 _PAUSE_SECONDS = 1.0
@@ -146,6 +149,6 @@ class _Writer(SinkWriter):
         """Whatever the connection has not committed is undone by closing it."""
         try:
             self.close()
-        except Exception:
-            # It is broken already.
-            self._connection = None
+        except Exception as e:
+            # It was broken already, which is told if it matters: the batch comes again over another.
+            log.debug("JdbcSink: a connection could not be closed: %s", e)
