@@ -17,8 +17,8 @@ from millstream.operators.base import Operator
 from millstream.operators.chain import ChainNode
 from millstream.operators.edges import Edge
 from millstream.operators.partitioners import RebalancePartitioner
+from millstream.operators.protocol import JobPlan
 from millstream.operators.sink import SinkOperator
-from millstream.operators.slot import JobPlan
 from millstream.operators.source import Dealt, Source, SourceOperator, SourceReader, SplitEnumerator
 from millstream.operators.vertex import JobSettings, Vertex
 
@@ -88,7 +88,7 @@ def make_plan(world: World, external: External, records: Input, job_id: str, par
             Vertex(2 * region, names.source, [first, raw], parallelism, MAX_PARALLELISM, 0, 0, [], [edge]),
             Vertex(2 * region + 1, names.counter, [counter, counts], parallelism, MAX_PARALLELISM, 1, 0, [edge], []),
         ]
-    return JobPlan(JobSettings(job_id, "job", 0, False), vertices)
+    return JobPlan(settings=JobSettings(job_id=job_id, job_name="job", attempt=0, batch=False), vertices=vertices)
 
 
 def _node(operator: Operator, name: str) -> ChainNode:

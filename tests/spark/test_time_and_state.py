@@ -120,7 +120,7 @@ def test_timers_and_state_outlive_their_process(env: Env) -> None:
 
 
 def _records(client: Any) -> int:
-    return int(client._job.progress.records_in(v.id for v in client._job.plan.vertices if v.is_source))
+    return int(client._job.view.progress.records_in(v.id for v in client._job.view.plan.vertices if v.is_source))
 
 
 class Alarm(KeyedProcessFunction):  # type: ignore[type-arg]

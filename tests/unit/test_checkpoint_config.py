@@ -32,7 +32,7 @@ from millstream.datastream import (
     checkpoint_config,
     externalized_checkpoint_retention,
 )
-from millstream.spark.launch import state_backend
+from millstream.jobmaster.launch import state_backend
 
 Retention = ExternalizedCheckpointRetention
 

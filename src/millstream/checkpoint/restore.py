@@ -17,8 +17,8 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.chain import ChainNode
+from millstream.operators.protocol import JobPlan
 from millstream.operators.report import TakenOver
-from millstream.operators.slot import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
 from millstream.state.key_groups import owned_groups

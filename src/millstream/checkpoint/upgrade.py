@@ -11,7 +11,7 @@ from millstream.checkpoint.restore import has_state
 from millstream.checkpoint.rows import is_internal, shown_name
 from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.chain import ChainNode
-from millstream.operators.slot import JobPlan
+from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
 

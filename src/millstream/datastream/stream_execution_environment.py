@@ -50,6 +50,7 @@ from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
 from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.launch import Launch
 from millstream.operators.source import SourceOperator
 
 __all__ = ["StreamExecutionEnvironment"]
@@ -414,7 +415,8 @@ class StreamExecutionEnvironment:
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start what was added since the last execute, and return a handle on it."""
-        return LocalJobClient(self._launch_pending(job_name))
+        directory = SAVEPOINT_DIRECTORY.read(with_last_word(self._config))
+        return LocalJobClient(self._launch_pending(job_name), directory)
 
     def close(self) -> None:
         """Forget what waits for execute(). Spark goes on: other environments may use it."""
@@ -431,8 +433,6 @@ class StreamExecutionEnvironment:
         return sinks
 
     def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
-        from millstream.spark.launch import Launch, launch
-
         graph = self._stream_graph(job_name, sinks)
         stop_if_only_planned(graph, self._config)
         has_caches = any(n.transformation.cache for n in graph.nodes)
@@ -448,11 +448,17 @@ class StreamExecutionEnvironment:
             return build_job_graph(self._stream_graph(name, roots, parallelism), batch)
 
         config = with_last_word(self._config)
-        job = launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
+        job = self._launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
         for _, cache in filling:
             cache.job = job.result
         tell_watchers(job)
         return job
+
+    def _launch(self, job: Launch) -> JobMaster:
+        """Start a job where jobs of this environment run."""
+        from millstream.spark.launch import launch
+
+        return launch(job)
 
     def _use_caches(self, graph: StreamGraph) -> list[tuple[Transformation, Cache]]:
         """Let cached streams come from their caches; return those that this job must fill."""

@@ -33,7 +33,7 @@ class Vertex:
         return isinstance(self.head.operator, SourceOperator)
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class JobSettings:
     """What every subtask of a job must know."""
 
