@@ -15,6 +15,7 @@ from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, Subtas
 from millstream.operators.report import TakenOver
 from millstream.state.key_groups import key_group, owner
 from millstream.state.keyed import KeyedState, Version
+from millstream.state.kinds import VALUE
 
 from .program import MAX_PARALLELISM, Names, Record, count
 from .scene import Scene
@@ -144,7 +145,7 @@ class SimulatedTasks:
         except DamagedStateError as e:
             self._world.violate(str(e))
         state.begin()
-        table = state.table("counts", "value")
+        table = state.table("counts", VALUE)
         counted = []
         for record in records:
             number, total = table.overlay.get(record.key) or table.base.get(record.key) or (0, 0)

@@ -8,6 +8,7 @@ from typing import Any
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.edges import Edge
 from millstream.state.keyed import KeyedState
+from millstream.state.kinds import LIST
 from millstream.state.table import BY_NAMESPACE
 
 _TABLE = "_batch_input"
@@ -22,7 +23,7 @@ class BatchInput:
 
     def add(self, edge: Edge, records: list[Any], epoch: int) -> None:
         """Keep records. Rows are by key and epoch, so that each is written once."""
-        overlay, stride = self._state.table(_TABLE, "list", BY_NAMESPACE).overlay, edge.stride
+        overlay, stride = self._state.table(_TABLE, LIST, BY_NAMESPACE).overlay, edge.stride
         keys, values = records[::stride], records[1::stride]
         times = records[2::stride] if edge.timestamped else [None] * len(keys)
         for key, value, time in zip(keys, values, times, strict=True):
@@ -34,7 +35,7 @@ class BatchInput:
     def by_key(self) -> Iterator[Iterator[tuple[int, list[Any]]]]:
         """Yield for each key its records, each with its edge and as that edge's loop takes it."""
         by_key: dict[Any, list[tuple[int | None, int, Any]]] = {}
-        for (key, _), rows in self._state.table(_TABLE, "list", BY_NAMESPACE).rows():
+        for (key, _), rows in self._state.table(_TABLE, LIST, BY_NAMESPACE).rows():
             by_key.setdefault(key, []).extend(rows)
         for key, rows in by_key.items():
             rows.sort(key=lambda r: MIN_WATERMARK if r[0] is None else r[0])

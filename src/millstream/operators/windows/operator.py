@@ -28,6 +28,7 @@ from millstream.state.descriptors import (
 )
 from millstream.state.key_groups import thaw
 from millstream.state.keyed import KeyedState
+from millstream.state.kinds import WINDOWS
 from millstream.state.table import BY_NAMESPACE, KeyCell, StateTable
 from millstream.state.timers import Timer
 
@@ -86,7 +87,7 @@ class WindowOperator(Operator):
         self.contents.table = setup.state.table("_window_contents", self.contents.kind, BY_NAMESPACE)
         self._merges = isinstance(self.assigner, MergingWindowAssigner)
         if self._merges:
-            self._merging = setup.state.table("_merging_windows", "windows")
+            self._merging = setup.state.table("_merging_windows", WINDOWS)
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
         setup.state.when_taken_over(self._take_over)
         self._assigning = _AssignerContext(self)
