@@ -38,6 +38,7 @@ from millstream.operators.windows.contents import (
 from millstream.operators.windows.evictors import Evictor
 from millstream.operators.windows.operator import ProcessWindowContext, WindowOperator
 from millstream.operators.windows.triggers import Trigger
+from millstream.state.backend import Backend, backend_of
 
 if TYPE_CHECKING:
     from millstream.datastream.data_stream import DataStream, KeyedStream
@@ -189,10 +190,10 @@ class _Windowed(Generic[T_co, W_co]):
         parts = (self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor)
         operator = WindowOperator(*parts)
         # A pane is read and written as a whole, which only memory can afford.
-        backend = self._stream._environment._config.get_string("state.backend.type", "hashmap")
-        if backend == "hashmap" and panes.fits(operator):
+        backend = backend_of(self._stream._environment._config)
+        if backend is Backend.HASHMAP and panes.fits(operator):
             operator = panes.PaneOperator(*parts)
-        elif backend == "hashmap" and sessions.fits(operator):
+        elif backend is Backend.HASHMAP and sessions.fits(operator):
             operator = sessions.SessionOperator(*parts)
         return self._stream._then(self._NAME, operator, output_type)
 

@@ -30,6 +30,7 @@ from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.restart import restart_strategy
 from millstream.operators.protocol import JobPlan
 from millstream.operators.vertex import JobSettings
+from millstream.state.backend import backend_of
 
 # How long input may gather when the user has asked for throughput above all.
 _LONGEST_GATHERING = 1.0
@@ -85,7 +86,7 @@ def prepare(launch: Launch) -> Prepared:
         attempt=0,
         batch=launch.batch,
         job_parameters={k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
-        state_backend=state_backend(config),
+        state_backend=backend_of(config),
         clock=launch.clock,
         compressed=checkpoints.compression,
     )
@@ -137,19 +138,6 @@ def _job_id(config: Configuration) -> str:
     if not re.fullmatch("[0-9a-f]{32}", chosen):
         raise InvalidProgramError(f"{_JOB_ID}={chosen!r} must be 32 lowercase hexadecimal digits.")
     return chosen
-
-
-_BACKENDS = {"hashmap": "hashmap", "jobmanager": "hashmap", "filesystem": "hashmap", "lmdb": "lmdb", "rocksdb": "lmdb"}
-
-
-def state_backend(config: Configuration) -> str:
-    """Return the backend of a job; Flink's names are understood, and its on-disk one is served by LMDB."""
-    name = config.get_string("state.backend.type", config.get_string("state.backend", "hashmap")).lower()
-    if name not in _BACKENDS:
-        raise InvalidProgramError(
-            f"state.backend.type is {name!r}: it must be 'hashmap', or 'lmdb' ('rocksdb' is taken for it)."
-        )
-    return _BACKENDS[name]
 
 
 def _gathering(buffer_timeout_ms: int) -> float:

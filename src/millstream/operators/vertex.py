@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from millstream.operators.chain import ChainNode
 from millstream.operators.edges import Edge
 from millstream.operators.source import SourceOperator
+from millstream.state.backend import Backend
 
 
 @dataclass
@@ -42,8 +43,7 @@ class JobSettings:
     attempt: int
     batch: bool
     job_parameters: dict[str, str] = field(default_factory=dict)
-    # Where keyed state is: "hashmap" (in the slot's memory) or "lmdb" (in a file of its host).
-    state_backend: str = "hashmap"
+    state_backend: Backend = Backend.HASHMAP
     # A clock other than the wall's, for tests.
     clock: Callable[[], int] | None = None
     # Whether state files are compressed.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
 from millstream.state import kinds
+from millstream.state.backend import Backend
 from millstream.state.changelog import Chain, FileHeader, FileRef, Section, encode, replay, sections
 from millstream.state.descriptors import (
     AggregatingStateDescriptor,
@@ -92,7 +93,7 @@ class KeyedState:
         subtask: int,
         storage: StateStorage,
         clock: Clock,
-        backend: str = "hashmap",
+        backend: Backend = Backend.HASHMAP,
         compressed: bool = False,
     ) -> None:
         self.cell = KeyCell()
@@ -108,7 +109,7 @@ class KeyedState:
         self._when_loaded: list[Callable[[], None]] = []
         self._when_taken_over: list[Callable[[], None]] = []
         self._store: LmdbStore | None = None
-        if backend == "lmdb":
+        if backend is Backend.LMDB:
             from millstream.state.lmdb_base import LmdbStore
 
             self._store = LmdbStore(storage.scratch(f"{operator}-{subtask}"))

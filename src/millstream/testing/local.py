@@ -23,6 +23,7 @@ from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
 from millstream.operators.vertex import JobSettings
+from millstream.state.backend import backend_of
 from millstream.testing.clock import ManualClock
 
 
@@ -85,7 +86,6 @@ class LocalJob:
         self._batch = env._is_batch(graph)
         vertices = build_job_graph(graph, self._batch).vertices
         config = env.get_configuration()
-        backend = config.get_string("state.backend.type", "hashmap")
         parameters = {k: v for k, v in config.to_dict().items() if not k.startswith("spark.")}
         settings = JobSettings(
             job_id="local",
@@ -93,7 +93,7 @@ class LocalJob:
             attempt=0,
             batch=self._batch,
             job_parameters=parameters,
-            state_backend=backend,
+            state_backend=backend_of(config),
         )
         self.plan = JobPlan(settings=settings, vertices=vertices)
         self._clock = clock or ManualClock()
