@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from backend_programs import running, windows
 
 from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError
@@ -11,7 +14,9 @@ from millstream.datastream import (
     HashMapStateBackend,
     KeyedStream,
     StreamExecutionEnvironment,
+    command_line,
 )
+from millstream.graph.job_graph import build_job_graph
 from millstream.state.backend import Backend, backend_of
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob
 
@@ -47,6 +52,61 @@ def test_every_spelling_of_a_backend(settings: dict[str, str], backend: Backend)
         shown = env.get_state_backend()
     expected = {Backend.HASHMAP: HashMapStateBackend, Backend.LMDB: EmbeddedRocksDBStateBackend}[backend]
     assert (shown is None) if not settings else type(shown) is expected
+
+
+@EVERY_SPELLING
+def test_operators_and_slots_are_those_of_the_backend(settings: dict[str, str], backend: Backend) -> None:
+    env, sink = Env.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(1), CollectSink()
+    for stream in windows(env):
+        stream.sink_to(sink)
+    job = LocalJob(env)
+    chosen = {type(n.operator).__name__ for v in job.plan.vertices for n in v.nodes if n.name == "Window"}
+    assert chosen == {operator for _, operator, _ in running(backend)}
+    assert job.plan.settings.state_backend is backend
+    job.run()
+    assert set(sink.results()) == running(backend)
+
+
+@EVERY_SPELLING
+def test_a_program_looks_the_same_whatever_its_backend(settings: dict[str, str], backend: Backend) -> None:
+    def shown(env: Env) -> Any:
+        for stream in windows(env):
+            stream.print()
+        graph = env._stream_graph(None, env._sinks)
+        vertices = build_job_graph(graph).vertices
+        return env.get_execution_plan(), [(v.name, [n.id for n in v.nodes]) for v in vertices]
+
+    plain = Env.get_execution_environment().set_parallelism(1)
+    env = Env.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(1)
+    assert shown(env) == shown(plain)
+
+
+def test_ids_without_a_uid_are_what_they_were() -> None:
+    """State of windows in savepoints of before is found by these."""
+    env = Env.get_execution_environment().set_parallelism(1)
+    for stream in windows(env):
+        stream.print()
+    nodes = env._stream_graph(None, env._sinks).nodes
+    assert [n.operator_id[:8] for n in nodes if n.name == "Window"] == ["aeea7129", "a874434a", "14a7b5f5", "79328146"]
+
+
+def test_a_backend_counts_that_is_set_after_the_windows() -> None:
+    env, sink = Env.get_execution_environment().set_parallelism(1), CollectSink()
+    for stream in windows(env):
+        stream.sink_to(sink)
+    env.get_configuration().set_string("state.backend", "rocksdb")
+    LocalJob(env).run()
+    assert set(sink.results()) == running(Backend.LMDB)
+
+
+def test_a_setting_that_has_the_last_word_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(command_line._last_word, "state.backend.type", "RocksDB")
+    env, sink = Env.get_execution_environment().set_parallelism(1), CollectSink()
+    env.get_configuration().set_string("state.backend.type", "hashmap")
+    for stream in windows(env):
+        stream.sink_to(sink)
+    LocalJob(env).run()
+    assert set(sink.results()) == running(Backend.LMDB)
 
 
 @pytest.mark.parametrize("settings", WRONG, ids=str)

@@ -22,7 +22,6 @@ from millstream.datastream.functions import (
 from millstream.operators.functions import UserFunction
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.reduce import choose_by_field, combine_field
-from millstream.operators.windows import panes, sessions
 from millstream.operators.windows.assigners import WindowAssigner
 from millstream.operators.windows.contents import (
     Aggregated,
@@ -38,7 +37,6 @@ from millstream.operators.windows.contents import (
 from millstream.operators.windows.evictors import Evictor
 from millstream.operators.windows.operator import ProcessWindowContext, WindowOperator
 from millstream.operators.windows.triggers import Trigger
-from millstream.state.backend import Backend, backend_of
 
 if TYPE_CHECKING:
     from millstream.datastream.data_stream import DataStream, KeyedStream
@@ -187,14 +185,9 @@ class _Windowed(Generic[T_co, W_co]):
         return WindowFunctionKind(UserFunction(function, method), method, self._KEYED, one_value)
 
     def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream[Any]:
-        parts = (self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor)
-        operator = WindowOperator(*parts)
-        # A pane is read and written as a whole, which only memory can afford.
-        backend = backend_of(self._stream._environment._config)
-        if backend is Backend.HASHMAP and panes.fits(operator):
-            operator = panes.PaneOperator(*parts)
-        elif backend is Backend.HASHMAP and sessions.fits(operator):
-            operator = sessions.SessionOperator(*parts)
+        operator = WindowOperator(
+            self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor
+        )
         return self._stream._then(self._NAME, operator, output_type)
 
 

@@ -30,7 +30,6 @@ from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.restart import restart_strategy
 from millstream.operators.protocol import JobPlan
 from millstream.operators.vertex import JobSettings
-from millstream.state.backend import backend_of
 
 # How long input may gather when the user has asked for throughput above all.
 _LONGEST_GATHERING = 1.0
@@ -86,7 +85,7 @@ def prepare(launch: Launch) -> Prepared:
         attempt=0,
         batch=launch.batch,
         job_parameters={k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
-        state_backend=backend_of(config),
+        state_backend=graph.backend,
         clock=launch.clock,
         compressed=checkpoints.compression,
     )

@@ -23,7 +23,6 @@ from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
 from millstream.operators.vertex import JobSettings
-from millstream.state.backend import backend_of
 from millstream.testing.clock import ManualClock
 
 
@@ -84,7 +83,7 @@ class LocalJob:
         """
         graph = env._stream_graph(job_name, env._take_sinks() if sinks is None else sinks)
         self._batch = env._is_batch(graph)
-        vertices = build_job_graph(graph, self._batch).vertices
+        job_graph = build_job_graph(graph, self._batch)
         config = env.get_configuration()
         parameters = {k: v for k, v in config.to_dict().items() if not k.startswith("spark.")}
         settings = JobSettings(
@@ -93,9 +92,9 @@ class LocalJob:
             attempt=0,
             batch=self._batch,
             job_parameters=parameters,
-            state_backend=backend_of(config),
+            state_backend=job_graph.backend,
         )
-        self.plan = JobPlan(settings=settings, vertices=vertices)
+        self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
         self._clock = clock or ManualClock()
         self._sizes = epoch_sizes or (lambda: 1 << 30)
         self.storage = storage or MemoryStorage()

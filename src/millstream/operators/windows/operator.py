@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import GenericAlias
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
@@ -71,10 +71,18 @@ class WindowOperator(Operator):
         self.late_tag = late_tag
         self.evictor = evictor
 
-    @property
-    def identity(self) -> str:
-        # Also of the quick ones: which of them it is depends on the backend.
-        return WindowOperator.__name__
+    @classmethod
+    def like(cls, other: WindowOperator) -> Self:
+        """Return an operator of this form for the windows of another."""
+        return cls(
+            other.assigner,
+            other.trigger,
+            other.contents,
+            other.result,
+            other.lateness,
+            other.late_tag,
+            other.evictor,
+        )
 
     def functions(self) -> list[UserFunction]:
         return [self.result.function] if self.result.function is not None else []
