@@ -9,11 +9,11 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.edges import Edge, EdgeWriter, settle
+from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.sink import InvokeOperator
-from millstream.operators.values import keeps_nothing
+from millstream.operators.values import detached, keeps_nothing
 
 
 @dataclass
@@ -73,7 +73,7 @@ class ChainCompiler:
         """Return the function that takes a batch of a source's records."""
         w = CodeWriter(self._nodes[0].name)
         with w.block("for x in batch:"):
-            self._node(w, self._nodes[0], 0, Var("x", None, settled=True), None)
+            self._node(w, self._nodes[0], 0, Var("x", None, detached=True), None)
         self._compile_pending()
         return w.build("batch")
 
@@ -93,7 +93,7 @@ class ChainCompiler:
                 key = Key("k", hashable=edge.ships_key)
                 if not edge.ships_key:
                     edge.partitioner.key_code(w, "x", key.name, head.operator)
-            value = Var("x", "t" if edge.timestamped else None, settled=True)
+            value = Var("x", "t" if edge.timestamped else None, detached=True)
             self._node(w, head, edge.input_index, value, key)
         self._compile_pending()
         return w.build("batch")
@@ -112,7 +112,7 @@ class ChainCompiler:
     def _rest(self, node: ChainNode) -> Callable[..., None]:
         w = CodeWriter(f"{node.name} (later)")
         with w.block("for y in batch:", node.operator, "y"):
-            self._outputs(w, node, Var("y", "t", settled=False))
+            self._outputs(w, node, Var("y", "t", detached=False))
         return w.build("batch, t=None")
 
     def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: Key | None) -> None:
@@ -151,9 +151,9 @@ class ChainCompiler:
             if output.node is not None:
                 behind = self._nodes[output.node]
                 if node.operator.emits_state and not _only_looks(behind.operator):
-                    mine = settle(w, mine.renamed(mine.name, False))
+                    mine = detached(w, mine.renamed(mine.name, False))
                 elif not last:
-                    mine = settle(w, mine)
+                    mine = detached(w, mine)
                 self._node(w, behind, 0, mine, None)
             else:
                 self._writers[output.edge].code(w, mine, node.operator)
@@ -171,4 +171,4 @@ def _convert(w: CodeWriter, node: ChainNode, type_info: TypeInformation | None, 
         return value
     out = w.var()
     w.line(f"{out} = {w.bind(convert, 'fit')}({value.name})", node.operator, value.name)
-    return value.renamed(out, value.settled or type_info.copies)
+    return value.renamed(out, value.detached or type_info.copies)

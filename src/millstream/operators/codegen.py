@@ -28,15 +28,15 @@ class Var:
     Attributes:
         name: the variable that holds the value.
         timestamp: the variable that holds its timestamp, None in a stream that has none.
-        settled: whether nobody else can change the value any more.
+        detached: whether nobody else can change the value any more.
     """
 
     name: str
     timestamp: str | None
-    settled: bool
+    detached: bool
 
-    def renamed(self, name: str, settled: bool) -> Var:
-        return Var(name, self.timestamp, settled)
+    def renamed(self, name: str, detached: bool) -> Var:
+        return Var(name, self.timestamp, detached)
 
 
 @dataclass(frozen=True)

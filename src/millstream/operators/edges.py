@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.common.values import ATOMS, detach
 from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, encode_block
 from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.partitioners import Partitioner, Place
+from millstream.operators.values import detached
 
 # A bucket is sent when its block has about this size, so that the memory of a sender is bounded; and after so few
 # records that they are still in the processor's cache when they are written out.
@@ -41,24 +41,6 @@ class Edge:
         return 1 + self.ships_key + self.timestamped
 
 
-def settle(w: CodeWriter, value: Var) -> Var:
-    """Write the lines that copy a value which its maker could still change."""
-    if value.settled:
-        return value
-    atoms, copy, out, member = w.bind(ATOMS, "atoms"), w.bind(detach, "detach"), w.var(), w.var("m")
-    w.line(f"{out} = {value.name}")
-    with (
-        w.block(f"if {out}.__class__ is tuple:"),
-        w.block(f"for {member} in {out}:"),
-        w.block(f"if {member}.__class__ not in {atoms}:"),
-    ):
-        w.line(f"{out} = {copy}({out})")
-        w.line("break")
-    with w.block(f"elif {out}.__class__ not in {atoms}:"):
-        w.line(f"{out} = {copy}({out})")
-    return value.renamed(out, True)
-
-
 class EdgeWriter:
     """Collects what one subtask sends over one edge."""
 
@@ -75,7 +57,7 @@ class EdgeWriter:
 
     def code(self, w: CodeWriter, value: Var, operator: Any) -> None:
         """Write how a record gets into its bucket."""
-        value = settle(w, value)
+        value = detached(w, value)
         appends = [b.append for b in self._buckets]
         append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place)
         if self.edge.ships_key:

@@ -59,7 +59,7 @@ class ReduceOperator(FunctionOperator):
             value.name,
         )
         if not self.setup.batch:
-            downstream(value.renamed(new, value.settled and keeps_nothing(self.function.function)))
+            downstream(value.renamed(new, value.detached and keeps_nothing(self.function.function)))
 
     def finish(self) -> None:
         if self.setup.batch:

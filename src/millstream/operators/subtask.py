@@ -218,7 +218,7 @@ class Subtask:
         yield from self._drain()
 
     def take_frames(self, frames: list[Frame]) -> Iterator[Outgoing]:
-        """Process the frames of this epoch, merging the channels in one settled order."""
+        """Process the frames of this epoch, merging the channels in one order that is always the same."""
         self._announce()
         self._on_processing_time()
         for channel, records, control in merge(self._channels, frames):

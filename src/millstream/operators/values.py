@@ -11,7 +11,8 @@ import dis
 from types import CodeType, FunctionType
 from typing import Any
 
-from millstream.common.values import ATOMS
+from millstream.common.values import ATOMS, detach
+from millstream.operators.codegen import CodeWriter, Var
 
 _WRITES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_SLICE", "INPLACE", "IMPORT")
 
@@ -89,6 +90,24 @@ _METHODS = frozenset(
         "zfill",
     ]
 )
+
+
+def detached(w: CodeWriter, value: Var) -> Var:
+    """Write the lines that copy a value which its maker could still change."""
+    if value.detached:
+        return value
+    atoms, copy, out, member = w.bind(ATOMS, "atoms"), w.bind(detach, "detach"), w.var(), w.var("m")
+    w.line(f"{out} = {value.name}")
+    with (
+        w.block(f"if {out}.__class__ is tuple:"),
+        w.block(f"for {member} in {out}:"),
+        w.block(f"if {member}.__class__ not in {atoms}:"),
+    ):
+        w.line(f"{out} = {copy}({out})")
+        w.line("break")
+    with w.block(f"elif {out}.__class__ not in {atoms}:"):
+        w.line(f"{out} = {copy}({out})")
+    return value.renamed(out, True)
 
 
 def keeps_nothing(function: Any) -> bool:

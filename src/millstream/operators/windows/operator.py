@@ -108,7 +108,7 @@ class WindowOperator(Operator):
         process = w.bind(self.process_element, "window")
         w.line(f"{many} = {process}({value.name}, {value.timestamp})", self, value.name)
         with w.block(f"if {many}:"), w.block(f"for {out}, {out}t in {many}:"):
-            downstream(Var(out, f"{out}t", settled=False))
+            downstream(Var(out, f"{out}t", detached=False))
 
     def _take_over(self) -> None:
         """Bring what a quick operator has left into this one's form."""
