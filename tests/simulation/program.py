@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from millstream.operators.base import Operator
+from millstream.operators.blocks import Layout
 from millstream.operators.chain import ChainNode
 from millstream.operators.edges import Edge
 from millstream.operators.partitioners import RebalancePartitioner
@@ -79,7 +80,7 @@ def make_plan(world: World, external: External, records: Input, job_id: str, par
     vertices = []
     for region, splits in enumerate(records):
         names = Names(region)
-        edge = Edge(region, 2 * region, 2 * region + 1, 0, RebalancePartitioner(), False, False)
+        edge = Edge(region, 2 * region, 2 * region + 1, 0, RebalancePartitioner(), Layout(False, False))
         first = _node(SourceOperator(SplitSource(world, splits)), names.source)
         raw = _node(SinkOperator(SimulatedSink(world, external)), names.records)
         counter = _node(_Counter(), names.counter)

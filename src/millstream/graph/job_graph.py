@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, is_chainable
+from millstream.operators.blocks import Layout
 from millstream.operators.chain import ChainNode, ChainOutput
 from millstream.operators.edges import Edge
 from millstream.operators.partitioners import KeyPartitioner
@@ -134,8 +135,7 @@ def _connect(
                 target.id,
                 stream_edge.input_index,
                 stream_edge.partitioner,
-                _ships_key(stream_edge, batch),
-                stamped,
+                Layout(_ships_key(stream_edge, batch), stamped),
             )
             number += 1
             source.out_edges.append(edge)

@@ -78,23 +78,11 @@ class ChainCompiler:
         return w.build("batch")
 
     def input_function(self, edge: Edge, many_new_keys: bool) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes a flat batch of records that came over an edge."""
+        """Return the function that takes the content of a block that came over an edge."""
         head = self._nodes[0]
         w = CodeWriter(head.name, many_new_keys)
-        names = (["k"] if edge.ships_key else []) + ["x"] + (["t"] if edge.timestamped else [])
-        if len(names) == 1:
-            loop = "for x in batch:"
-        else:
-            w.line("it = iter(batch)")
-            loop = f"for {', '.join(names)} in zip({', '.join(['it'] * len(names))}):"
-        with w.block(loop):
-            key = None
-            if isinstance(edge.partitioner, KeyPartitioner) and head.operator.uses_key:
-                key = Key("k", hashable=edge.ships_key)
-                if not edge.ships_key:
-                    edge.partitioner.key_code(w, "x", key.name, head.operator)
-            value = Var("x", "t" if edge.timestamped else None, detached=True)
-            self._node(w, head, edge.input_index, value, key)
+        with edge.layout.loop(w) as (key, value):
+            self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
         self._compile_pending()
         return w.build("batch")
 
@@ -157,6 +145,18 @@ class ChainCompiler:
                 self._node(w, behind, 0, mine, None)
             else:
                 self._writers[output.edge].code(w, mine, node.operator)
+
+
+def _key(w: CodeWriter, edge: Edge, operator: Operator, carried: Key | None, value: Var) -> Key | None:
+    """Return the key of a record that came over an edge, None where the operator needs none."""
+    if not isinstance(edge.partitioner, KeyPartitioner) or not operator.uses_key:
+        return None
+    if carried is not None:
+        return carried
+    # It is a part of the record.
+    key = Key("k", hashable=False)
+    edge.partitioner.key_code(w, value.name, key.name, operator)
+    return key
 
 
 def _only_looks(operator: Operator) -> bool:

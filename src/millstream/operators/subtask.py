@@ -13,7 +13,7 @@ from millstream.common.pickles import dump
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Control, Frame
 from millstream.operators.chain import ChainCompiler, ChainNode
 from millstream.operators.channels import Channel, merge
 from millstream.operators.context import RuntimeContext
@@ -154,7 +154,7 @@ class Subtask:
         if not (self._settings.batch and head.operator.keyed):
             return None
         # A reduce over records without timestamps gives the same in arrival order.
-        if isinstance(head.operator, ReduceOperator) and not any(e.timestamped for e in edges):
+        if isinstance(head.operator, ReduceOperator) and not any(e.layout.has_timestamp for e in edges):
             return None
         return BatchInput(self._states[head.id], edges)
 
@@ -221,9 +221,9 @@ class Subtask:
         """Process the frames of this epoch, merging the channels in one order that is always the same."""
         self._announce()
         self._on_processing_time()
-        for channel, records, control in merge(self._channels, frames):
-            if records:
-                self._take_records(channel, records)
+        for channel, block, control in merge(self._channels, frames):
+            if len(block):
+                self._take_records(channel, block)
                 yield from self._full_blocks()
             if control is not None:
                 self._take_control(channel, control)
@@ -305,13 +305,13 @@ class Subtask:
 
     # --- inside an epoch
 
-    def _take_records(self, channel: Channel, records: list[Any]) -> None:
+    def _take_records(self, channel: Channel, block: Block) -> None:
         edge = channel.edge
-        self._records_in += len(records) // edge.stride
+        self._records_in += len(block)
         if self._batch is not None:
-            self._batch.add(edge, records, self._epoch)
+            self._batch.add(edge, block, self._epoch)
         else:
-            self._run(self._inputs[edge.id], records)
+            self._run(self._inputs[edge.id], block.content)
 
     def _take_control(self, channel: Channel, control: Control) -> None:
         _, kind, value = control
@@ -408,9 +408,9 @@ class Subtask:
 
     def _replay_batch(self, batch: BatchInput) -> None:
         head = self.vertex.head
-        for records in batch.by_key():
-            for edge, record in records:
-                self._run(self._inputs[edge], record)
+        for blocks in batch.by_key():
+            for edge, block in blocks:
+                self._run(self._inputs[edge], block.content)
             self._guarded(head.operator.on_end_of_key, head)
 
     # --- what outlives the process
