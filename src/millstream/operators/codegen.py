@@ -9,9 +9,12 @@ at no cost in the loop.
 from __future__ import annotations
 
 import linecache
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
+from types import FrameType
 from typing import Any
 
 from millstream.operators.inline import inline
@@ -19,6 +22,12 @@ from millstream.operators.inline import inline
 # CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
 MAX_LOOPS = 12
 MAX_INDENT = 60
+
+# The numbers of generated functions, which make their file names unique in this process.
+_NUMBERS = count(1)
+# Under this name the globals of a generated function have the sites of its lines. A table of all functions would hold
+# operators, and through them the very functions, for ever.
+_SITES = "__millstream_sites__"
 
 
 @dataclass(frozen=True)
@@ -145,21 +154,25 @@ class CodeWriter:
         body = self._lines or ["    pass"]
         after = [text for text, _ in self._after]
         source = "\n".join([f"def run({parameters}{bound}):", *self._before, *body, *after]) + "\n"
-        filename = f"<millstream {self._name} {id(self):x}>"
-        namespace: dict[str, Any] = dict(self._bound)
+        filename = f"<millstream {self._name} {next(_NUMBERS)}>"
+        namespace: dict[str, Any] = {**self._bound, _SITES: self._sites_by_line(len(body))}
         exec(compile(source, filename, "exec"), namespace)
-        function: Callable[..., None] = namespace["run"]
-        _SITES[filename] = {number + len(self._before): site for number, site in self._sites.items()}
-        first = 2 + len(self._before) + len(body)
-        _SITES[filename].update({first + i: Site(o, "") for i, (_, o) in enumerate(self._after) if o is not None})
-        # Lets tracebacks and debuggers show the generated lines.
+        # Taken out, so that a function that nobody has any more goes at once.
+        function: Callable[..., None] = namespace.pop("run")
+        # Lets tracebacks and debuggers show the generated lines, for as long as the function is there.
         linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
         return function
 
+    def _sites_by_line(self, body: int) -> dict[int, Site]:
+        """Return the sites by the number of their line, for a body of so many lines."""
+        sites = {number + len(self._before): site for number, site in self._sites.items()}
+        first = 2 + len(self._before) + body
+        sites.update({first + i: Site(o, "") for i, (_, o) in enumerate(self._after) if o is not None})
+        return sites
 
-_SITES: dict[str, dict[int, Site]] = {}
 
-
-def site_of(filename: str, line: int) -> Site | None:
+def site_of(frame: FrameType, line: int) -> Site | None:
     """Return what a line of a generated function does, None for any other code."""
-    return _SITES.get(filename, {}).get(line)
+    sites: dict[int, Site] = frame.f_globals.get(_SITES, {})
+    return sites.get(line)
