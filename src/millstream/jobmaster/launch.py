@@ -29,7 +29,7 @@ from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.restart import restart_strategy
 from millstream.operators.protocol import JobPlan
-from millstream.operators.vertex import JobSettings
+from millstream.operators.vertex import INLINING, JobSettings
 
 # How long input may gather when the user has asked for throughput above all.
 _LONGEST_GATHERING = 1.0
@@ -88,6 +88,7 @@ def prepare(launch: Launch) -> Prepared:
         state_backend=graph.backend,
         clock=launch.clock,
         compressed=checkpoints.compression,
+        inlining=config.get_boolean(INLINING, True),
     )
     options = JobOptions(
         buffer_timeout=_gathering(launch.buffer_timeout_ms),

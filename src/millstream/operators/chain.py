@@ -64,14 +64,15 @@ class _Later:
 class ChainCompiler:
     """Turns a chain into functions over batches of records."""
 
-    def __init__(self, nodes: list[ChainNode], writers: dict[int, EdgeWriter]) -> None:
+    def __init__(self, nodes: list[ChainNode], writers: dict[int, EdgeWriter], inlining: bool = True) -> None:
         self._nodes = nodes
         self._writers = writers
+        self._inlining = inlining
         self._pending: list[tuple[_Later, ChainNode]] = []
 
     def source_function(self) -> Callable[[Iterable[Any]], None]:
         """Return the function that takes a batch of a source's records."""
-        w = CodeWriter(self._nodes[0].name)
+        w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
         with w.block("for x in batch:"):
             self._node(w, self._nodes[0], 0, Var("x", None, detached=True), None)
         self._compile_pending()
@@ -80,7 +81,7 @@ class ChainCompiler:
     def input_function(self, edge: Edge, many_new_keys: bool) -> Callable[[Iterable[Any]], None]:
         """Return the function that takes the content of a block that came over an edge."""
         head = self._nodes[0]
-        w = CodeWriter(head.name, many_new_keys)
+        w = CodeWriter(head.name, many_new_keys, self._inlining)
         with edge.layout.loop(w) as (key, value):
             self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
         self._compile_pending()
@@ -98,7 +99,7 @@ class ChainCompiler:
             later.run = self._rest(node)
 
     def _rest(self, node: ChainNode) -> Callable[..., None]:
-        w = CodeWriter(f"{node.name} (later)")
+        w = CodeWriter(f"{node.name} (later)", inlining=self._inlining)
         with w.block("for y in batch:", node.operator, "y"):
             self._outputs(w, node, Var("y", "t", detached=False))
         return w.build("batch, t=None")

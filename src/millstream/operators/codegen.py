@@ -79,9 +79,11 @@ class Site:
 class CodeWriter:
     """Collects the lines of one generated function."""
 
-    def __init__(self, name: str, many_new_keys: bool = False) -> None:
+    def __init__(self, name: str, many_new_keys: bool = False, inlining: bool = True) -> None:
         # Whether most keys come once an epoch, so that looking for a key in the epoch's changes mostly fails.
         self.many_new_keys = many_new_keys
+        # Whether users' functions may be written out.
+        self._inlining = inlining
         self._name = name
         self._lines: list[str] = []
         self._indent = 1
@@ -109,7 +111,7 @@ class CodeWriter:
 
     def call(self, function: Callable[..., Any], *arguments: str) -> str:
         """Return the text that applies a user's function to variables; it belongs into the next line written."""
-        text = inline(function, list(arguments), self.bind)
+        text = inline(function, list(arguments), self.bind) if self._inlining else None
         if text is None:
             return f"{self.bind(function, 'call')}({', '.join(arguments)})"
         self._inlined.append((function, list(arguments)))

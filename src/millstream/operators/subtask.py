@@ -100,7 +100,7 @@ class Subtask:
         return EdgeWriter(edge, targets, Place(self.index, parallelism, max_parallelism))
 
     def _prepare(self, storage: StateStorage) -> ChainCompiler:
-        compiler = ChainCompiler(self._nodes, self._writers)
+        compiler = ChainCompiler(self._nodes, self._writers, self._settings.inlining)
         for node in self._nodes:
             state = None
             if node.operator.keyed:

@@ -10,6 +10,9 @@ from millstream.operators.edges import Edge
 from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend
 
+# The configuration's key for writing users' functions out in loops.
+INLINING = "millstream.inlining"
+
 
 @dataclass
 class Vertex:
@@ -48,3 +51,5 @@ class JobSettings:
     clock: Callable[[], int] | None = None
     # Whether state files are compressed.
     compressed: bool = False
+    # Whether users' functions may be written out in the loops of chains, see INLINING.
+    inlining: bool = True

@@ -22,7 +22,7 @@ from millstream.jobmaster.sources import Sources
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
-from millstream.operators.vertex import JobSettings
+from millstream.operators.vertex import INLINING, JobSettings
 from millstream.testing.clock import ManualClock
 
 
@@ -93,6 +93,7 @@ class LocalJob:
             batch=self._batch,
             job_parameters=parameters,
             state_backend=job_graph.backend,
+            inlining=config.get_boolean(INLINING, True),
         )
         self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
         self._clock = clock or ManualClock()
