@@ -45,7 +45,7 @@ _LISTED = OPERATIONS.get(sys.version_info[:2], frozenset())
 
 # The operators among them.
 _UNARY = {"UNARY_NEGATIVE": "-", "UNARY_NOT": "not ", "UNARY_INVERT": "~"}
-_BINARY = frozenset(["+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>", "&", "|", "^"])
+BINARY_OPERATORS = frozenset(["+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>", "&", "|", "^"])
 _COMPARISONS = frozenset(["<", "<=", "==", "!=", ">", ">="])
 
 _INFIX: dict[str, Callable[[dis.Instruction], str]] = {
@@ -95,7 +95,7 @@ def _is_listed(code: CodeType, arguments: int, operations: frozenset[str]) -> bo
 def _is_plain(i: dis.Instruction) -> bool:
     """Tell whether an operation is used in a way that is listed."""
     if i.opname == "BINARY_OP":
-        return i.argrepr in _BINARY
+        return i.argrepr in BINARY_OPERATORS
     if i.opname == "COMPARE_OP":
         return i.argval in _COMPARISONS
     if i.opname in ("LOAD_ATTR", "LOAD_GLOBAL"):
