@@ -32,7 +32,7 @@ class BroadcastReadContext(ProcessContext):
         self._operator = operator
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
-        return ReadOnlyBroadcastState(self._operator.broadcast_state(state_descriptor)._state)
+        return self._operator.broadcast_state(state_descriptor).read_only()
 
     def current_processing_time(self) -> int:
         return self._service.current_processing_time()

@@ -60,6 +60,10 @@ class ReadOnlyBroadcastState:
 class BroadcastState(ReadOnlyBroadcastState):
     """A broadcast state as seen from the broadcast side, which alone may change it."""
 
+    def read_only(self) -> ReadOnlyBroadcastState:
+        """Return it as the other side sees it."""
+        return ReadOnlyBroadcastState(self._state)
+
     def put(self, key: Any, value: Any) -> None:
         self._state.put(key, value)
 

@@ -12,7 +12,7 @@ from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.operators.subtask import Subtask
-from millstream.state.keyed import StateStorage
+from millstream.state.keyed import KeyedState, StateStorage
 
 # Frames for one slot are sent together, in messages of about this size.
 MESSAGE_BYTES = 1 << 20
@@ -72,10 +72,15 @@ class SlotRuntime:
         subtask.catch_up(task.carried.get((subtask.vertex.id, subtask.index), b""))
         return subtask.ended
 
+    def states(self) -> Iterator[tuple[str, KeyedState]]:
+        """Yield the states of all subtasks, each with its id."""
+        for subtask in self._subtasks.values():
+            yield from subtask.states()
+
     def state_rows(self, table: str) -> Iterator[tuple[Any, Any]]:
         """Yield the rows of the state tables of that name."""
-        for subtask in self._subtasks.values():
-            yield from subtask.state_rows(table)
+        for _, state in self.states():
+            yield from state.rows(table)
 
     def close(self) -> None:
         """Close the functions of all subtasks that are still open."""

@@ -299,9 +299,9 @@ class Subtask:
             for node in self._nodes:
                 self._guarded(node.operator.close, node)
 
-    def state_rows(self, table: str) -> Iterator[tuple[Any, Any]]:
-        for state in self._states.values():
-            yield from state.rows(table)
+    def states(self) -> Iterator[tuple[str, KeyedState]]:
+        """Yield the states of its operators, each with its id."""
+        yield from self._states.items()
 
     # --- inside an epoch
 

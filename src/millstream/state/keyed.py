@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
@@ -190,6 +190,19 @@ class KeyedState:
 
     def has_rows(self) -> bool:
         return any(True for table in self._tables.values() for _ in table.rows())
+
+    @property
+    def tables(self) -> Mapping[str, StateTable]:
+        """The tables there are, by name."""
+        return self._tables
+
+    def life_of(self, name: str) -> Lifetime | None:
+        """Return how long the contents of a table live; None for ever."""
+        return self._lives.get(name)
+
+    def descriptor_of(self, name: str) -> StateDescriptor | None:
+        """Return what user code has asked for a state with; None when it has not."""
+        return next((d for (known, _), (d, _) in self._handles.items() if known == name), None)
 
     def rows(self, name: str) -> Iterator[tuple[Any, Any]]:
         """Yield the rows of a table, for those who look from outside."""

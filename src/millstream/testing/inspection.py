@@ -38,15 +38,14 @@ class StateView:
 
     def _states(self, keyed: bool) -> Iterator[KeyedState]:
         for slot in self._slots:
-            for subtask in slot._subtasks.values():
-                for state_id, state in subtask._states.items():
-                    if keyed != state_id.endswith(".operator"):
-                        yield state
+            for state_id, state in slot.states():
+                if keyed != state_id.endswith(".operator"):
+                    yield state
 
     def _tables(self, name: str, keyed: bool = True) -> list[tuple[KeyedState, StateTable]]:
-        found = [(s, s._tables[name]) for s in self._states(keyed) if name in s._tables]
+        found = [(s, s.tables[name]) for s in self._states(keyed) if name in s.tables]
         if not found:
-            known = sorted({n for s in self._states(keyed) for n in s._tables if not n.startswith("_")})
+            known = sorted({n for s in self._states(keyed) for n in s.tables if not n.startswith("_")})
             raise InvalidProgramError(f"There is no state {name!r}; there is: {', '.join(map(repr, known)) or 'none'}.")
         return found
 
@@ -68,7 +67,7 @@ class StateView:
 
     def count(self) -> int:
         """Return how many rows all keyed states have, without timers."""
-        return sum(_size(s, t) for s in self._states(True) for t in s._tables.values() if t.address != BY_TIME)
+        return sum(_size(s, t) for s in self._states(True) for t in s.tables.values() if t.address != BY_TIME)
 
     def timers(self, table: str, key: Any = None) -> list[TimerView]:
         """Return timers in the order of time, of one key or of all."""
@@ -84,14 +83,14 @@ class StateView:
 
     def listed(self, name: str) -> list[Any]:
         """Return the elements of an operator's list state, subtask by subtask."""
-        names = {n for s in self._states(False) for n in s._tables}
+        names = {n for s in self._states(False) for n in s.tables}
         full = next((n for n in (f"split.{name}", f"union.{name}") if n in names), name)
         return [e for _, table in self._tables(full, keyed=False) for e in detach(table.get(_OPERATOR_ROW) or [])]
 
 
 def _living(state: KeyedState, table: StateTable, row: Any) -> Any:
     content = table.get(row)
-    life = state._lives.get(table.name)
+    life = state.life_of(table.name)
     return content if content is None or life is None else table.kind.living(content, life.is_over)
 
 
@@ -103,9 +102,9 @@ def _living_rows(state: KeyedState, table: StateTable) -> Iterator[Any]:
 
 def _shown(state: KeyedState, table: StateTable, content: Any) -> Any:
     content = detach(content)
-    if table.name in state._lives:
+    if state.life_of(table.name) is not None:
         content = table.kind.without_stamps(content)
-    descriptor = next((d for (name, _), (d, _) in state._handles.items() if name == table.name), None)
+    descriptor = state.descriptor_of(table.name)
     if isinstance(descriptor, AggregatingStateDescriptor):
         return descriptor.agg_function.get_result(content)
     return content

@@ -318,6 +318,11 @@ class _AssignerContext(WindowAssignerContext):
         return self._operator.setup.context
 
 
+def _trigger_state(descriptor: StateDescriptor) -> str:
+    """Return the name of a trigger's state: one that no state of the window function has."""
+    return f"_trigger.{descriptor.name}"
+
+
 class _TriggerContext(OnMergeContext):
     """The context of triggers; their state has rows (key, window)."""
 
@@ -362,8 +367,7 @@ class _TriggerContext(OnMergeContext):
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         handle = self._handles.get(state_descriptor.name)
         if handle is None:
-            # Under a name that no state of the window function has.
-            named = renamed(state_descriptor, f"_trigger.{state_descriptor.name}")
+            named = renamed(state_descriptor, _trigger_state(state_descriptor))
             handle = self._handles[state_descriptor.name] = self._operator._state.handle(named, self._cell)
         return handle
 
@@ -389,7 +393,7 @@ class _MergeContext(_TriggerContext):
             raise InvalidProgramError(
                 f"State {state_descriptor.name!r} of a trigger cannot merge: use reducing, aggregating or list state."
             )
-        table = handle._table
+        table = self._operator._state.tables[_trigger_state(state_descriptor)]
         found = []
         for member in self._members:
             content = table.get((self._key, member))

@@ -1,0 +1,380 @@
+"""The job machine, told what happens, without clock, thread, file or engine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.errors import InvalidProgramError, JobCancelledError, JobExecutionError, MillstreamError
+from millstream.common.execution_state import ExecutionState
+from millstream.common.job_status import JobStatus
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.jobmaster import events as e
+from millstream.jobmaster import instructions as i
+from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
+from millstream.jobmaster.restart import FixedDelay
+from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
+from millstream.testing import CollectSink, LocalJob
+
+EVERY_EPOCH = CheckpointOptions(enabled=True, interval=0.0, timeout=60.0)
+
+
+def plan_of(parallelism: int = 1) -> JobPlan:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(parallelism)
+    numbers = env.from_collection([1, 2, 3]).uid("numbers")
+    numbers.key_by(lambda x: x).reduce(lambda a, b: a + b).uid("sum").sink_to(CollectSink()).uid("sink")
+    return LocalJob(env).plan
+
+
+class Told:
+    """A machine, and what it has asked for since it was last looked at."""
+
+    def __init__(self, **options: Any) -> None:
+        self.plan = plan_of()
+        self.now = 100.0
+        self.machine = JobMachine(self.plan, JobOptions(**{"checkpoints": EVERY_EPOCH, **options}), self.now)
+        self.asked: list[i.Instruction] = []
+        self.sink = next(n.id for v in self.plan.vertices for n in v.nodes if n.uid == "sink")
+
+    def tell(self, event: e.Event) -> list[i.Instruction]:
+        """Tell something; answer what can only have one answer, and go on until something is to be decided."""
+        todo = self.machine.handle(event, self.now)
+        asked = []
+        while todo:
+            instruction = todo.pop(0)
+            asked.append(instruction)
+            answer = self._answer(instruction)
+            if answer is not None:
+                todo = self.machine.handle(answer, self.now) + todo
+        self.asked += asked
+        return asked
+
+    def _answer(self, instruction: i.Instruction) -> e.Event | None:
+        match instruction:
+            case i.OpenOutput():
+                return e.OutputOpened(transactional=frozenset({self.sink}))
+            case i.NotePositions():
+                return e.PositionsNoted(positions={self.plan.vertices[0].head.id: b"here"})
+            case i.CommitOutput():
+                return e.OutputCommitted(checkpoint=instruction.checkpoint, waiting={}, wants_checkpoints=False)
+            case i.RecoverOutput() | i.FinishOutput():
+                return e.OutputCommitted(waiting={}, wants_checkpoints=False)
+            case i.DiscardCheckpoints():
+                return e.CheckpointsDiscarded(checkpoints=instruction.checkpoints)
+        return None
+
+    def go_on(self) -> list[i.Instruction]:
+        """Let time pass until something is asked for, or nothing more happens by itself."""
+        for _ in range(20):
+            if self.machine.deadline == math.inf or self.machine.is_over:
+                return []
+            self.now = max(self.now, self.machine.deadline)
+            if asked := self.tell(e.TimePassed()):
+                return asked
+        raise AssertionError("the machine asks for nothing")
+
+    def until(self, kind: type) -> Any:
+        """Let time pass until something of a kind is asked for."""
+        for _ in range(30):
+            for instruction in self.go_on():
+                if isinstance(instruction, kind):
+                    return instruction
+        raise AssertionError(f"{kind.__name__} was not asked for: {self.asked}")
+
+    # --- ways of a job
+
+    def start(self) -> None:
+        self.tell(e.JobStarted())
+        self.until(i.PollSources)
+
+    def poll(self, finished: bool = False) -> i.RunEpoch:
+        """The sources have something to read."""
+        sources = frozenset({self.plan.vertices[0].id})
+        found = self.tell(
+            e.SourcesPolled(
+                shares={self.plan.vertices[0].id: {0: ["share"]}},
+                limited=True,
+                finished=sources if finished else frozenset(),
+                poll_again=self.now,
+            )
+        )
+        return next(x for x in found if isinstance(x, i.RunEpoch))
+
+    def report(self, run: i.RunEpoch, staged: str | None = None, ended: bool = False) -> None:
+        self.tell(e.EpochFinished(reports=[reported(self.plan, run.tasks, self.sink, staged, ended)]))
+
+    def epoch(self, staged: str | None = None, finished: bool = False) -> None:
+        self.report(self.poll(finished), staged, finished)
+
+
+def reported(plan: JobPlan, tasks: list[LevelTask], sink: str, staged: str | None, ended: bool) -> SlotReport:
+    subtasks = [
+        SubtaskReport(
+            vertex=v.id,
+            subtask=0,
+            records_in=1,
+            records_out=1,
+            bytes_out=1,
+            state_files={},
+            state_bytes=0,
+            committables={sink: staged} if staged and any(n.id == sink for n in v.nodes) else {},
+            watermark=0,
+            metrics={},
+            carried=b"",
+            next_wake=None,
+            aligned={},
+            ended=ended,
+            tables={},
+            exported={},
+        )
+        for v in plan.vertices
+    ]
+    return SlotReport(level=0, slot=0, subtasks=subtasks, printed=f"epoch {tasks[0].epoch}\n")
+
+
+def kinds(asked: list[i.Instruction]) -> list[str]:
+    return [type(x).__name__ for x in asked]
+
+
+def staged_of(told: Told) -> dict[str, Any]:
+    return {told.sink: [(0, "output")]}
+
+
+def test_a_job_opens_in_order() -> None:
+    told = Told()
+    assert kinds(told.tell(e.JobStarted())) == ["TakeDirectory", "OpenOutput"]
+    assert told.machine.view.status is JobStatus.CREATED
+    assert kinds(told.go_on()) == ["OpenSlots"]
+    assert {t.state for t in told.machine.view.tasks.values()} == {ExecutionState.DEPLOYING}
+    told.go_on()
+    assert told.machine.view.status is JobStatus.RUNNING
+    assert {t.state for t in told.machine.view.tasks.values()} == {ExecutionState.INITIALIZING}
+
+
+def test_output_counts_when_its_manifest_is_written() -> None:
+    told = Told()
+    told.start()
+    told.epoch("output")
+    write = told.until(i.WriteManifest)
+    assert not [x for x in told.asked if isinstance(x, i.CommitOutput)]
+    asked = told.tell(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
+    assert asked[0] == i.CommitOutput(staged=staged_of(told), checkpoint=1)
+    confirm = asked[1]
+    assert isinstance(confirm, i.ConfirmSources) and list((confirm.positions or {}).values()) == [b"here"]
+    latest = told.machine.view.checkpoints.latest
+    assert latest is not None and (latest.id, latest.location) == (1, "there")
+
+
+def test_a_slot_dies_while_a_manifest_is_written() -> None:
+    """The job goes back only when it is known whether the manifest is there; then its output counts."""
+    told = Told(restart=FixedDelay(1, 5.0))
+    told.start()
+    told.epoch("output")
+    told.until(i.WriteManifest)
+    # Nobody waits for it for long: the next epoch begins.
+    told.until(i.PollSources)
+    told.poll()
+    asked = told.tell(e.StepFailed(error=EpochFailed("a slot died")))
+    assert kinds(asked) == ["Warn", "ReleaseSlots"] and told.machine.view.status is JobStatus.RESTARTING
+    assert told.machine.deadline == told.now + 5.0
+    # The delay is over, but there is no answer yet.
+    told.now += 5.0
+    assert told.tell(e.TimePassed()) == []
+    assert told.machine.deadline > told.now
+    asked = told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    assert asked[0] == i.CommitOutput(staged=staged_of(told), checkpoint=1)
+    asked = told.go_on()
+    assert kinds(asked) == ["DiscardOthers", "RecoverOutput", "OpenSlots", "SweepState"]
+    discard, recover, opened = asked[:3]
+    assert isinstance(discard, i.DiscardOthers) and discard.kept == {1}
+    assert isinstance(recover, i.RecoverOutput) and set(recover.named) == {told.sink}
+    assert isinstance(opened, i.OpenSlots) and opened.attempt == 1
+    assert list(opened.positions.values()) == [b"here"]
+
+
+def test_a_commit_that_fails_is_done_again_by_the_restart() -> None:
+    told = Told(restart=FixedDelay(1, 0.0))
+    told.start()
+    told.epoch("output")
+    told.until(i.WriteManifest)
+    [commit, *_] = told.machine.handle(e.ManifestWritten(checkpoint=1, location="there"), told.now)
+    assert isinstance(commit, i.CommitOutput)
+    told.tell(e.StepFailed(error=JobExecutionError("the sink is away")))
+    recover = told.until(i.RecoverOutput)
+    assert set(recover.named) == {told.sink}
+
+
+def test_the_end_waits_until_all_output_counts() -> None:
+    told = Told()
+    told.start()
+    told.epoch("output", finished=True)
+    told.until(i.WriteManifest)
+    # It is lost: another one is taken, without an epoch.
+    tolerant = Told(checkpoints=CheckpointOptions(enabled=True, interval=0.0, timeout=60.0, tolerable_failures=3))
+    tolerant.start()
+    tolerant.epoch("output", finished=True)
+    tolerant.until(i.WriteManifest)
+    tolerant.tell(e.ManifestLost(checkpoint=1, reason="the disk is full"))
+    again = tolerant.until(i.WriteManifest)
+    assert again.manifest.id == 2 and set(again.manifest.snapshot.committables) == {tolerant.sink}
+    tolerant.tell(e.ManifestWritten(checkpoint=2, location="there"))
+    finish = tolerant.until(i.Finish)
+    assert finish.error is None and finish.result.records_in == 1
+    view = tolerant.machine.view
+    assert view.status is JobStatus.FINISHED
+    assert {t.state for t in view.tasks.values()} == {ExecutionState.FINISHED}
+    assert (view.checkpoints.completed, view.checkpoints.failed) == (1, 1)
+
+
+def test_too_many_lost_checkpoints_fail_the_job() -> None:
+    told = Told()
+    told.start()
+    told.epoch("output")
+    told.until(i.WriteManifest)
+    told.tell(e.ManifestLost(checkpoint=1, reason="the disk is full"))
+    finish = told.until(i.Finish)
+    assert "the disk is full" in str(finish.error) and told.machine.view.status is JobStatus.FAILED
+
+
+def test_a_cancelled_job_aborts_only_when_no_manifest_is_on_its_way() -> None:
+    told = Told()
+    told.start()
+    told.epoch("output")
+    told.until(i.WriteManifest)
+    told.tell(e.CancelAsked())
+    assert told.machine.view.status is JobStatus.CANCELLING
+    assert kinds(told.go_on()) == ["ReleaseSlots"]
+    # What goes wrong meanwhile does not end the waiting.
+    assert kinds(told.tell(e.StepFailed(error=JobExecutionError("no")))) == ["Warn"]
+    assert kinds(told.go_on()) == ["FinishOutput"]
+    assert told.tell(e.TimePassed()) == []
+    assert kinds(told.tell(e.StepFailed(error=JobExecutionError("no")))) == ["Warn"]
+    assert told.machine.deadline > told.now
+    commit, *_ = told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    assert isinstance(commit, i.CommitOutput)
+    assert kinds(told.go_on()) == ["DiscardOthers", "RecoverOutput"]
+    finish = told.until(i.Finish)
+    assert isinstance(finish.error, JobCancelledError)
+    assert {t.state for t in told.machine.view.tasks.values()} == {ExecutionState.CANCELED}
+
+
+def test_output_is_left_alone_when_storage_does_not_answer() -> None:
+    told = Told()
+    told.start()
+    told.epoch("output")
+    told.until(i.WriteManifest)
+    told.tell(e.CancelAsked())
+    told.until(i.Finish)
+    assert not [x for x in told.asked if isinstance(x, i.RecoverOutput)]
+    assert [x.text for x in told.asked if isinstance(x, i.Warn)][-1].endswith("has not answered for 10 s.")
+    # The answer comes after all: too late to commit anything.
+    assert told.tell(e.ManifestWritten(checkpoint=1, location="there")) == []
+
+
+def test_a_failed_task_is_known_by_its_operator() -> None:
+    told = Told()
+    told.start()
+    told.poll()
+    vertex = told.plan.vertices[-1]
+    error = EpochFailed("no", operator_id=vertex.head.id, subtask=0, printed="last words\n")
+    told.tell(e.StepFailed(error=error))
+    finish = told.until(i.Finish)
+    assert finish.error is error
+    assert i.Print(text="last words\n") in told.asked
+    view = told.machine.view
+    assert view.tasks[vertex.id, 0].state is ExecutionState.FAILED
+    assert [(f.message, f.operator) for f in view.failures] == [("no", vertex.head.id)]
+
+
+def test_an_error_of_the_program_is_not_tried_again() -> None:
+    told = Told(restart=FixedDelay(1_000, 0.0))
+    told.start()
+    told.poll()
+    told.tell(e.StepFailed(error=InvalidProgramError("no")))
+    told.until(i.Finish)
+    assert told.machine.view.status is JobStatus.FAILED
+
+
+def test_at_most_once_notes_where_it_is_before_it_reads() -> None:
+    told = Told(checkpoints=CheckpointOptions(enabled=True, interval=1.0, mode=CheckpointingMode.AT_MOST_ONCE))
+    told.start()
+    asked = told.tell(
+        e.SourcesPolled(
+            shares={told.plan.vertices[0].id: {0: ["share"]}}, limited=True, finished=frozenset(), poll_again=told.now
+        )
+    )
+    assert kinds(asked) == ["NotePositions"]
+    write = told.until(i.WriteManifest)
+    assert list(write.manifest.snapshot.sources.values()) == [b"here"]
+    told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    run = told.until(i.RunEpoch)
+    assert run.tasks[0].shares == {told.plan.vertices[0].id: {0: ["share"]}}
+
+
+REQUESTS: list[Request] = [CheckpointRequest(), SavepointRequest("/there", name="x"), RescaleRequest(2)]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: type(r).__name__)
+def test_every_request_has_one_answer(request_: Request) -> None:
+    told = Told()
+    told.start()
+    todo = told.tell(e.Requested(request=request_)) + told.tell(
+        e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1)
+    )
+    while not (answers := [x for x in told.asked if isinstance(x, (i.Answer, i.Refuse))]):
+        for asked in todo or told.go_on():
+            match asked:
+                case i.Replan():
+                    told.tell(e.Replanned(plan=plan_of(2)))
+                case i.RunEpoch():
+                    told.report(asked)
+                case i.WriteManifest():
+                    told.tell(e.ManifestWritten(checkpoint=asked.manifest.id, location=f"chk-{asked.manifest.id}"))
+                case i.WriteSavepoint():
+                    told.tell(e.SavepointWritten(location=asked.location))
+        todo = [x for x in told.asked[-2:] if isinstance(x, i.RunEpoch)]
+    [answer] = answers
+    assert isinstance(answer, i.Answer) and answer.request is request_
+    match request_:
+        case CheckpointRequest():
+            assert answer.result == "chk-1"
+        case SavepointRequest():
+            assert answer.result == f"/there/savepoint-{told.plan.settings.job_id[:6]}-x"
+        case RescaleRequest():
+            assert {v.parallelism for v in told.machine.view.plan.vertices} == {1, 2}
+
+
+def test_who_asks_too_late_is_refused() -> None:
+    told = Told()
+    told.start()
+    waiting, late = CheckpointRequest(), CheckpointRequest()
+    told.tell(e.Requested(request=waiting))
+    told.tell(e.CancelAsked())
+    told.until(i.Finish)
+    refused = [x for x in told.asked if isinstance(x, i.Refuse)] + told.tell(e.Requested(request=late))
+    assert [x.request for x in refused if isinstance(x, i.Refuse)] == [waiting, late]
+    assert all(isinstance(x.error, MillstreamError) for x in refused if isinstance(x, i.Refuse))
+
+
+def test_a_view_never_changes() -> None:
+    told = Told()
+    told.start()
+    before = told.machine.view
+    epochs, tasks = before.progress.epochs, dict(before.tasks)
+    told.epoch("output")
+    told.until(i.WriteManifest)
+    told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    assert (before.progress.epochs, dict(before.tasks)) == (epochs, tasks) == (0, tasks)
+    assert before.checkpoints.completed == 0 and told.machine.view.checkpoints.completed == 1
+    assert told.machine.view.progress.epochs == 1
+    with pytest.raises(FrozenInstanceError):
+        before.epoch = 7  # type: ignore[misc]
