@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from millstream.checkpoint.manifest import NAME, Manifest
 from millstream.checkpoint.store import SHARED, open_checkpoint
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
-from millstream.operators.report import TakenOver
+from millstream.operators.carried import Carried, decode
 from millstream.testing import ManualClock, start_from
 
 from .driver import RECORDS, Driver, program
@@ -172,27 +171,22 @@ def carried(saved: Path) -> list[Any]:
     """Return what all subtasks carry, as plain data."""
     snapshot = open_checkpoint(location(saved)).manifest.snapshot
     found = [
-        [v.operators[0].uid, i, _shown(pickle.loads(subtask.carried))]
+        [v.operators[0].uid, i, _shown(decode(subtask.carried))]
         for v in snapshot.vertices.values()
         for i, subtask in enumerate(v.subtasks)
     ]
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
-def _shown(left: Any) -> Any:
-    if isinstance(left, TakenOver):
-        parts = left.watermark, False, left.ended, {}, left.operators, left.watermarks, sorted(left.ended_edges)
-    else:
-        parts = (*left, None)
-    watermark, idle, ended, channels, operators, watermarks, ended_edges = parts
+def _shown(left: Carried) -> dict[str, Any]:
     return {
-        "watermark": watermark,
-        "idle": idle,
-        "ended": ended,
-        "channels": sorted([*address, *about] for address, about in channels.items()),
-        "operators": {i: _plain(operators[i]) for i in sorted(operators)},
-        "watermarks": watermarks,
-        "ended_edges": ended_edges,
+        "watermark": left.watermark,
+        "idle": left.idle,
+        "ended": left.ended,
+        "channels": sorted([*address, c.watermark, c.idle, c.ended] for address, c in left.channels.items()),
+        "operators": {i: _plain(left.operators[i]) for i in sorted(left.operators)},
+        "watermarks": left.watermarks,
+        "ended_edges": None if left.ended_edges is None else sorted(left.ended_edges),
     }
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from golden import programs
 from golden.cases import CASES, HERE, Case, carried, gone_on, gone_on_as_a_job, location, make, timeless
 from golden.place import placed
 
 from millstream.checkpoint.manifest import NAME, VERSION
 from millstream.checkpoint.store import open_checkpoint
+from millstream.common.errors import MissingClassError
 from millstream.state_processor import Savepoint
 
 VERSIONS = sorted(int(p.name[1:]) for p in HERE.glob("v*"))
@@ -67,6 +69,7 @@ def test_under_the_job_master(golden: Golden, tmp_path: Path) -> None:
 def test_written_anew_by_the_state_processor(golden: Golden, tmp_path: Path) -> None:
     Savepoint.load(location(golden.saved)).write(tmp_path / "anew")
     golden.saved = tmp_path / "anew"
+    assert carried(golden.saved) == golden.carried
     assert golden.gone_on() == golden.expected
 
 
@@ -81,6 +84,7 @@ def test_with_operators_renamed_and_back(golden: Golden, tmp_path: Path) -> None
     for uid in uids:
         back.rename(f"{uid} 2", uid)
     golden.saved = Path(back.write(tmp_path / "back"))
+    assert carried(golden.saved) == golden.carried
     assert golden.gone_on() == golden.expected
 
 
@@ -97,9 +101,25 @@ def test_it_is_of_the_version_that_its_directory_says() -> None:
 def test_what_is_made_today_is_what_was_made_then(case: Case, tmp_path: Path) -> None:
     make(case, tmp_path / case.name)
     kept = HERE / f"v{VERSION}" / case.name
-    made = {p.name for p in (tmp_path / case.name).iterdir()}
-    assert made == {p.name for p in kept.iterdir()}
-    assert (tmp_path / case.name / "expected.json").read_text() == (kept / "expected.json").read_text()
-    then, now = (open_checkpoint(location(d / "saved")).manifest for d in (kept, tmp_path / case.name))
-    assert (then.kind, then.snapshot.epoch) == (now.kind, now.snapshot.epoch)
-    assert then.snapshot.vertices.keys() == now.snapshot.vertices.keys()
+    made = tmp_path / case.name
+    assert {p.name for p in made.iterdir()} == {p.name for p in kept.iterdir()}
+    then, now = (json.loads((d / "expected.json").read_text()) for d in (kept, made))
+    # What is carried also tells how often the clock was looked at.
+    assert (now["results"], now["files"]) == (then["results"], then["files"])
+    then, now = (open_checkpoint(location(d / "saved")).manifest for d in (kept, made))
+    assert (now.kind, now.snapshot.vertices.keys()) == (then.kind, then.snapshot.vertices.keys())
+
+
+def test_what_is_carried_is_copied_without_the_programs_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case,) = [c for c in CASES if c.name == "time"]
+    for version in VERSIONS:
+        golden = Golden(case, HERE / f"v{version}" / case.name, tmp_path / f"v{version}")
+        with monkeypatch.context() as without:
+            without.delattr(programs, "Hesitating")
+            savepoint = Savepoint.load(location(golden.saved))
+            golden.saved = Path(savepoint.write(tmp_path / f"written-{version}"))
+            with pytest.raises(MissingClassError, match="What a subtask carries besides state cannot be read because"):
+                savepoint.rename("uneven", "even").write(tmp_path / f"renamed-{version}")
+        assert golden.gone_on() == golden.expected

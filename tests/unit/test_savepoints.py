@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import pickle
 import sys
 import types
 from collections import Counter
@@ -26,6 +25,7 @@ from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironme
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TimeWindow
 from millstream.graph.stream_graph import operator_id_of
+from millstream.operators.carried import decode
 from millstream.state.key_groups import freeze, key_group, owned_groups, owner, thaw
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalJob, ManualClock, save_checkpoint, save_savepoint, start_from
@@ -478,7 +478,7 @@ def test_a_renamed_operator_keeps_its_time_and_its_place_in_the_graph(tmp_path: 
     assert is_same_graph(snapshot, LocalJob(program("n", "s")).plan)
     (vertex,) = [v for v in snapshot.vertices.values() if any(o.uid == "s" for o in v.operators)]
     for subtask in vertex.subtasks:
-        watermarks = pickle.loads(subtask.carried)[5]
+        watermarks = decode(subtask.carried).watermarks
         assert watermarks[operator_id_of("s")] == 7
         assert operator_id_of("sum") not in watermarks
 

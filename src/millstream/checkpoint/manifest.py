@@ -2,6 +2,10 @@
 
 Two lines: a header that says what this is, in which version, and the checksum of the rest; then the snapshot as JSON.
 What only its owner understands (positions of sources, staged output, what subtasks carry) is in it as base64.
+
+The version is that of all that is in it. A manifest of an earlier one is brought up to the present form when it is
+read, here, version by version. Only what subtasks carry is left as it is, and says its version itself: to read it takes
+classes of the program.
 """
 
 from __future__ import annotations
@@ -14,9 +18,10 @@ from zlib import crc32
 
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot
 from millstream.common.errors import DamagedStateError
+from millstream.operators.carried import mark_version_1
 from millstream.state.restored import StoredState
 
-VERSION = 1
+VERSION = 2
 NAME = "_metadata"
 
 
@@ -76,6 +81,8 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
     if not newline or len(body) != header.get("length") or _checksum(kind, version, body) != header.get("crc32"):
         raise DamagedStateError(f"{name} is damaged: it is incomplete or fails its checksum.")
     read = json.loads(body)
+    for earlier in range(version, VERSION):
+        _UPGRADES[earlier](read)
     snapshot = Snapshot(
         read["job"]["id"],
         read["job"]["name"],
@@ -86,6 +93,16 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
         {operator: _unpack(staged) for operator, staged in read["committables"].items()},
     )
     return Manifest(kind, read["id"], read["timestamp"], snapshot, read["state"], read["properties"])
+
+
+def _upgrade_1(read: dict[str, Any]) -> None:
+    """Bring the body of a manifest from version 1 to 2: what subtasks carry says now what it is."""
+    for subtask in (s for vertex in read["vertices"] for s in vertex["subtasks"]):
+        subtask["carried"] = _pack(mark_version_1(_unpack(subtask["carried"])))
+
+
+# From each version to the next.
+_UPGRADES = {1: _upgrade_1}
 
 
 def _checksum(kind: str, version: int, body: bytes) -> int:

@@ -1,4 +1,4 @@
-"""What a subtask tells the driver of an epoch, and what it is told when it takes over from others."""
+"""What a subtask tells the driver of an epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SubtaskReport:
     Attributes:
         state_files: the files that now hold its operators' keyed state.
         committables: what its sinks have staged.
-        carried: what else must outlive the process: watermarks, ends of channels.
+        carried: what else must outlive the process, see `operators.carried`.
         next_wake: when, by the wall clock, there is something to do without input.
         aligned: how far the sources of each alignment group have come here.
     """
@@ -40,22 +40,3 @@ class SubtaskReport:
     exported: dict[str, StoredState]
     # How many bytes of state were written.
     state_bytes: int
-
-
-@dataclass
-class TakenOver:
-    """What a subtask takes over where the graph or the parallelism was another: made by `checkpoint.restore`.
-
-    Attributes:
-        watermark: how far the time of its input has come.
-        ended: whether its input has ended.
-        ended_edges: of its inputs, those that have.
-        operators: what each operator had carried, dealt out anew.
-        watermarks: how far each operator's time has come.
-    """
-
-    watermark: int
-    ended: bool
-    ended_edges: frozenset[int]
-    operators: dict[str, Any]
-    watermarks: dict[str, int]
