@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from millstream.checkpoint import store
 from millstream.checkpoint.coordinator import Checkpoint, Coordinator, Instruction, Recover, WriteManifest
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.restore import Start
+from millstream.checkpoint.snapshot import unpack
 from millstream.checkpoint.store import CheckpointStore
 from millstream.jobmaster.checkpoints import Checkpoints
 from millstream.jobmaster.execution import Execution
@@ -81,7 +81,7 @@ def commit_before_manifest(real: Real, self: Checkpoints, instructions: list[Ins
     for instruction in instructions:
         if isinstance(instruction, WriteManifest):
             committables = instruction.checkpoint.cut.committables
-            self._output.commit({i: pickle.loads(staged) for i, staged in committables.items()})
+            self._output.commit({i: unpack(staged) for i, staged in committables.items()})
     real(self, instructions)
 
 
@@ -111,7 +111,7 @@ def last_checkpoint_may_fail(real: Real, self: JobMaster) -> None:
 @_instead_of(Output, "recover")
 def forgotten_abort(real: Real, self: Output, staged: dict[str, bytes], job_id: str, operators: Any = None) -> None:
     """A recovery commits what the checkpoint names, and aborts nothing."""
-    self.commit({o: pickle.loads(s) for o, s in staged.items() if operators is None or o in operators})
+    self.commit({o: unpack(s) for o, s in staged.items() if operators is None or o in operators})
 
 
 @_instead_of(Output, "recover")

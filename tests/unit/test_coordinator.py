@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from millstream.checkpoint.coordinator import (
     WriteManifest,
 )
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.snapshot import Snapshot
+from millstream.checkpoint.snapshot import Snapshot, unpack
 
 OPTIONS = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0)
 
@@ -36,7 +35,7 @@ def complete(coordinator: Coordinator, now: float) -> Checkpoint:
 
 
 def staged(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {operator: pickle.loads(data) for operator, data in checkpoint.cut.committables.items()}
+    return {operator: unpack(data) for operator, data in checkpoint.cut.committables.items()}
 
 
 def test_every_interval_from_trigger_to_trigger() -> None:

@@ -27,8 +27,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.snapshot import Snapshot
-from millstream.common.pickles import dump
+from millstream.checkpoint.snapshot import Snapshot, pack
 
 _REMEMBERED = 10
 
@@ -125,7 +124,7 @@ class _Staged:
         found = {operator: list(committables) for operator, committables in waiting.items()}
         for operator, subtask, committable in self.entries:
             found.setdefault(operator, []).append((subtask, committable))
-        return {operator: dump(staged) for operator, staged in found.items()}
+        return {operator: pack(staged) for operator, staged in found.items()}
 
 
 class Coordinator:

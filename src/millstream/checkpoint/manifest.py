@@ -55,8 +55,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "epoch": snapshot.epoch,
             "vertices": [_vertex(v) for v in snapshot.vertices.values()],
             "edges": snapshot.edges,
-            "sources": {operator: _pack(state) for operator, state in snapshot.sources.items()},
-            "committables": {operator: _pack(staged) for operator, staged in snapshot.committables.items()},
+            "sources": {operator: _base64(state) for operator, state in snapshot.sources.items()},
+            "committables": {operator: _base64(staged) for operator, staged in snapshot.committables.items()},
         },
         ensure_ascii=False,
     ).encode()
@@ -89,8 +89,8 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
         read["epoch"],
         {v["operators"][0]["id"]: _read_vertex(v) for v in read["vertices"]},
         [tuple(e) for e in read["edges"]],
-        {operator: _unpack(state) for operator, state in read["sources"].items()},
-        {operator: _unpack(staged) for operator, staged in read["committables"].items()},
+        {operator: _from_base64(state) for operator, state in read["sources"].items()},
+        {operator: _from_base64(staged) for operator, staged in read["committables"].items()},
     )
     return Manifest(kind, read["id"], read["timestamp"], snapshot, read["state"], read["properties"])
 
@@ -98,7 +98,7 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
 def _upgrade_1(read: dict[str, Any]) -> None:
     """Bring the body of a manifest from version 1 to 2: what subtasks carry says now what it is."""
     for subtask in (s for vertex in read["vertices"] for s in vertex["subtasks"]):
-        subtask["carried"] = _pack(mark_version_1(_unpack(subtask["carried"])))
+        subtask["carried"] = _base64(mark_version_1(_from_base64(subtask["carried"])))
 
 
 # From each version to the next.
@@ -119,7 +119,7 @@ def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:
             {
                 "states": s.states,
                 "parts": {i: [p.file, p.checksum] for i, p in s.parts.items()},
-                "carried": _pack(s.carried),
+                "carried": _base64(s.carried),
             }
             for s in vertex.subtasks
         ],
@@ -131,16 +131,18 @@ def _read_vertex(read: dict[str, Any]) -> VertexSnapshot:
         [OperatorSnapshot(o["id"], o["uid"], o["name"], o["tables"]) for o in read["operators"]],
         read["max_parallelism"],
         [
-            SubtaskSnapshot(s["states"], {i: StoredState(*p) for i, p in s["parts"].items()}, _unpack(s["carried"]))
+            SubtaskSnapshot(
+                s["states"], {i: StoredState(*p) for i, p in s["parts"].items()}, _from_base64(s["carried"])
+            )
             for s in read["subtasks"]
         ],
         read["ended"],
     )
 
 
-def _pack(data: bytes) -> str:
+def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _unpack(text: str) -> bytes:
+def _from_base64(text: str) -> bytes:
     return base64.b64decode(text)

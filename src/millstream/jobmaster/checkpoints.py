@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from millstream.checkpoint.coordinator import (
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.origin import Origin, delete_origin
+from millstream.checkpoint.snapshot import unpack
 from millstream.checkpoint.store import SHARED, CheckpointStore
 from millstream.common.errors import JobExecutionError
 from millstream.common.faults import fault_point
@@ -139,7 +139,7 @@ class Checkpoints:
         return checkpoint, problem
 
     def _commit(self, checkpoint: Checkpoint) -> None:
-        self._output.commit({i: pickle.loads(staged) for i, staged in checkpoint.cut.committables.items()})
+        self._output.commit({i: unpack(staged) for i, staged in checkpoint.cut.committables.items()})
         self.coordinator.wait(self._output.waiting())
         self.confirm_sources(checkpoint)
         self.drop_claimed()
@@ -157,7 +157,7 @@ class Checkpoints:
         for vertex in self.execution.plan.vertices:
             state = checkpoint.cut.sources.get(vertex.head.id)
             if vertex.id in self.execution.sources and state is not None:
-                self.execution.sources[vertex.id].committed(pickle.loads(state))
+                self.execution.sources[vertex.id].committed(unpack(state))
 
     def clean_up(self) -> None:
         """Delete the checkpoints that have been superseded or given up, as far as that can be done now."""

@@ -5,12 +5,18 @@ A job that fails and restarts, or that is given another parallelism, goes on as 
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 from millstream.checkpoint.restore import Start, edges_of
-from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
-from millstream.common.pickles import dump
+from millstream.checkpoint.snapshot import (
+    OperatorSnapshot,
+    Snapshot,
+    SubtaskSnapshot,
+    VertexSnapshot,
+    operator_of,
+    pack,
+    unpack,
+)
 from millstream.jobmaster.alignment import Alignment
 from millstream.operators.report import SubtaskReport
 from millstream.operators.slot import JobPlan, LevelTask, SlotReport
@@ -47,7 +53,7 @@ class Execution:
             operator = vertex.head.operator
             if isinstance(operator, SourceOperator):
                 state = start.sources.get(vertex.head.id)
-                restored = None if state is None else pickle.loads(state)
+                restored = None if state is None else unpack(state)
                 self.sources[vertex.id] = operator.source.create_enumerator(vertex.parallelism, restored)
 
     @property
@@ -171,7 +177,7 @@ class Execution:
             self.epoch,
             {v.head.id: self._vertex(v) for v in self.plan.vertices},
             edges_of(self.plan),
-            {v.head.id: dump(self.sources[v.id].snapshot()) for v in self.plan.vertices if v.id in self.sources},
+            {v.head.id: pack(self.sources[v.id].snapshot()) for v in self.plan.vertices if v.id in self.sources},
         )
 
     def _vertex(self, vertex: Vertex) -> VertexSnapshot:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Collection
 from typing import Any
 
+from millstream.checkpoint.snapshot import unpack
 from millstream.common.errors import JobExecutionError, MillstreamError
 from millstream.common.faults import fault_point
 from millstream.operators.sink import CommitContext, Committer, SinkOperator
@@ -44,7 +44,7 @@ class Output:
         for operator in self._committers:
             if operators is None or operator in operators:
                 packed = staged.get(operator)
-                committables: Committables = [] if packed is None else pickle.loads(packed)
+                committables: Committables = [] if packed is None else unpack(packed)
                 self._guarded(operator, "recover", committables, former_job_id)
                 fault_point("driver.in-recover")
         fault_point("driver.after-recover")
