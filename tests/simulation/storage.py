@@ -144,7 +144,7 @@ class SimulatedStorage:
         start = len(self._path(directory)) + 1
         return list(dict.fromkeys(p[start:].partition("/")[0] for p in self._disk.below(self._path(directory))))
 
-    def settle(self, names: Iterable[str]) -> None:
+    def make_durable(self, names: Iterable[str]) -> None:
         missing = [name for name in names if self._path(name) not in self._disk.files]
         if missing:
             self._world.violate(f"a manifest is written whose state files are gone: {sorted(missing)}")

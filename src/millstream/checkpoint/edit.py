@@ -194,7 +194,7 @@ class Edit:
         names = snapshot.parts()
         manifest = Manifest("savepoint", before.id, now, snapshot, "", {"made-from": self._from.location})
         if names:
-            storage.settle(names)
+            storage.make_durable(names)
         storage.publish(NAME, encode_manifest(manifest))
 
     def _snapshot(self, storage: Storage, now: int) -> Snapshot:
