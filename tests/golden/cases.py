@@ -36,6 +36,7 @@ class Case:
         settings: further ones of the driver.
         rescales: whether the output is the same at any parallelism, but for what is said of how far time has come.
         loses: whether output is lost with the checkpoint: at most once.
+        recovers: whether output is recovered. At most once, that deletes the files that are open.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Case:
     settings: dict[str, Any] = field(default_factory=dict)
     rescales: bool = True
     loses: bool = False
+    recovers: bool = True
 
     def driver(self, home: Path, **more: Any) -> Driver:
         return Driver(self.program, home, self.parallelism, CLOCK, **self.settings, **more)
@@ -81,6 +83,8 @@ CASES = [
     Case("connected-rescaled", "connected", {3: _rescale(3), 6: CheckpointRequest}, 2),
     Case("connected-savepoint", "connected", {3: _rescale(1), 6: _savepoint}, 0),
     Case("files", "files", {2: CheckpointRequest, 5: CheckpointRequest}, 2),
+    # Files that are not closed: subtasks carry how much of each counts.
+    Case("files-open", "files", {}, 4, settings=_AT_MOST_ONCE, rescales=False, loses=True, recovers=False),
 ]
 
 
@@ -220,7 +224,8 @@ def gone_on(case: Case, saved: Path, parallelism: int | None = None, settings: d
         parallelism = max(v.parallelism for v in found.vertices.values())
     env, sink = program(case.program, parallelism, **(settings or {}))
     job = start_from(env, location(saved), clock=ManualClock(LATER), epoch_sizes=lambda: RECORDS)
-    job.output.recover(found.committables, found.job_id)
+    if case.recovers:
+        job.output.recover(found.committables, found.job_id)
     job.run()
     return output(sink.results())
 

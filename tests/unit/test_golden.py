@@ -53,7 +53,7 @@ def test_subtasks_carry_what_they_carried(golden: Golden) -> None:
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_with_another_parallelism(golden: Golden, parallelism: int) -> None:
     if not golden.case.rescales:
-        pytest.skip("its output tells how many subtasks there are")
+        pytest.skip("its output is another then")
     assert timeless(golden.gone_on(parallelism=parallelism)) == timeless(golden.expected)
 
 
@@ -62,6 +62,8 @@ def test_with_the_other_backend(golden: Golden) -> None:
 
 
 def test_under_the_job_master(golden: Golden, tmp_path: Path) -> None:
+    if not golden.case.recovers:
+        pytest.skip("its output cannot be recovered")
     with placed(golden.source / "place"):
         assert gone_on_as_a_job(golden.case, golden.saved, tmp_path / "job") == golden.expected
 
