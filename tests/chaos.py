@@ -76,7 +76,7 @@ class Manifest:
 
 
 class ChaoticJob:
-    """Runs records through a sink; looks at what can be seen of it whenever that is settled."""
+    """Runs records through a sink; looks at what can be seen of it whenever it must be right."""
 
     def __init__(
         self,

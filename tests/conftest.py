@@ -55,7 +55,7 @@ def env(config: Configuration) -> Env:
 
 @pytest.fixture
 def env1(config: Configuration) -> Env:
-    """An environment with parallelism 1, where the order of results is settled."""
+    """An environment with parallelism 1, where the order of results is always the same."""
     return Env.get_execution_environment(config).set_parallelism(1)
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from millstream.checkpoint.manifest import NAME, Manifest
-from millstream.checkpoint.store import SHARED, open_checkpoint
+from millstream.checkpoint.manifest import NAME, SHARED, Manifest
+from millstream.checkpoint.store import open_checkpoint
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
 from millstream.operators.carried import Carried, decode

@@ -9,28 +9,28 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
-from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.manifest import SHARED, Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.origin import Origin
 from millstream.checkpoint.storage import open_storage
-from millstream.checkpoint.store import SHARED, CheckpointStore, Found
+from millstream.checkpoint.store import CheckpointStore, Found
 from millstream.common import Configuration
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import JobCancelledError
 from millstream.graph.job_graph import build_job_graph
+from millstream.jobmaster.events import Event
 from millstream.jobmaster.flow import EpochSizer
-from millstream.jobmaster.job import JobMaster, JobOptions
+from millstream.jobmaster.inbox import ThreadInbox
+from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.local import LocalEpochs
+from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import Request
-from millstream.operators.base import Surroundings
-from millstream.operators.slot import JobPlan, LevelTask, SlotReport, SlotRuntime
+from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.operators.vertex import JobSettings
-from millstream.surroundings import Requests
 from millstream.testing import CollectSink, ManualClock
 
 from .programs import PROGRAMS, Env
@@ -80,16 +80,14 @@ class Driver:
     def run(self) -> list[Any]:
         """Run the job to its end, or until it is cancelled; return what it has output."""
         self.master = JobMaster(
-            self._plan(None),
+            JobMachine(self._plan(None), self._options(), self._seconds()),
             self,
             _TellingStore(open_storage(str(self.home)), {"host": "golden", "pid": 0}, self._written),
-            self._options(),
-            on_end=lambda: None,
             replan=self._plan,
             clock=self._seconds,
-            background=_Inline,
+            inbox=_Inline(),
         )
-        self.master._main()
+        self.master.run()
         error = self.master.result.exception()
         if error is not None and not isinstance(error, JobCancelledError):
             raise error
@@ -105,24 +103,30 @@ class Driver:
         found = self.origin
         origin = Origin(found.manifest, found.location, found.state_url()) if found is not None else None
         sizer = EpochSizer(target_seconds=1e9, max_records=RECORDS, budget=RECORDS)
-        return JobOptions(0.0, sizer, checkpoints, restore=origin)
+        return JobOptions(buffer_timeout=0.0, sizer=sizer, checkpoints=checkpoints, origin=origin)
 
     def _plan(self, parallelism: int | None) -> JobPlan:
         graph = self.env._stream_graph(self.name, self._sinks, parallelism)
         job_id = hashlib.md5(str(self.home.name).encode()).hexdigest()
-        settings = JobSettings(job_id, graph.job_name, 0, False, {}, self.backend, None, self.compression)
-        return JobPlan(replace(settings), build_job_graph(graph, False).vertices)
+        job_graph = build_job_graph(graph, False)
+        settings = JobSettings(
+            job_id=job_id,
+            job_name=graph.job_name,
+            attempt=0,
+            batch=False,
+            state_backend=job_graph.backend,
+            compressed=self.compression,
+        )
+        return JobPlan(settings=settings, vertices=job_graph.vertices)
 
     def _written(self, manifest: Manifest) -> None:
         self.written(manifest)
 
     # --- the engine
 
-    def runner(self, plan: JobPlan, attempt: int) -> _Tasks:
-        return _Tasks(self, plan, attempt)
-
-    def surroundings(self) -> Surroundings:
-        return Surroundings(self._clock, Requests)
+    def runner(self, plan: JobPlan, attempt: int) -> _Epochs:
+        storage = open_storage(f"{self.home}/{SHARED}", cache=f"{self.home}-scratch")
+        return _Epochs(self, plan, attempt, storage, self._clock)
 
     def epoch_starts(self) -> None:
         self._clock.advance(STEP)
@@ -134,42 +138,18 @@ class Driver:
             self.master.ask(request)
 
 
-class _Tasks:
-    """Runs the epochs of one execution; follows `EpochRunner`."""
+class _Epochs(LocalEpochs):
+    """Epochs in this process, at each of which the driver looks."""
 
-    def __init__(self, driver: Driver, plan: JobPlan, attempt: int) -> None:
+    def __init__(self, driver: Driver, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._driver = driver
-        self._plan = plan
-        self._attempt = str(attempt)
-
-    def open(self) -> None:
-        count = max(self._plan.slots(level) for level in range(self._plan.levels))
-        pickled = cloudpickle.dumps(self._plan)
-        storage: Any = open_storage(f"{self._driver.home}/{SHARED}", cache=f"{self._driver.home}-scratch")
-        self._slots = [
-            SlotRuntime(pickle.loads(pickled), i, storage, self._driver.surroundings()) for i in range(count)
-        ]
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
         self._driver.epoch_starts()
-        messages: dict[int, list[bytes]] = {}
-        for level, task in enumerate(tasks):
-            sent = [m for i in range(self._plan.slots(level)) for m in self._run_slot(i, task, messages.get(i, []))]
-            messages = {}
-            for target, message in sent:
-                messages.setdefault(target, []).append(message)
+        reports = super().run(pickle.loads(pickle.dumps(tasks)))
         self._driver.epoch_ended()
-        return [report for slot in sorted(messages) for m in messages[slot] for report in pickle.loads(m)]
-
-    def _run_slot(self, slot: int, task: LevelTask, messages: list[bytes]) -> list[tuple[int, bytes]]:
-        return list(self._slots[slot].run(pickle.loads(pickle.dumps(task)), self._attempt, messages))
-
-    def cancel(self) -> None:
-        """Do nothing: epochs are short."""
-
-    def release(self) -> None:
-        for slot in self._slots:
-            slot.close()
+        return reports
 
 
 class _TellingStore(CheckpointStore):
@@ -183,14 +163,11 @@ class _TellingStore(CheckpointStore):
         return location
 
 
-class _Inline:
-    """Work is done when it is begun; follows `Background`."""
+class _Inline(ThreadInbox):
+    """Work beside the job is done when it is begun, and nobody waits."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._answers: list[Any] = []
+    def take(self, seconds: float) -> Event | None:
+        return super().take(0.0)
 
-    def start(self, work: Callable[[], Any]) -> None:
-        self._answers.append(work())
-
-    def next(self, patience: float) -> Any:
-        return self._answers.pop(0) if self._answers else None
+    def work(self, work: Callable[[], Event]) -> None:
+        self.put(work())

@@ -8,16 +8,18 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
+from millstream.checkpoint.manifest import SHARED
 from millstream.checkpoint.origin import Origin, claim_latest, find_origin
-from millstream.checkpoint.store import SHARED, CheckpointStore
+from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.job import JobOptions
+from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest
-from millstream.operators.slot import JobPlan
+from millstream.operators.protocol import JobPlan
 
-from .master import SimulatedMaster
+from .master import make_master
 from .program import make_plan
 from .scene import Scene
 from .storage import ROOT, SimulatedStorage
@@ -33,7 +35,7 @@ _OWNER = {"job": "job", "host": socket.gethostname(), "pid": os.getpid(), "start
 class Driver:
     """One driver of the job, with a job id of its own; also the engine of its job master."""
 
-    master: SimulatedMaster
+    master: JobMaster
 
     def __init__(self, scene: Scene, number: int) -> None:
         self.home = f"{ROOT}/{number:032x}"
@@ -51,7 +53,7 @@ class Driver:
             self.master = self._make_master(origin)
             self._plan_interference()
             # As the job's thread does.
-            self.master._main()
+            self.master.run()
         except (DriverDied, Violated):
             return None
         except MillstreamError as e:
@@ -61,12 +63,12 @@ class Driver:
             if self._world.driver is not None:
                 self._world.kill()
         self._check_error()
-        return self.master.status
+        return self.master.view.status
 
     @property
     def has_finished(self) -> bool:
         """Whether the job had come to its end, even if the driver died while it cleaned up."""
-        return hasattr(self, "master") and self.master._outcome is JobStatus.FINISHED
+        return hasattr(self, "master") and self.master.view.outcome is JobStatus.FINISHED
 
     def _check_error(self) -> None:
         """A job may fail only by what was made to fail."""
@@ -76,14 +78,15 @@ class Driver:
 
     # --- what it is made of
 
-    def _make_master(self, origin: Origin | None) -> SimulatedMaster:
+    def _make_master(self, origin: Origin | None) -> JobMaster:
         storage = SimulatedStorage(self._world, self._scene.disk, self.home)
         storage.last_id = origin.manifest.id if origin is not None else 0
         checkpoints, restart = self._scene.circumstances.checkpoints, self._scene.circumstances.restart()
         claiming = partial(claim_latest, _LATEST, "job", origin)
-        options = JobOptions(0.05, checkpoints=checkpoints, restart=restart, restore=origin, claim=claiming)
+        options = JobOptions(buffer_timeout=0.05, checkpoints=checkpoints, restart=restart, origin=origin)
         plan = self._plan(self._scene.parallelism())
-        return SimulatedMaster(self._scene, plan, self, storage, CheckpointStore(storage, _OWNER), options, self._plan)
+        store = CheckpointStore(storage, _OWNER)
+        return make_master(self._scene, plan, self, storage, store, options, replan=self._plan, claim=claiming)
 
     def _plan(self, parallelism: int) -> JobPlan:
         return make_plan(self._world, self._scene.external, self._scene.records, f"{self._number:032x}", parallelism)

@@ -1,4 +1,4 @@
-"""The real job master, with virtual time to wait in, and with checks of what it leaves behind."""
+"""The real job master and machine, in virtual time, with checks of what they leave behind."""
 
 from __future__ import annotations
 
@@ -6,169 +6,168 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from millstream.checkpoint.coordinator import CheckpointStatus, Coordinator
 from millstream.checkpoint.manifest import NAME
 from millstream.checkpoint.store import CheckpointStore
-from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.job_status import JobStatus
-from millstream.jobmaster.checkpoints import Answer
+from millstream.jobmaster import events as e
+from millstream.jobmaster import instructions as i
+from millstream.jobmaster.coordinator import CheckpointStatus
 from millstream.jobmaster.engine import Engine
-from millstream.jobmaster.job import JobMaster, JobOptions
-from millstream.jobmaster.regions import operators_in, region_of
-from millstream.operators.slot import JobPlan, SlotReport
+from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.regions import operators_in
+from millstream.jobmaster.view import JobView
+from millstream.operators.protocol import JobPlan
 
 from .scene import Scene
 from .storage import SimulatedStorage, Writing
-from .world import World
 
 
-class SimulatedMaster(JobMaster):
-    """The job master. What it does is its own; here it is only looked at."""
+class WatchedMachine:
+    """The job machine. What it decides is its own; here it is only looked at."""
 
-    background: SimulatedBackground
-
-    def __init__(
-        self,
-        scene: Scene,
-        plan: JobPlan,
-        engine: Engine,
-        storage: SimulatedStorage,
-        store: CheckpointStore,
-        options: JobOptions,
-        replan: Callable[[int], JobPlan],
-    ) -> None:
-        world = scene.world
-        on_end = partial(world.step, "end")
-        super().__init__(plan, engine, store, options, on_end, replan, world.clock, self._make_background)
-        self._world = world
+    def __init__(self, scene: Scene, machine: JobMachine, home: str, unanswered: set[int]) -> None:
+        self._world = scene.world
         self._disk = scene.disk
         self._external = scene.external
-        self._storage = storage
-        self._draw_writing = partial(
-            Writing, world, scene.circumstances.writing_seconds, scene.circumstances.checkpoints.timeout
-        )
-        self._cancel = _VirtualEvent(world)  # type: ignore[assignment]
-        self._woken = _VirtualEvent(world)  # type: ignore[assignment]
+        self._retained = scene.circumstances.checkpoints.retained
+        self._machine = machine
+        self._home = home
+        self._unanswered = unanswered
+        # Recoveries that are under way: what was asked for, and when.
+        self._recovery: tuple[i.RecoverOutput, float] | None = None
+        self._errors_before_the_end: int | None = None
 
-    def _make_background(self, wake: Callable[[], None]) -> SimulatedBackground:
-        self.background = SimulatedBackground(
-            self._world, self._storage, self._draw_writing, wake, lambda: self._checkpoints.coordinator
-        )
-        return self.background
+    # --- as the job master sees it
 
-    def _open(self) -> None:
-        began = self._world.now
-        super()._open()
-        if (origin := self._options.restore) is not None:
-            self._check_recovery(None, origin.manifest.snapshot.job_id, began)
+    @property
+    def view(self) -> JobView:
+        return self._machine.view
 
-    def _go_back(self, error: Exception) -> None:
-        began = self._world.now
-        super()._go_back(error)
-        region = region_of(self.plan, getattr(error, "operator_id", None))
-        if self._options.checkpoints.mode is CheckpointingMode.AT_MOST_ONCE:
-            region = None
-        self._check_recovery(region, self.plan.settings.job_id, began)
+    @property
+    def is_over(self) -> bool:
+        return self._machine.is_over
 
-    def _check_recovery(self, region: frozenset[int] | None, job_id: str, began: float) -> None:
-        operators = operators_in(self.plan, region or frozenset(v.id for v in self.plan.vertices))
-        waiting = {name for waits in self._output.waiting().values() for _, name in waits}
-        self._external.check_clean(operators, job_id, began, waiting)
+    @property
+    def deadline(self) -> float:
+        return self._machine.deadline
 
-    def _run_epoch(self, *arguments: Any, **about: Any) -> list[SlotReport]:
-        reports = super()._run_epoch(*arguments, **about)
-        self._check_retained()
-        return reports
+    def handle(self, event: e.Event, now: float) -> list[i.Instruction]:
+        if isinstance(event, e.OutputCommitted):
+            self._check_recovery(event)
+        if isinstance(event, e.StepFailed):
+            self._recovery = None
+        if isinstance(event, (e.ManifestWritten, e.ManifestLost)):
+            self._unanswered.discard(event.checkpoint)
+        instructions = self._machine.handle(event, now)
+        if isinstance(event, (e.ManifestWritten, e.ManifestLost)) and self._world.random.random() < 0.1:
+            self._tell_again(event, now)
+        if any(isinstance(x, i.PollSources) for x in instructions):
+            # All that was asked for before is done.
+            self._check_retained()
+        for instruction in instructions:
+            self._look_at(instruction)
+        if self._machine.is_over:
+            self._check_end()
+        return instructions
+
+    def _look_at(self, instruction: i.Instruction) -> None:
+        if isinstance(instruction, i.RecoverOutput):
+            self._recovery = instruction, self._world.now
+        elif isinstance(instruction, i.WriteManifest):
+            self._unanswered.add(instruction.manifest.id)
+        elif isinstance(instruction, i.CloseSources):
+            self._errors_before_the_end = self._world.faults.happened["error"]
+
+    # --- what must be so
+
+    def _tell_again(self, event: e.ManifestWritten | e.ManifestLost, now: float) -> None:
+        """The machine hears once more of what it knows, or even the contrary: it must not be moved."""
+        number = event.checkpoint
+        before = self._machine.view.checkpoints
+        lost = e.ManifestLost(checkpoint=number, reason="lost")
+        again = self._world.random.choice((e.ManifestWritten(checkpoint=number, location=""), lost))
+        moved = [x for x in self._machine.handle(again, now) if not isinstance(x, (i.Warn, i.DiscardCheckpoints))]
+        if moved or self._machine.view.checkpoints != before:
+            self._world.violate(f"the machine has answered twice to the end of checkpoint {number}: {moved}")
+
+    def _check_recovery(self, event: e.OutputCommitted) -> None:
+        if self._recovery is None or event.checkpoint is not None:
+            return
+        (asked, began), self._recovery = self._recovery, None
+        plan = self._machine.view.plan
+        operators = asked.operators
+        if operators is None:
+            operators = operators_in(plan, frozenset(v.id for v in plan.vertices))
+        waiting = {name for waits in event.waiting.values() for _, name in waits}
+        self._external.check_clean(operators, asked.former_job_id, began, waiting)
 
     def _check_retained(self) -> None:
         """Only those checkpoints are on storage that are retained, are being written, or could not be deleted."""
-        retained = self._checkpoints.coordinator.retained()
-        complete = [c for c in retained if c.status is CheckpointStatus.NOTIFIED]
-        if len(complete) > self._options.checkpoints.retained:
-            self._world.violate(f"more checkpoints are retained than wanted: {[c.id for c in complete]}")
-        home = self._store.storage.url
-        kept = {f"{home}/chk-{i}/{NAME}" for i in {c.id for c in retained} | self.background.unanswered}
-        for path in self._disk.manifests(home):
+        checkpoints = self.view.checkpoints
+        notified = {c.id for c in checkpoints.history if c.status is CheckpointStatus.NOTIFIED} & checkpoints.retained
+        if len(notified) > self._retained:
+            self._world.violate(f"more checkpoints are retained than wanted: {sorted(notified)}")
+        kept = {f"{self._home}/chk-{number}/{NAME}" for number in checkpoints.retained | self._unanswered}
+        for path in self._disk.manifests(self._home):
             if path not in kept and path not in self._disk.undeletable:
                 self._world.violate(f"{path} is still there")
 
-    def _shut_down(self, outcome: JobStatus) -> None:
-        errors = self._world.faults.happened["error"]
-        super()._shut_down(outcome)
-        left = self._disk.manifests(self._store.storage.url)
-        if outcome is JobStatus.FINISHED and left and self._world.faults.happened["error"] == errors:
+    def _check_end(self) -> None:
+        left = self._disk.manifests(self._home)
+        no_error = self._world.faults.happened["error"] == self._errors_before_the_end
+        if self.view.status is JobStatus.FINISHED and left and no_error:
             self._world.violate(f"the job has finished and leaves {left}")
 
 
-class _VirtualEvent:
-    """A threading.Event that waits in virtual time."""
+class VirtualInbox:
+    """Events come, and manifests are written, while virtual time passes; follows `Inbox`."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._set = False
-
-    def is_set(self) -> bool:
-        return self._set
-
-    def set(self) -> None:
-        self._set = True
-
-    def clear(self) -> None:
-        self._set = False
-
-    def wait(self, seconds: float) -> bool:
-        self._world.wait(seconds, self.is_set)
-        return self._set
-
-
-class SimulatedBackground:
-    """Writes manifests while virtual time passes; follows `millstream.jobmaster.background.Background`."""
-
-    def __init__(
-        self,
-        world: World,
-        storage: SimulatedStorage,
-        draw: Callable[[], Writing],
-        wake: Callable[[], None],
-        coordinator: Callable[[], Coordinator],
-    ) -> None:
-        self.unanswered: set[int] = set()
-        self._world = world
+    def __init__(self, scene: Scene, storage: SimulatedStorage) -> None:
+        self._world = scene.world
         self._storage = storage
-        self._draw = draw
-        self._wake = wake
-        self._coordinator = coordinator
-        self._answers: list[Answer] = []
-        self._taken: list[Answer] = []
+        self._draw = partial(
+            Writing, scene.world, scene.circumstances.writing_seconds, scene.circumstances.checkpoints.timeout
+        )
+        self._events: list[e.Event] = []
 
-    def start(self, work: Callable[[], Answer]) -> None:
+    def put(self, event: e.Event) -> None:
+        self._events.append(event)
+
+    def take(self, seconds: float) -> e.Event | None:
+        if not self._events:
+            self._world.wait(seconds, lambda: bool(self._events))
+        return self._events.pop(0) if self._events else None
+
+    def work(self, work: Callable[[], e.Event]) -> None:
         """Begin to write at once. The manifest is on storage later, and the answer comes later still."""
         writing = self._storage.writing = self._draw()
         try:
             answer = work()
         finally:
             self._storage.writing = None
-        self.unanswered.add(answer[0].id)
-        self._world.after(writing.answered_in, partial(self._answer, answer), self._world.driver)
+        self._world.after(writing.answered_in, partial(self.put, answer), self._world.driver)
 
-    def _answer(self, answer: Answer) -> None:
-        self._answers.append(answer)
-        self._wake()
 
-    def next(self, patience: float) -> Answer | None:
-        self._world.wait(patience, lambda: bool(self._answers))
-        if self._taken and self._world.random.random() < 0.1:
-            self._answer_again(self._world.random.choice(self._taken))
-        if not self._answers:
-            return None
-        answer = self._answers.pop(0)
-        self.unanswered.discard(answer[0].id)
-        self._taken.append(answer)
-        return answer
-
-    def _answer_again(self, answer: Answer) -> None:
-        """The coordinator hears once more of what it knows, or even the contrary: it must not be moved."""
-        coordinator, checkpoint_id = self._coordinator(), answer[0].id
-        now = self._world.clock()
-        if coordinator.written(checkpoint_id, now) or coordinator.write_failed(checkpoint_id, "lost", now):
-            self._world.violate(f"the coordinator has answered twice to the end of checkpoint {checkpoint_id}")
+def make_master(
+    scene: Scene,
+    plan: JobPlan,
+    engine: Engine,
+    storage: SimulatedStorage,
+    store: CheckpointStore,
+    options: JobOptions,
+    **about: Any,
+) -> JobMaster:
+    """Return the job master, in the simulated world; `about` are further arguments of its own."""
+    world = scene.world
+    machine = WatchedMachine(scene, JobMachine(plan, options, world.clock()), storage.url, set())
+    return JobMaster(
+        machine,  # type: ignore[arg-type]
+        engine,
+        store,
+        on_end=partial(world.step, "end"),
+        clock=world.clock,
+        inbox=VirtualInbox(scene, storage),
+        **about,
+    )

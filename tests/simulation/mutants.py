@@ -4,41 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partialmethod
+from functools import partial, partialmethod
 from typing import Any
 from unittest.mock import patch
 
 from millstream.checkpoint import store
-from millstream.checkpoint.coordinator import Checkpoint, Coordinator, Instruction, Recover, WriteManifest
+from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.restore import Start
 from millstream.checkpoint.snapshot import unpack
 from millstream.checkpoint.store import CheckpointStore
-from millstream.jobmaster.checkpoints import Checkpoints
+from millstream.jobmaster import events as e
+from millstream.jobmaster import instructions as i
+from millstream.jobmaster.coordinator import Checkpoint, Coordinator
 from millstream.jobmaster.execution import Execution
-from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.machine import JobMachine, Step, Why
 from millstream.jobmaster.output import Output
-from millstream.operators.slot import JobPlan
+from millstream.operators.protocol import JobPlan
 
 from .external import SimulatedCommitter
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake: what stands in the place of what, by (owner, name)."""
+    """A mistake: what stands in the place of what: (class, attribute) or (table, entry), replacement."""
 
     name: str
     what: str
-    instead: dict[tuple[Any, str], Any]
+    instead: list[tuple[Any, Any, Any]]
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Make the mistake in everything that runs meanwhile."""
         with ExitStack() as stack:
-            for (owner, name), replacement in self.instead.items():
-                stack.enter_context(patch.object(owner, name, replacement))
+            for owner, name, replacement in self.instead:
+                if isinstance(owner, dict):
+                    stack.enter_context(patch.dict(owner, {name: replacement}))
+                else:
+                    stack.enter_context(patch.object(owner, name, replacement))
             yield
 
 
@@ -50,7 +55,7 @@ def _instead_of(owner: Any, *names: str) -> Callable[[Callable[..., Any]], Calla
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
-        instead = {(owner, n): partialmethod(_swapped, function, getattr(owner, n)) for n in names}
+        instead = [(owner, n, partialmethod(_swapped, function, getattr(owner, n))) for n in names]
         MUTANTS[name] = Mutant(name, str(function.__doc__), instead)
         return function
 
@@ -62,6 +67,18 @@ def _swapped(self: Any, function: Callable[..., Any], real: Callable[..., Any], 
 
 
 Real = Callable[..., Any]
+
+
+def _instead_of_entry(table: dict[Any, Any], entry: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a mutant of a function: it is called in the place of what follows an event or a step."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = function.__name__.replace("_", "-")
+        MUTANTS[name] = Mutant(name, str(function.__doc__), [(table, entry, partial(function, table[entry]))])
+        return function
+
+    return register
+
 
 # --- when output is committed
 
@@ -75,34 +92,46 @@ def late_commit(real: Real, self: Output, staged: dict[str, Any]) -> None:
         real(self, late)
 
 
-@_instead_of(Checkpoints, "_carry_out")
-def commit_before_manifest(real: Real, self: Checkpoints, instructions: list[Instruction]) -> None:
+@_instead_of(JobMachine, "handle")
+def commit_before_manifest(real: Real, self: JobMachine, event: e.Event, now: float) -> list[i.Instruction]:
     """Output is committed before the manifest that names it is written."""
-    for instruction in instructions:
-        if isinstance(instruction, WriteManifest):
-            committables = instruction.checkpoint.cut.committables
-            self._output.commit({i: unpack(staged) for i, staged in committables.items()})
-    real(self, instructions)
+    instructions: list[i.Instruction] = []
+    for instruction in real(self, event, now):
+        if isinstance(instruction, i.WriteManifest):
+            named = instruction.manifest.snapshot.committables
+            instructions.append(i.CommitOutput(staged={o: unpack(s) for o, s in named.items()}))
+        instructions.append(instruction)
+    return instructions
 
 
 @_instead_of(Coordinator, "committed")
-def staged_dropped_early(real: Real, self: Coordinator, checkpoint_id: int) -> list[Instruction]:
+def staged_dropped_early(real: Real, self: Coordinator, checkpoint_id: int) -> list[i.Instruction]:
     """With a commit all staged output is forgotten, also what was staged after the checkpoint's cut."""
     self._staged.drop_until(self._staged.end)
     return real(self, checkpoint_id)
 
 
 @_instead_of(Coordinator, "acknowledge")
-def declined_output_left_out(real: Real, self: Coordinator, *about: Any) -> list[Instruction]:
+def declined_output_left_out(real: Real, self: Coordinator, *about: Any) -> list[i.Instruction]:
     """A manifest names only what was staged since the one before, even if that one failed."""
     instructions = real(self, *about)
     self._staged.drop_until(self._staged.end)
     return instructions
 
 
-@_instead_of(JobMaster, "_commit_rest")
-def last_checkpoint_may_fail(real: Real, self: JobMaster) -> None:
+@_instead_of(Coordinator, "has_staged")
+def last_checkpoint_may_fail(real: Real, self: Coordinator) -> bool:
     """The job ends although its last checkpoint has failed."""
+    return False
+
+
+@_instead_of_entry(JobMachine._HANDLERS, e.EpochFinished)
+def cut_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> list[i.Instruction]:
+    """A checkpoint is cut before the output is committed that need not wait for it."""
+    instructions: list[i.Instruction] = real(self, event)
+    if self._taken is not None:
+        instructions += self._acknowledge(self._taken)
+    return instructions
 
 
 # --- what a recovery does with output
@@ -130,23 +159,24 @@ def aborted_in_the_wrong_job(
     real(self, staged, own.job_id, operators)
 
 
-@_instead_of(JobMaster, "_abort_staged")
-def abort_at_the_end_without_waiting(real: Real, self: JobMaster) -> None:
+@_instead_of(JobMachine, "_await_last_manifests")
+def abort_at_the_end_without_waiting(real: Real, self: JobMachine) -> list[i.Instruction]:
     """A job that fails or is cancelled aborts the output of a checkpoint that is still being written."""
-    self._recover(self._checkpoints.coordinator.latest(), None)
+    return []
 
 
-@_instead_of(JobMaster, "_execute")
-def reused_attempt(real: Real, self: JobMaster, plan: JobPlan, start: Start) -> None:
+@_instead_of(JobMachine, "_execute")
+def reused_attempt(real: Real, self: JobMachine, plan: JobPlan, start: Start) -> list[i.Instruction]:
     """A restart has the same number as the execution that failed."""
     self._attempt = -1
-    real(self, plan, start)
+    instructions: list[i.Instruction] = real(self, plan, start)
+    return instructions
 
 
 # --- output that a committer lets wait
 
 
-@_instead_of(Coordinator, "wait")
+@_instead_of(Coordinator, "output_waits")
 def waiting_output_is_not_named(real: Real, self: Coordinator, waiting: Any) -> None:
     """A manifest names what was staged since the one before, not what waits from earlier."""
 
@@ -160,17 +190,17 @@ def waiting_output_at_the_end(real: Real, self: Output) -> None:
 
 
 @_instead_of(Coordinator, "failed")
-def older_checkpoint(real: Real, self: Coordinator, now: float, operators: Any = None) -> Recover:
+def older_checkpoint(real: Real, self: Coordinator, now: float, operators: Any = None) -> Checkpoint | None:
     """A restart goes back to the checkpoint before the last, if that is retained."""
-    recover = real(self, now, operators)
-    return Recover(self._completed[-2]) if len(self._completed) > 1 else recover
+    target: Checkpoint | None = real(self, now, operators)
+    return self._completed[-2] if len(self._completed) > 1 else target
 
 
-@_instead_of(JobMaster, "_start_from")
-def state_of_another_checkpoint(real: Real, self: JobMaster, checkpoint: Checkpoint | None) -> Start:
+@_instead_of(JobMachine, "_start_from")
+def state_of_another_checkpoint(real: Real, self: JobMachine, checkpoint: Checkpoint | None) -> Start:
     """A restart takes the offsets of the last checkpoint, and the state of the one before."""
     start = real(self, checkpoint)
-    retained = self._checkpoints.coordinator.retained()
+    retained = self._coordinator.retained()
     if len(retained) > 1:
         older = real(self, retained[-2])
         start = replace(start, state_files=older.state_files, chains=older.chains)
@@ -179,63 +209,64 @@ def state_of_another_checkpoint(real: Real, self: JobMaster, checkpoint: Checkpo
 
 @_instead_of(Coordinator, "__init__")
 def origin_forgotten(
-    real: Real, self: Coordinator, options: CheckpointOptions, now: float, restored: Checkpoint | None = None
+    real: Real, self: Coordinator, options: CheckpointOptions, now: float, origin: Origin | None = None
 ) -> None:
     """A driver that fails before its first checkpoint goes back to the beginning, not to what it started from."""
-    real(self, options, now, restored)
+    real(self, options, now, origin)
     self._restored = None
 
 
 @_instead_of(Coordinator, "__init__")
 def ids_from_one(
-    real: Real, self: Coordinator, options: CheckpointOptions, now: float, restored: Checkpoint | None = None
+    real: Real, self: Coordinator, options: CheckpointOptions, now: float, origin: Origin | None = None
 ) -> None:
     """A new driver numbers its checkpoints from one."""
-    real(self, options, now, restored)
+    real(self, options, now, origin)
     self._next_id = 1
 
 
-@_instead_of(JobMaster, "_restart_after")
-def not_waiting_for_manifests(real: Real, self: JobMaster, error: Exception) -> None:
+@_instead_of_entry(JobMachine._CONTINUATIONS, Step.BACKING_OFF)
+def not_waiting_for_manifests(real: Real, self: JobMachine) -> list[i.Instruction]:
     """A restart does not wait for the manifests that are being written."""
-    with patch.object(Checkpoints, "settle_all", lambda self, patience=0.0: None):
-        real(self, error)
+    real(self)
+    with patch.object(Coordinator, "is_writing", False):
+        return self._go_back()
 
 
 MUTANTS["cut-without-state"] = Mutant(
     "cut-without-state",
     "A cut is gone on from that is without the state which was taken over from another job.",
-    {(Execution, "owns_its_state"): True},
+    [(Execution, "owns_its_state", True)],
 )
 
 
-@_instead_of(JobMaster, "_remember_cut")
-def region_without_state(real: Real, self: JobMaster) -> None:
+@_instead_of(JobMachine, "_remember_cut")
+def region_without_state(real: Real, self: JobMachine) -> None:
     """When a region fails, the others go on without the state that they took over from another job."""
-    self._last_cut = self._execution.snapshot() if self._has_regions else None
+    self._last_cut = self._running().snapshot(self._positions) if self._has_regions else None
 
 
-@_instead_of(JobMaster, "_note_position")
-def position_not_noted(real: Real, self: JobMaster) -> None:
+@_instead_of_entry(JobMachine._CONTINUATIONS, Step.STORING)
+def position_not_noted(real: Real, self: JobMachine) -> list[i.Instruction]:
     """At most once: records are processed although the note of their position has failed."""
-    with suppress(_Enough), patch.object(self, "_checkpoint_again", side_effect=_Enough):
-        real(self)
+    return self._run(self._wanted) if self._why is Why.NOTE_POSITION else real(self)
 
 
-class _Enough(BaseException):
-    """Ends what would be tried again."""
+@_instead_of(JobMachine, "_run")
+def position_not_renewed(real: Real, self: JobMachine, epoch: Any) -> list[i.Instruction]:
+    """What a checkpoint says of the sources is how far they were at some epoch before."""
+    return [x for x in real(self, epoch) if not isinstance(x, i.NotePositions)]
 
 
 # --- what is on storage
 
 
-@_instead_of(Checkpoints, "clean_up")
-def failed_checkpoint_left(real: Real, self: Checkpoints) -> None:
+@_instead_of(Coordinator, "clean_up")
+def failed_checkpoint_left(real: Real, self: Coordinator) -> list[i.Instruction]:
     """The manifest of a checkpoint that was given up stays on storage while the job runs."""
-    stored = self._stored
-    self._stored = {i: c for i, c in stored.items() if c.completed_at is not None}
-    real(self)
-    self._stored |= {i: c for i, c in stored.items() if c.completed_at is None}
+    with patch.object(self, "_stored", {n: c for n, c in self._stored.items() if c.completed_at is not None}):
+        instructions: list[i.Instruction] = real(self)
+        return instructions
 
 
 @_instead_of(CheckpointStore, "discard_all_but")
@@ -246,7 +277,7 @@ def failed_checkpoint_left_in_restart(real: Real, self: CheckpointStore, kept: s
 MUTANTS["takeover-not-noted"] = Mutant(
     "takeover-not-noted",
     "A new driver does not note which checkpoint it goes on from, so that a late one of the former driver counts.",
-    {(store, "_last_that_counts"): lambda storage, names: math.inf},
+    [(store, "_last_that_counts", lambda storage, names: math.inf)],
 )
 
 
@@ -263,13 +294,13 @@ def removed_in_any_order(real: Real, self: CheckpointStore) -> None:
     self.storage.delete("")
 
 
-@_instead_of(Checkpoints, "needed_files")
-def state_deleted_early(real: Real, self: Checkpoints) -> set[str]:
+@_instead_of(Coordinator, "needed")
+def state_deleted_early(real: Real, self: Coordinator, live: set[str]) -> frozenset[str]:
     """State files are deleted that only an older checkpoint needs."""
-    return self.execution.live_files()
+    return frozenset(live)
 
 
-@_instead_of(Checkpoints, "stored_files")
-def state_of_unanswered_deleted(real: Real, self: Checkpoints) -> set[str]:
+@_instead_of(Coordinator, "stored_files")
+def state_of_unanswered_deleted(real: Real, self: Coordinator) -> set[str]:
     """State files are deleted that a checkpoint needs whose manifest may still come to storage."""
-    return {name for checkpoint in self.coordinator.retained() for name in checkpoint.cut.files()}
+    return {name for checkpoint in self.retained() for name in checkpoint.cut.files()}

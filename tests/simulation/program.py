@@ -14,11 +14,12 @@ from random import Random
 from typing import Any
 
 from millstream.operators.base import Operator
+from millstream.operators.blocks import Layout
 from millstream.operators.chain import ChainNode
 from millstream.operators.edges import Edge
 from millstream.operators.partitioners import RebalancePartitioner
+from millstream.operators.protocol import JobPlan
 from millstream.operators.sink import SinkOperator
-from millstream.operators.slot import JobPlan
 from millstream.operators.source import Dealt, Source, SourceOperator, SourceReader, SplitEnumerator
 from millstream.operators.vertex import JobSettings, Vertex
 
@@ -79,7 +80,7 @@ def make_plan(world: World, external: External, records: Input, job_id: str, par
     vertices = []
     for region, splits in enumerate(records):
         names = Names(region)
-        edge = Edge(region, 2 * region, 2 * region + 1, 0, RebalancePartitioner(), False, False)
+        edge = Edge(region, 2 * region, 2 * region + 1, 0, RebalancePartitioner(), Layout(False, False))
         first = _node(SourceOperator(SplitSource(world, splits)), names.source)
         raw = _node(SinkOperator(SimulatedSink(world, external)), names.records)
         counter = _node(_Counter(), names.counter)
@@ -88,7 +89,7 @@ def make_plan(world: World, external: External, records: Input, job_id: str, par
             Vertex(2 * region, names.source, [first, raw], parallelism, MAX_PARALLELISM, 0, 0, [], [edge]),
             Vertex(2 * region + 1, names.counter, [counter, counts], parallelism, MAX_PARALLELISM, 1, 0, [edge], []),
         ]
-    return JobPlan(JobSettings(job_id, "job", 0, False), vertices)
+    return JobPlan(settings=JobSettings(job_id=job_id, job_name="job", attempt=0, batch=False), vertices=vertices)
 
 
 def _node(operator: Operator, name: str) -> ChainNode:

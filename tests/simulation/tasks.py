@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from millstream.common.checkpointing_mode import CheckpointingMode
-from millstream.common.errors import DamagedStateError, JobExecutionError
+from millstream.common.errors import DamagedStateError
+from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.carried import decode, encode
-from millstream.operators.report import SubtaskReport
-from millstream.operators.slot import JobPlan, LevelTask, SlotReport
+from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.state.key_groups import key_group, owner
 from millstream.state.keyed import KeyedState, Version
+from millstream.state.kinds import VALUE
 
 from .program import MAX_PARALLELISM, Names, Record, count
 from .scene import Scene
@@ -62,7 +63,7 @@ class SimulatedTasks:
             world.note(f"runs epoch {tasks[0].epoch} of attempt {self._attempt}, checkpoint {tasks[0].checkpoint}")
         works = [w for v in range(0, len(self._plan.vertices), 2) for w in self._region(v, tasks)]
         self._leave_behind(works)
-        return [SlotReport(0, 0, [w.report for w in works], "")]
+        return [SlotReport(level=0, slot=0, subtasks=[w.report for w in works], printed="")]
 
     def _leave_behind(self, works: list[_Work]) -> None:
         """Have the tasks write and stage what they have; or some of them, when one fails."""
@@ -76,22 +77,22 @@ class SimulatedTasks:
                 world.step("task")
                 work = todo.pop()
                 if self._is_cancelled:
-                    raise TaskFailed(None)
+                    raise EpochFailed("the job was cancelled")
                 if len(todo) == failing:
                     raise self._failed(work)
                 self._finish(work)
-        except (DriverDied, Injected, TaskFailed):
+        except (DriverDied, Injected, EpochFailed):
             # The others do not know yet: they go on for a while, some until they have staged their output.
             for work in todo:
                 if world.random.random() < 0.6:
                     world.after(world.random.random() * 8, partial(self._finish, work))
             raise
 
-    def _failed(self, work: _Work) -> TaskFailed:
+    def _failed(self, work: _Work) -> EpochFailed:
         nodes = self._plan.vertices[work.report.vertex].nodes
         operator = self._world.random.choice([None, *(n.id for n in nodes)])
         self._world.note(f"a task of operator {operator} fails")
-        return TaskFailed(operator)
+        return EpochFailed("a task failed", operator_id=operator, subtask=work.report.subtask)
 
     def _finish(self, work: _Work) -> None:
         for path, data in work.files.items():
@@ -144,13 +145,13 @@ class SimulatedTasks:
         except DamagedStateError as e:
             self._world.violate(str(e))
         state.begin()
-        table = state.table("counts", "value")
+        table = state.table("counts", VALUE)
         counted = []
         for record in records:
             number, total = table.overlay.get(record.key) or table.base.get(record.key) or (0, 0)
             number, total = table.overlay[record.key] = number + 1, total + record.value
             counted.append((record.id, record.key, number, total))
-        return counted, state.write_delta(task.epoch, str(self._attempt), task.complete)
+        return counted, state.write_delta(task.epoch, str(self._attempt), task.whole_state)
 
     def _work(
         self,
@@ -186,14 +187,6 @@ class SimulatedTasks:
         )
         files, self._storage.unwritten = self._storage.unwritten, {}
         return _Work(report, transactions, files)
-
-
-class TaskFailed(JobExecutionError):
-    """A task has failed, and with it the epoch."""
-
-    def __init__(self, operator_id: str | None) -> None:
-        super().__init__("a task failed")
-        self.operator_id = operator_id
 
 
 def _has_ended(task: LevelTask, vertex: int) -> bool:

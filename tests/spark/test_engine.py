@@ -330,9 +330,9 @@ def test_the_collecting_iterator_holds_a_fast_source_back(env: Env) -> None:
     first = next(results)  # type: ignore[call-overload]
     wait_until(lambda: results._mailbox._batches.full(), 60)  # type: ignore[union-attr]
     time.sleep(1)
-    full = results._job.progress.epochs  # type: ignore[union-attr]
+    full = results._job.view.progress.epochs  # type: ignore[union-attr]
     time.sleep(1)
-    assert results._job.progress.epochs == full  # type: ignore[union-attr]
+    assert results._job.view.progress.epochs == full  # type: ignore[union-attr]
     assert first == 0
     results.close()  # type: ignore[union-attr]
 

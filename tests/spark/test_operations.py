@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -424,3 +425,21 @@ def test_an_invalidated_cache_is_computed_again(env: Env, tmp_path: Path) -> Non
     for calls_by_then in (6, 6):
         assert sorted(squares.execute_and_collect()) == [1, 4, 9]
         assert len(calls.read_text()) == calls_by_then
+
+
+# --- inlining
+
+
+class Asked:
+    """Tells who asks it."""
+
+    @property
+    def by_a_loop(self) -> bool:
+        return sys._getframe(1).f_code.co_filename.startswith("<millstream ")
+
+
+@pytest.mark.parametrize("inlining", [True, False])
+def test_functions_are_called_where_the_job_is_not_to_inline(env: Env, collect: Collect, inlining: bool) -> None:
+    env.get_configuration().set_boolean("millstream.inlining", inlining)
+    asked = env.from_collection([Asked(), Asked(), Asked()]).map(lambda a: (a.by_a_loop, 1)).key_by(lambda t: t[0])
+    assert collect(asked.reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == (inlining, 3)

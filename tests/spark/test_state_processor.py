@@ -128,7 +128,7 @@ def totals(sink: CollectSink) -> list[Any]:
 def numbers_read(client: Any) -> int:
     """Return how many numbers the job has done with; output only counts with a checkpoint."""
     job = client._job
-    return int(job.progress.records_in(v.id for v in job.plan.vertices if v.head.uid == "numbers"))
+    return int(job.view.progress.records_in(v.id for v in job.view.plan.vertices if v.head.uid == "numbers"))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backend_programs import Tell, running, windows
 from helpers import PushedReader, slot_processes, wait_until
 
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
@@ -46,6 +47,7 @@ from millstream.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from millstream.state.backend import Backend
 from millstream.testing import CollectSink
 
 Env = StreamExecutionEnvironment
@@ -120,7 +122,7 @@ def test_timers_and_state_outlive_their_process(env: Env) -> None:
 
 
 def _records(client: Any) -> int:
-    return int(client._job.progress.records_in(v.id for v in client._job.plan.vertices if v.is_source))
+    return int(client._job.view.progress.records_in(v.id for v in client._job.view.plan.vertices if v.is_source))
 
 
 class Alarm(KeyedProcessFunction):  # type: ignore[type-arg]
@@ -347,6 +349,50 @@ def test_a_million_keys_in_lmdb_with_little_memory(config: Configuration) -> Non
     numbers = env.from_source(NumberSequenceSource(0, keys + again - 1)).set_parallelism(1)
     differences = numbers.key_by(lambda i: i % keys).process(Profile())
     assert list(differences.execute_and_collect()) == [keys] * again
+
+
+@pytest.mark.parametrize(
+    ("settings", "backend"),
+    [
+        ({}, Backend.HASHMAP),
+        ({"state.backend.type": "HashMap"}, Backend.HASHMAP),
+        ({"state.backend": "filesystem"}, Backend.HASHMAP),
+        ({"state.backend.type": "RocksDB"}, Backend.LMDB),
+        ({"state.backend": "rocksdb"}, Backend.LMDB),
+    ],
+    ids=str,
+)
+def test_operators_and_slots_are_those_of_the_backend(
+    config: Configuration, settings: dict[str, str], backend: Backend
+) -> None:
+    config.add_all(Configuration.from_dict(settings))
+    env, sink = Env.get_execution_environment(config), CollectSink()
+    for stream in windows(env):
+        stream.sink_to(sink)
+    env.execute()
+    assert set(sink.results()) == running(backend)
+
+
+def test_a_wrong_backend_is_refused(config: Configuration) -> None:
+    env = Env.get_execution_environment(config.set_string("state.backend", "rocks"))
+    with pytest.raises(InvalidProgramError, match=r"state.backend.type is 'rocks': it must be 'hashmap', or 'lmdb'"):
+        list(env.from_collection([1]).execute_and_collect())
+
+
+def test_a_job_keeps_its_backend_when_it_is_rescaled(config: Configuration) -> None:
+    env, sink = Env.get_execution_environment(config), CollectSink()
+    stamped = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
+    values = env.from_source(DataGeneratorSource(lambda i: i, None, 500), stamped)
+    tumbling = values.key_by(lambda v: v % 4).window(TumblingEventTimeWindows.of(50))
+    tumbling.reduce(lambda a, b: b, Tell("tumbling")).sink_to(sink)
+    job = env.execute_async()
+    wait_until(lambda: bool(sink.results()))
+    env.get_configuration().set_string("state.backend.type", "rocksdb")
+    job.rescale(1).result()
+    before = len(sink.results())
+    wait_until(lambda: len(sink.results()) > before)
+    job.cancel().result()
+    assert set(sink.results()) == {("tumbling", "PaneOperator", "dict")}
 
 
 # --- async requests

@@ -32,7 +32,7 @@ from millstream.datastream import (
     checkpoint_config,
     externalized_checkpoint_retention,
 )
-from millstream.spark.launch import state_backend
+from millstream.state.backend import Backend, backend_of
 
 Retention = ExternalizedCheckpointRetention
 
@@ -418,7 +418,7 @@ def test_a_backend_by_object(env: StreamExecutionEnvironment, backend: StateBack
         assert env.get_state_backend() is None
     with pytest.warns(DeprecationWarning, match="set state.backend.type"):
         env.set_state_backend(backend)
-    assert state_backend(env.get_configuration()) == name
+    assert backend_of(env.get_configuration()) is Backend(name)
     with pytest.warns(DeprecationWarning):
         assert env.get_state_backend() is backend
     other, kind = ("rocksdb", EmbeddedRocksDBStateBackend) if name == "hashmap" else ("hashmap", HashMapStateBackend)
@@ -474,7 +474,7 @@ def test_old_backends(
         backend = make()
     with pytest.warns(DeprecationWarning):
         env.set_state_backend(backend)
-    assert state_backend(env.get_configuration()) == name
+    assert backend_of(env.get_configuration()) is Backend(name)
     assert (options(env).directory, options(env).savepoint_directory) == (checkpoints, savepoints)
 
 
@@ -482,7 +482,7 @@ def test_an_old_backend_over_another(env: StreamExecutionEnvironment) -> None:
     with pytest.warns(DeprecationWarning):
         files = FsStateBackend("file:///c")
         env.set_state_backend(RocksDBStateBackend(checkpoint_stream_backend=files))
-    assert (state_backend(env.get_configuration()), options(env).directory) == ("lmdb", "file:///c")
+    assert (backend_of(env.get_configuration()), options(env).directory) == (Backend.LMDB, "file:///c")
     with pytest.warns(DeprecationWarning), pytest.raises(InvalidProgramError, match="needs a checkpoint_data_uri"):
         RocksDBStateBackend()
 

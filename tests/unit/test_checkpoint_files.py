@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from test_restore import environment, process
 
-from millstream.checkpoint.manifest import NAME, Manifest, decode_manifest, encode_manifest
+from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.origin import LATEST, PATH, delete_origin, find_origin, verify
 from millstream.checkpoint.owner import is_alive, this_process
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.checkpoint.storage import DirectoryStorage, open_storage
-from millstream.checkpoint.store import SHARED, CheckpointStore, latest_checkpoints, open_checkpoint
+from millstream.checkpoint.store import CheckpointStore, latest_checkpoints, open_checkpoint
 from millstream.common import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.testing import CollectSink, LocalJob
@@ -35,7 +35,7 @@ class Written:
         self.job = LocalJob(env, epoch_sizes=lambda: 20, storage=files)
         for number in range(1, checkpoints + 1):
             self.job.run_epoch(flush=True)
-            self.store.write(Manifest("checkpoint", number, number, self.job.execution.snapshot(), f"../{SHARED}"))
+            self.store.write(Manifest("checkpoint", number, number, self.job.cut(), f"../{SHARED}"))
         self.store.release()
 
     def location(self, number: int) -> str:
@@ -177,8 +177,10 @@ def test_files_go_when_nobody_needs_them(written: Written) -> None:
     everything = {p.name for p in shared.iterdir()}
     needed = open_checkpoint(written.location(1)).manifest.snapshot.files()
     assert needed < everything
-    written.store.wrote(everything)
-    written.store.sweep(needed)
+    unneeded = everything - needed
+    written.store.delete_state([min(unneeded)])
+    assert {p.name for p in shared.iterdir()} == everything - {min(unneeded)}
+    written.store.sweep_state(needed)
     assert {p.name for p in shared.iterdir()} == needed
     check(written.location(1))
 
@@ -188,7 +190,7 @@ def test_a_manifest_keeps_everything() -> None:
     process(env).sink_to(CollectSink())
     job = LocalJob(env, epoch_sizes=lambda: 20)
     job.run_epoch()
-    snapshot = job.execution.snapshot()
+    snapshot = job.cut()
     snapshot.committables = {"sink": b"staged"}
     manifest = Manifest("savepoint", 7, 8, snapshot, "", {"a": 1})
     assert decode_manifest("m", encode_manifest(manifest)) == manifest

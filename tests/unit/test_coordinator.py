@@ -6,17 +6,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from millstream.checkpoint.coordinator import (
-    Checkpoint,
-    CheckpointStatus,
-    Commit,
-    Coordinator,
-    Discard,
-    FailJob,
-    WriteManifest,
-)
+from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.snapshot import Snapshot, unpack
+from millstream.checkpoint.snapshot import Snapshot, SubtaskSnapshot, VertexSnapshot, unpack
+from millstream.jobmaster import instructions as i
+from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
 
 OPTIONS = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0)
 
@@ -28,10 +22,18 @@ def cut(epoch: int = 1) -> Snapshot:
 def complete(coordinator: Coordinator, now: float) -> Checkpoint:
     """Take a checkpoint without anything going wrong."""
     checkpoint = coordinator.trigger(now)
-    assert coordinator.acknowledge(checkpoint.id, cut(), now) == [WriteManifest(checkpoint)]
-    assert coordinator.written(checkpoint.id, now) == [Commit(checkpoint)]
-    coordinator.committed(checkpoint.id)
+    [write] = coordinator.acknowledge(checkpoint.id, cut(), now)
+    assert isinstance(write, i.WriteManifest) and write.manifest.id == checkpoint.id
+    [commit] = coordinator.written(checkpoint.id, "there", now)
+    assert commit == i.CommitOutput(staged=staged(checkpoint), checkpoint=checkpoint.id)
+    carry_out(coordinator, coordinator.committed(checkpoint.id))
     return checkpoint
+
+
+def carry_out(coordinator: Coordinator, instructions: list[i.Instruction]) -> None:
+    for instruction in instructions:
+        if isinstance(instruction, i.DiscardCheckpoints):
+            coordinator.discarded(instruction.checkpoints)
 
 
 def staged(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def test_the_least_pause_counts_from_the_end_of_the_last() -> None:
     coordinator = Coordinator(replace(OPTIONS, min_pause=8.0), 0.0)
     checkpoint = coordinator.trigger(10.0)
     coordinator.acknowledge(checkpoint.id, cut(), 11.0)
-    coordinator.written(checkpoint.id, 17.0)
+    coordinator.written(checkpoint.id, "there", 17.0)
     assert coordinator.next_due() == 25.0
 
 
@@ -74,31 +76,31 @@ def test_output_is_named_until_it_is_committed() -> None:
     coordinator.stage("sink", 1, "b")
     assert staged(first) == {"sink": [(0, "a")]}
     # It could not be written: what it named goes into the next.
-    coordinator.write_failed(first.id, "the disk is full", 2.0)
+    coordinator.lost(first.id, "the disk is full", 2.0)
     second = coordinator.trigger(3.0)
     coordinator.acknowledge(second.id, cut(), 3.0)
     assert staged(second) == {"sink": [(0, "a"), (1, "b")]}
     coordinator.stage("sink", 0, "c")
     # Written, but not yet known to be committed.
-    coordinator.written(second.id, 3.0)
+    coordinator.written(second.id, "there", 3.0)
     third = coordinator.trigger(4.0)
     coordinator.acknowledge(third.id, cut(), 4.0)
     assert staged(third) == {"sink": [(0, "a"), (1, "b"), (0, "c")]}
     coordinator.committed(second.id)
-    coordinator.written(third.id, 4.0)
+    coordinator.written(third.id, "there", 4.0)
     coordinator.committed(third.id)
     assert not coordinator.has_staged()
 
 
 def test_what_waits_is_named_by_every_checkpoint_until_it_is_done_with() -> None:
     coordinator = Coordinator(OPTIONS, 0.0)
-    coordinator.wait({"sink": [(0, "a")]})
+    coordinator.output_waits({"sink": [(0, "a")]})
     # It is no reason to take another checkpoint at the end of a job.
     assert not coordinator.has_staged()
     coordinator.stage("sink", 1, "b")
     assert staged(complete(coordinator, 1.0)) == {"sink": [(0, "a"), (1, "b")]}
     assert staged(complete(coordinator, 2.0)) == {"sink": [(0, "a")]}
-    coordinator.wait({})
+    coordinator.output_waits({})
     assert staged(complete(coordinator, 3.0)) == {}
 
 
@@ -107,22 +109,25 @@ def test_failures_are_tolerated_in_a_row() -> None:
     for fails in (False, True):
         checkpoint = coordinator.trigger(1.0)
         coordinator.acknowledge(checkpoint.id, cut(), 1.0)
-        instructions = coordinator.write_failed(checkpoint.id, "no", 1.0)
-        assert [type(i) for i in instructions] == ([FailJob] if fails else [])
+        why = coordinator.lost(checkpoint.id, "no", 1.0)
+        assert (why is not None) == fails
     complete(coordinator, 2.0)
     checkpoint = coordinator.trigger(3.0)
-    assert coordinator.write_failed(checkpoint.id, "no", 3.0) == []
+    assert coordinator.lost(checkpoint.id, "no", 3.0) is None
 
 
 def test_what_takes_too_long_is_given_up_and_its_answer_ignored() -> None:
     coordinator = Coordinator(replace(OPTIONS, tolerable_failures=5), 0.0)
     checkpoint = coordinator.trigger(0.0)
     coordinator.acknowledge(checkpoint.id, cut(), 1.0)
+    assert coordinator.next_expiry() == 60.0
     coordinator.expire(59.0)
-    assert coordinator.is_pending(checkpoint.id)
+    assert coordinator.in_progress == 1
     coordinator.expire(60.0)
     assert checkpoint.status is CheckpointStatus.FAILED and "timeout" in checkpoint.reason
-    assert coordinator.written(checkpoint.id, 61.0) == []
+    # Nobody may go on from it; but it may still come to storage, and is deleted only when that is over.
+    assert coordinator.clean_up() == []
+    assert coordinator.written(checkpoint.id, "there", 61.0) == [i.DiscardCheckpoints(checkpoints=frozenset({1}))]
     assert coordinator.latest() is None
 
 
@@ -131,9 +136,9 @@ def test_one_that_is_overtaken_is_given_up() -> None:
     first, second = coordinator.trigger(0.0), coordinator.trigger(1.0)
     for checkpoint in (first, second):
         coordinator.acknowledge(checkpoint.id, cut(), 2.0)
-    coordinator.written(second.id, 3.0)
+    coordinator.written(second.id, "there", 3.0)
     assert first.status is CheckpointStatus.FAILED
-    assert coordinator.written(first.id, 4.0) == []
+    assert coordinator.written(first.id, "there", 4.0) == [i.DiscardCheckpoints(checkpoints=frozenset({first.id}))]
     assert coordinator.latest() is second
 
 
@@ -142,18 +147,20 @@ def test_old_ones_go() -> None:
     first, second = complete(coordinator, 1.0), complete(coordinator, 2.0)
     third = coordinator.trigger(3.0)
     coordinator.acknowledge(third.id, cut(), 3.0)
-    coordinator.written(third.id, 3.0)
-    assert coordinator.committed(third.id) == [Discard((first,))]
+    coordinator.written(third.id, "there", 3.0)
+    confirm, discard = coordinator.committed(third.id)
+    assert isinstance(confirm, i.ConfirmSources)
+    assert discard == i.DiscardCheckpoints(checkpoints=frozenset({first.id}))
     assert coordinator.retained() == [second, third]
 
 
 def test_a_failure_goes_back_to_the_last_complete_one() -> None:
     coordinator = Coordinator(OPTIONS, 0.0)
-    assert coordinator.failed(1.0).checkpoint is None
+    assert coordinator.failed(1.0) is None
     done = complete(coordinator, 2.0)
     coordinator.stage("sink", 0, "lost")
     pending = coordinator.trigger(3.0)
-    assert coordinator.failed(4.0).checkpoint is done
+    assert coordinator.failed(4.0) is done
     assert pending.status is CheckpointStatus.FAILED
     # What was staged since belongs to nothing any more.
     assert not coordinator.has_staged()
@@ -173,11 +180,38 @@ def test_only_the_output_of_what_goes_back_is_dropped() -> None:
 
 
 def test_a_job_begins_with_a_checkpoint_of_another() -> None:
-    origin = Checkpoint(41, 0.0, snapshot=cut())
+    origin = Origin(Manifest("checkpoint", 41, 7_000_000, cut(), ""), "there", "there/shared", claimed=True)
     coordinator = Coordinator(OPTIONS, 0.0, origin)
-    assert coordinator.failed(1.0).checkpoint is origin
-    own = complete(coordinator, 2.0)
-    assert own.id == 42 and coordinator.latest() is own
-    # It cannot be read: back to the one before, then to the beginning.
-    assert coordinator.give_up(own) is origin
-    assert coordinator.give_up(origin) is None
+    began = coordinator.failed(1.0)
+    assert began is not None and began.cut is origin.manifest.snapshot
+    checkpoint = coordinator.trigger(2.0)
+    [write] = coordinator.acknowledge(checkpoint.id, cut(), 2.0)
+    # Its number and its time come after those of the other, whatever the clock says.
+    assert isinstance(write, i.WriteManifest)
+    assert (write.manifest.id, write.manifest.timestamp) == (42, 7_000_001)
+    coordinator.written(checkpoint.id, "here", 2.0)
+    # What was claimed is deleted when there is something newer; it is tried again until that is done.
+    assert i.DeleteOrigin(origin=origin) in coordinator.committed(checkpoint.id)
+    assert coordinator.drop_origin() == [i.DeleteOrigin(origin=origin)]
+    # The newer one cannot be read: back to the one before, then to the beginning.
+    assert coordinator.give_up(checkpoint) is began
+    coordinator.origin_deleted()
+    assert coordinator.drop_origin() == []
+    assert coordinator.latest() is None
+
+
+def test_state_files_go_when_nobody_needs_them() -> None:
+    coordinator = Coordinator(OPTIONS, 0.0)
+    coordinator.wrote(["1.base", "2.delta", "3.base"])
+    checkpoint = coordinator.trigger(1.0)
+    snapshot = cut()
+    snapshot.vertices["v"] = VertexSnapshot([], 128, [SubtaskSnapshot({"s": ["1.base", "2.delta"]})], False)
+    coordinator.acknowledge(checkpoint.id, snapshot, 1.0)
+    # The job is at its third file; the checkpoint may come to storage.
+    assert coordinator.delete_unneeded({"3.base"}) == []
+    coordinator.lost(checkpoint.id, "no", 2.0)
+    [discard] = coordinator.clean_up()
+    assert coordinator.delete_unneeded({"3.base"}) == []
+    carry_out(coordinator, [discard])
+    assert coordinator.delete_unneeded({"3.base"}) == [i.DeleteState(names=frozenset({"1.base", "2.delta"}))]
+    assert coordinator.delete_unneeded({"3.base"}) == []

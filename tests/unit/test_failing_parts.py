@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millstream import testing
-from millstream.common.errors import JobCancelledError, JobExecutionError
+from millstream.common.errors import JobCancelledError, JobExecutionError, MillstreamError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.operators.failures import SubtaskFailed
 from millstream.testing import (
@@ -160,17 +160,19 @@ def test_failures_of_a_local_program() -> None:
     assert list(patient.from_source(TestingSource([1, ABORT, 2])).execute_and_collect()) == [1, 2]
 
 
-def test_cancel_and_no_savepoints() -> None:
+def test_cancel_a_local_program() -> None:
     from millstream.testing.script import ScriptedInput
 
     local = LocalEnvironment(clock=ManualClock())
     local.from_source(ScriptedInput()).sink_to(CollectSink())
     client = local.execute_async()
-    with pytest.raises(Exception, match="no checkpoints"):
-        client.trigger_savepoint("/nowhere").result()
+    with pytest.raises(Exception, match="The job takes no checkpoints"):
+        client.trigger_checkpoint().result()
     client.cancel().result()
     with pytest.raises(JobCancelledError):
         client.get_job_execution_result().result()
+    with pytest.raises(MillstreamError, match="is not running: it is CANCELED"):
+        client.trigger_savepoint("/nowhere").result()
 
 
 # --- the package

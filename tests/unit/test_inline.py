@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dis
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from millstream.operators.inline import inline, is_path
+from millstream.operators import inline as inlining
+from millstream.operators.inline import OPERATIONS, inline, is_path
 
 LIMIT = 10
 
@@ -63,6 +66,7 @@ def modulo(keys: int) -> Callable[[int], Any]:
         (lambda x: x in (1, 2), [2]),
         (lambda x: x not in (1, 2), [2]),
         (lambda x: 2.5 * x, [2]),
+        (lambda x: (x <= 4, x < 4, x >= 4, x != 4), [4]),
         (lambda x: (), [2]),
         (lambda x: [], [2]),
         (lambda x: [x, (x, "a'b\"\n", b"c", None, True)], [2]),
@@ -84,6 +88,34 @@ def branch(x: int) -> int:
     return 2
 
 
+def handles(x: Any) -> Any:
+    try:
+        return x[0]
+    except IndexError:
+        return None
+
+
+def cleans_up(x: Any) -> Any:
+    try:
+        return x[0]
+    finally:
+        print(x)
+
+
+def adds_in_place(x: int) -> int:
+    x += 1
+    return x
+
+
+def names_a_part(x: Any) -> Any:
+    part = x[0]
+    return (part, part)
+
+
+async def waits(x: Any) -> Any:
+    return x
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -97,14 +129,39 @@ def branch(x: int) -> int:
         lambda x: [y for y in x],  # noqa: C416
         lambda x, y=1: x,
         lambda *x: x,
+        lambda x, *y: y,
+        lambda x, **y: y,
         lambda x: {"a": x},
+        lambda x: {x},
+        lambda x: +x,
+        lambda x: x[1:2],
+        lambda x: (y := x, y),
+        lambda x: lambda: x,
+        lambda x: (*x, 1),
+        lambda x, /, *, y=1: x,
         branch,
+        handles,
+        cleans_up,
+        adds_in_place,
+        names_a_part,
+        waits,
         len,
         str,
     ],
 )
 def test_what_is_not_one_plain_expression_is_called(function: Callable[..., Any]) -> None:
     assert not is_inlined(function)
+
+
+def test_the_operations_listed_for_this_python_exist() -> None:
+    assert OPERATIONS[sys.version_info[:2]] <= set(dis.opmap)
+
+
+def test_a_python_that_is_not_listed_calls_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_inlined(lambda x: x)
+    monkeypatch.setattr(inlining, "_LISTED", frozenset())
+    assert not is_inlined(lambda x: x)
+    assert not is_path(lambda x: x)
 
 
 def test_a_variable_that_another_function_can_set_is_read_each_time() -> None:
@@ -150,6 +207,7 @@ def test_long_expressions_are_called() -> None:
         (lambda t: t.lower(), False),
         (lambda t: t.a(), False),
         (modulo(3), False),
+        (handles, False),
     ],
 )
 def test_only_ways_into_a_record_are_paths(function: Callable[..., Any], expected: bool) -> None:

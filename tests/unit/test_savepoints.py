@@ -19,6 +19,7 @@ from state_programs import COUNT, build, key_of
 
 from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.restore import is_same_graph
+from millstream.checkpoint.snapshot import unpack
 from millstream.common import WatermarkStrategy
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
 from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
@@ -456,7 +457,7 @@ def test_everything_of_a_renamed_operator_goes_with_it(tmp_path: Path) -> None:
         start_from(env, written)
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
     job = start_from(env, Savepoint.load(written).drop_operator("Keyed Sum").write(tmp_path / "without"))
-    assert job.execution.sources[next(iter(job.execution.sources))].snapshot() == {0: (40, COUNT)}
+    assert unpack(next(iter(job.cut().sources.values()))) == {0: (40, COUNT)}
     job.run()
     before = counted(r for r in finished(savepoint.location, 1) if isinstance(r, tuple))
     assert counted(tagged(sink.results())) == before

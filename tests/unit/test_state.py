@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.state import changelog
+from millstream.state import changelog, kinds
 from millstream.state.descriptors import ValueStateDescriptor
 from millstream.state.keyed import KeyedState
 from millstream.testing import local
@@ -37,7 +37,7 @@ class Replica:
 
     def content(self, version: str | None) -> dict[Any, Any]:
         self.state.prepare(version)
-        return dict(self.state.table("v", "value").base)
+        return dict(self.state.table("v", kinds.VALUE).base)
 
 
 epochs = st.lists(
@@ -104,4 +104,4 @@ def test_a_name_has_one_kind() -> None:
     state = KeyedState("op", 0, MemoryStorage(), lambda: 0)
     state.handle(ValueStateDescriptor("x"))
     with pytest.raises(InvalidProgramError, match="'x' was registered as value"):
-        state.table("x", "list")
+        state.table("x", kinds.LIST)

@@ -21,6 +21,7 @@ from millstream.datastream.state import (
     ValueStateDescriptor,
 )
 from millstream.state import changelog
+from millstream.state.backend import Backend
 from millstream.state.keyed import KeyedState
 from millstream.testing.local import ManualClock, MemoryStorage
 
@@ -155,7 +156,7 @@ def run_plan(ttl: bool, plan: list[Any]) -> None:
     config = StateTtlConfig.new_builder(Time.milliseconds(TTL)).build() if ttl else None
 
     def process(backend: str) -> tuple[KeyedState, dict[str, Any]]:
-        state = KeyedState("op", 0, storage, clock, backend)
+        state = KeyedState("op", 0, storage, clock, Backend(backend))
         return state, {d.name: state.handle(d) for d in descriptors(config)}
 
     state, states = process("hashmap")

@@ -45,9 +45,40 @@ def closes_over() -> Any:
     return lambda x: [seen, x]
 
 
+def keeps_the_last() -> Any:
+    last = None
+
+    def note(x: Any) -> Any:
+        nonlocal last
+        last, before = x, last
+        return before
+
+    return note
+
+
+def deletes(x: Any) -> Any:
+    del x.index
+    return x
+
+
+def has_a_variable_of_its_own(x: Any) -> Any:
+    size = len(x)
+    return [y + size for y in x]
+
+
+def takes_apart(line: str) -> Any:
+    key, *rest = line.split()
+    match rest:
+        case [only]:
+            return f"{key:>10}", {only: 1}, rest[1:], not rest, -len(rest) if rest else [*rest]
+    return None
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        has_a_variable_of_its_own,
+        takes_apart,
         lambda x: x,
         lambda x: (x % 10, 1),
         lambda a, b: (a[0], a[1] + b[1]),
@@ -63,7 +94,18 @@ def test_harmless_functions_are_seen(function: Any) -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [keeps, changes, adds_in_place, yields_a_buffer, closes_over(), CACHE.append, lambda x, seen=[]: seen, Row.as_dict],
+    [
+        keeps,
+        keeps_the_last(),
+        changes,
+        deletes,
+        adds_in_place,
+        yields_a_buffer,
+        closes_over(),
+        CACHE.append,
+        lambda x, seen=[]: seen,
+        Row.as_dict,
+    ],
 )
 def test_functions_that_could_change_a_value_later_are_not_trusted(function: Any) -> None:
     assert not keeps_nothing(function)

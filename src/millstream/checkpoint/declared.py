@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from millstream.operators.base import Operator, Surroundings
 from millstream.operators.chain import ChainNode
 from millstream.operators.failures import shorten
-from millstream.operators.slot import JobPlan
+from millstream.operators.protocol import JobPlan
 from millstream.operators.subtask import Subtask
 from millstream.operators.vertex import Vertex
 from millstream.surroundings import Requests, wall_clock

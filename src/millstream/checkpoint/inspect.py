@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
-from millstream.checkpoint.rows import SESSIONS, Address, Layout, StateRow, is_internal, shown_kind, shown_name
+from millstream.checkpoint.rows import Address, Layout, StateRow, is_internal, shown_kind, shown_name
 from millstream.checkpoint.snapshot import OperatorSnapshot, VertexSnapshot, operator_of, state_id_of, unpack
 from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.store import Found, list_checkpoints, open_checkpoint
@@ -19,6 +19,7 @@ from millstream.common.errors import DamagedStateError, InvalidProgramError, Mis
 from millstream.common.pickles import load, load_leniently
 from millstream.state.changelog import Loads, Section
 from millstream.state.export import index_part
+from millstream.state.kinds import kind_named
 from millstream.state.restored import StoredState, apply, chain_files, stored_sections
 from millstream.state.table import StateTable
 
@@ -38,7 +39,7 @@ class StateInfo:
         name: what it is called here; tables of an operator's own have names that tell what they are.
         table: what it is called in the files.
         scope: "keyed", or "operator" when it belongs to subtasks rather than keys.
-        kind: "value", "list", "map", "timers", "broadcast", ...
+        kind: as a person knows it: "value", "list", "map", "timers", "broadcast", ...
         address: how rows are addressed: by "key", "namespace", "time", "pane" or "name".
         type: the type that the program declared, in words; nothing when it declared none.
         ttl: how long rows live, in words; nothing when for ever.
@@ -168,16 +169,17 @@ class Inspection:
             tables = {name: dict(about) for name, about in operator.tables.get(which, {}).items()}
             # What files hold counts also where the manifest does not know of it.
             for section, _, _ in self._index(state_id_of(operator.id, which), vertex):
-                tables.setdefault(section.table, {"kind": section.kind, "address": section.address})
+                tables.setdefault(section.table, {"kind": section.kind.name, "address": section.address})
             for table, about in tables.items():
                 name = shown_name(table)
                 if name in taken or (name != table and name in tables):
                     name = table if table not in taken else f"{scope}:{table}"
                 taken.add(name)
                 ttl = about.get("ttl", "")
-                layout = Layout(about["kind"], about["address"], bool(ttl))
-                kind = shown_kind(table, layout)
-                yield StateInfo(name, table, scope, kind, about["address"], about.get("type", ""), ttl, layout)
+                kind = kind_named(about["kind"], f"State {name!r} of operator '{operator.uid or operator.name}'")
+                layout = Layout(kind, about["address"], bool(ttl))
+                shown = shown_kind(table, layout)
+                yield StateInfo(name, table, scope, shown, about["address"], about.get("type", ""), ttl, layout)
 
     # --- how much there is
 
@@ -202,7 +204,7 @@ class Inspection:
         vertex = self.vertices[operator_id]
         rows = size = 0
         # A row of these is several for whoever looks.
-        unknown = state.kind == SESSIONS or state.scope == OPERATOR
+        unknown = state.layout.kind.has_windows or state.scope == OPERATOR
         for section, count, length in self._index(self._state_id(operator_id, state), vertex):
             if section.table == state.table:
                 size += length

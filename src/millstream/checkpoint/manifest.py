@@ -24,6 +24,9 @@ from millstream.state.restored import StoredState
 VERSION = 2
 NAME = "_metadata"
 
+# The directory beside the checkpoints of a job that holds their state files.
+SHARED = "shared"
+
 
 @dataclass
 class Manifest:
@@ -40,6 +43,21 @@ class Manifest:
     snapshot: Snapshot
     state: str
     properties: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Origin:
+    """The checkpoint or savepoint a job starts from.
+
+    Attributes:
+        claimed: whether it is this job's to delete as soon as it has a checkpoint of its own.
+    """
+
+    manifest: Manifest
+    location: str
+    state_url: str
+    allow_non_restored: bool = False
+    claimed: bool = False
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

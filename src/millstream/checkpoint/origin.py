@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Any
 
-from millstream.checkpoint.manifest import Manifest
+from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.owner import is_alive
 from millstream.checkpoint.storage import open_storage, storage_options
@@ -30,21 +29,6 @@ CLAIM_MODE = "execution.state-recovery.claim-mode"
 LATEST = "latest"
 
 _OLD_PATH, _OLD_IGNORE = "execution.savepoint.path", "execution.savepoint.ignore-unclaimed-state"
-
-
-@dataclass
-class Origin:
-    """The checkpoint or savepoint a job starts from.
-
-    Attributes:
-        claimed: whether it is this job's to delete as soon as it has a checkpoint of its own.
-    """
-
-    manifest: Manifest
-    location: str
-    state_url: str
-    allow_non_restored: bool = False
-    claimed: bool = False
 
 
 def find_origin(config: Configuration, job_name: str) -> Origin | None:

@@ -16,7 +16,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.carried import decode, encode
 from millstream.operators.chain import ChainNode
-from millstream.operators.slot import JobPlan
+from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
 from millstream.state.key_groups import owned_groups

@@ -21,12 +21,12 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.windows.windows import TimeWindow
 from millstream.state.key_groups import hashable, thaw
+from millstream.state.kinds import VALUE, StateKind
 from millstream.state.restored import SPLIT_LIST, UNION_LIST
 from millstream.state.table import BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
 
 # The one row of every table of operator state.
 _OPERATOR_ROW = "operator"
-SESSIONS = "sessions"
 
 # A key in the form a dict takes, and a namespace.
 Address = tuple[Any, Any]
@@ -53,22 +53,22 @@ class Layout:
     """How the rows of a table are laid out.
 
     Attributes:
-        kind: "value", "list", "map", "reducing", "aggregating", "timers", "panes", "sessions" or "windows".
+        kind: what a row holds, see `state.kinds`.
         address: how rows are addressed, see `state.table`.
         expires: whether contents carry the time of their last use.
     """
 
-    kind: str
+    kind: StateKind
     address: str
     expires: bool = False
 
     @property
     def is_broadcast(self) -> bool:
-        return self.address == BY_NAME and self.kind == "map"
+        return self.address == BY_NAME and self.kind.has_entries
 
     @property
     def is_list_of_subtasks(self) -> bool:
-        return self.address == BY_NAME and self.kind != "map"
+        return self.address == BY_NAME and not self.kind.has_entries
 
     # --- to rows and back
 
@@ -77,8 +77,8 @@ class Layout:
         for row, content in rows:
             if self.address == BY_PANE:
                 yield from (((key, row), value) for key, value in content.items())
-            elif self.kind == SESSIONS:
-                for start, end, value in [content] if isinstance(content, list) else content:
+            elif self.kind.has_windows:
+                for start, end, value in self.kind.windows(content):
                     yield (row, TimeWindow(start, end)), value
             elif self.address == BY_TIME:
                 time, key, window = row
@@ -96,11 +96,9 @@ class Layout:
         for (key, namespace), value in flat.items():
             if self.address == BY_PANE:
                 rows.setdefault(namespace, {})[key] = value
-            elif self.kind == SESSIONS:
-                session = [namespace.start, namespace.end, value]
-                # One session stands alone, several are a tuple.
-                before = rows.get(key)
-                rows[key] = session if before is None else (*_several(before), session)
+            elif self.kind.has_windows:
+                before = self.kind.windows(rows.get(key))
+                rows[key] = self.kind.of_windows([*before, [namespace.start, namespace.end, value]])
             elif self.address == BY_TIME:
                 time, window = namespace if isinstance(namespace, tuple) else (namespace, None)
                 rows[time, key, window] = value
@@ -115,7 +113,8 @@ class Layout:
     def row(self, address: Address, content: Any) -> StateRow:
         """Return a row as a person sees it."""
         key, namespace = address
-        return StateRow(key if self.is_broadcast else thaw(key), namespace, self._without_stamps(content))
+        value = self._flat_kind.without_stamps(content) if self.expires else content
+        return StateRow(key if self.is_broadcast else thaw(key), namespace, value)
 
     # --- what is put in
 
@@ -133,7 +132,7 @@ class Layout:
         if self.address == BY_PANE:
             start = namespace.start if isinstance(namespace, TimeWindow) else namespace
             return row, _whole_number(start, "the start of a window in milliseconds")
-        if self.kind == SESSIONS or self.address == BY_NAMESPACE:
+        if self.kind.has_windows or self.address == BY_NAMESPACE:
             return row, _window(namespace)
         if self.address == BY_TIME:
             return row, _timer(namespace)
@@ -147,44 +146,15 @@ class Layout:
             before: what was stored until now, whose stamps go on; None when they are made anew.
             now: the stamp of what is new.
         """
-        if self.address == BY_TIME:
-            return None if value is None else True
-        if value is None:
-            return None
-        if self._is_list:
-            _check(value, list, self.kind)
-            value = list(value)
-        elif self._is_map:
-            _check(value, dict, self.kind)
-            value = dict(value)
-        if (self._is_list or self._is_map) and not value:
-            return None
-        return self._with_stamps(value, before, now) if self.expires else value
-
-    @property
-    def _is_list(self) -> bool:
-        return self.kind == "list"
-
-    @property
-    def _is_map(self) -> bool:
-        return self.kind == "map" and not self.is_broadcast
-
-    def _without_stamps(self, content: Any) -> Any:
-        if not self.expires:
+        content = None if value is None else self._flat_kind.stored(value)
+        if content is None or not self.expires:
             return content
-        if self._is_list:
-            return [value for value, _ in content]
-        if self._is_map:
-            return {key: value for key, (value, _) in content.items()}
-        return content[0]
+        return self._flat_kind.with_stamps(content, before, now)
 
-    def _with_stamps(self, value: Any, before: Any, now: int) -> Any:
-        if self._is_list:
-            stamps = [stamp for _, stamp in before or ()]
-            return [(v, stamps[i] if i < len(stamps) else now) for i, v in enumerate(value)]
-        if self._is_map:
-            return {k: (v, before[k][1] if before and k in before else now) for k, v in value.items()}
-        return value, now if before is None else before[1]
+    @property
+    def _flat_kind(self) -> StateKind:
+        # Each entry of broadcast state is a row of its own here.
+        return VALUE if self.is_broadcast else self.kind
 
 
 def shown_name(table: str) -> str:
@@ -211,7 +181,7 @@ def shown_kind(table: str, layout: Layout) -> str:
         return "broadcast"
     if layout.is_list_of_subtasks:
         return "union list" if table.startswith(UNION_LIST) else "operator list"
-    return layout.kind
+    return layout.kind.name
 
 
 _INTERNAL = {
@@ -226,15 +196,6 @@ _INTERNAL = {
     "_right": "join-right",
     "_batch_input": "batch-input",
 }
-
-
-def _several(content: Any) -> tuple[Any, ...]:
-    return (content,) if isinstance(content, list) else content
-
-
-def _check(value: Any, kind: type, name: str) -> None:
-    if not isinstance(value, kind):
-        raise InvalidProgramError(f"The value of {name} state must be a {kind.__name__}, not {value!r}.")
 
 
 def _nothing(given: Any, part: str) -> Any:

@@ -13,6 +13,7 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millstream.common.configuration import Configuration
@@ -82,6 +83,18 @@ def open_storage(url: str, options: dict[str, Any] | None = None, cache: str | N
     if is_remote(url):
         return RemoteStorage(url, options or {}, cache)
     return DirectoryStorage(local_path(url), cache, options)
+
+
+@dataclass(frozen=True)
+class StateLocation:
+    """Where a job's state files are: a place, what its file system must be told, and where copies of them may be."""
+
+    url: str
+    options: dict[str, Any]
+    copies: str
+
+    def open(self) -> Storage:
+        return open_storage(self.url, self.options, self.copies)
 
 
 _S3_KEYS = {"s3.access-key": "key", "s3.secret-key": "secret", "s3.endpoint": "endpoint_url"}

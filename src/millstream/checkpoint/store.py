@@ -16,16 +16,15 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.checkpoint.manifest import NAME, Manifest, decode_manifest, encode_manifest
+from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.faults import fault_point
 
-SHARED = "shared"
 _SUPERSEDED = "_superseded"
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 
@@ -45,8 +44,6 @@ class CheckpointStore:
         self.options: dict[str, Any] = options or {}
         self._token = uuid.uuid4().hex
         self._owner = owner
-        # State files that acknowledged epochs have written and that were not deleted yet.
-        self._known: set[str] = set()
 
     def take(self, is_alive: Callable[[dict[str, Any]], bool]) -> None:
         """Make the directory this job's own; one that a living job has is an error."""
@@ -88,10 +85,10 @@ class CheckpointStore:
         return storage.url
 
     def discard(self, checkpoint_id: int) -> None:
-        """Delete a checkpoint; its state files go with the next `sweep`."""
+        """Delete a checkpoint; its state files go when nobody needs them."""
         self.storage.delete(f"chk-{checkpoint_id}")
 
-    def discard_all_but(self, kept: set[int]) -> None:
+    def discard_all_but(self, kept: Collection[int]) -> None:
         """Delete what a checkpoint that failed may have left: nobody must go on from it once its output is aborted."""
         for name in self.storage.list(""):
             found = _CHECKPOINT.fullmatch(name)
@@ -100,22 +97,14 @@ class CheckpointStore:
 
     # --- state files
 
-    def wrote(self, names: Iterable[str]) -> None:
-        """An acknowledged epoch has written these."""
-        self._known.update(names)
-
-    def sweep(self, needed: set[str]) -> None:
-        """Delete the known state files that nobody needs any more."""
-        for name in sorted(self._known - needed):
+    def delete_state(self, names: Iterable[str]) -> None:
+        """Delete state files."""
+        for name in sorted(names):
             self.storage.delete(f"{SHARED}/{name}")
-        self._known &= needed
 
-    def sweep_all(self, needed: set[str]) -> None:
+    def sweep_state(self, needed: Collection[str]) -> None:
         """Delete every state file that nobody needs, also those of epochs that failed."""
-        for name in self.storage.list(SHARED):
-            if name not in needed:
-                self.storage.delete(f"{SHARED}/{name}")
-        self._known &= needed
+        self.delete_state(name for name in self.storage.list(SHARED) if name not in needed)
 
     def remove(self) -> None:
         """Delete everything.

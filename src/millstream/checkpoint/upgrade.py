@@ -11,11 +11,10 @@ from millstream.checkpoint.restore import has_state
 from millstream.checkpoint.rows import is_internal, shown_name
 from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.chain import ChainNode
-from millstream.operators.slot import JobPlan
+from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
-
-_COMBINED = ("reducing", "aggregating")
+from millstream.state.kinds import kind_named
 
 
 @dataclass(frozen=True)
@@ -154,15 +153,16 @@ def _changes(state: StateInfo, now: dict[str, str]) -> Iterator[str]:
     """Yield in which way a state is not what it was; one that is in no file cannot be read as something else."""
     if not state.size:
         return
-    if now["kind"] != state.layout.kind:
-        yield f"was {state.layout.kind} state and is {now['kind']} state now"
+    before, after = state.layout.kind, kind_named(now["kind"], f"State {state.name!r} of the program")
+    if before is not after:
+        yield f"was {before.name} state and is {after.name} state now"
         return
     declared = now.get("type", "")
     if state.type and declared and declared != state.type:
         yield f"was declared as {state.type} and is declared as {declared} now; values stay what they were"
     if bool(state.ttl) != bool(now.get("ttl", "")):
-        before, after = ("expired", "does not") if state.ttl else ("did not expire", "does")
-        yield f"{before} and {after} now, which is stored differently"
+        was, does = ("expired", "does not") if state.ttl else ("did not expire", "does")
+        yield f"{was} and {does} now, which is stored differently"
 
 
 def _taken_over(state: StateInfo, now: dict[str, dict[str, str]]) -> bool:
@@ -170,9 +170,13 @@ def _taken_over(state: StateInfo, now: dict[str, dict[str, str]]) -> bool:
     if state.table == "_merging_windows":
         return "_sessions" in now
     if state.table in ("_panes", "_sessions"):
-        general = now.get("_window_contents", {}).get("kind") in _COMBINED and not {"_panes", "_sessions"} & set(now)
+        general = _combines(now.get("_window_contents")) and not {"_panes", "_sessions"} & set(now)
         return general and ("_merging_windows" in now) == (state.table == "_sessions")
     return False
+
+
+def _combines(contents: dict[str, str] | None) -> bool:
+    return contents is not None and kind_named(contents["kind"], "The state of windows").combines
 
 
 def _merged(operator: OperatorInfo) -> bool:
@@ -182,7 +186,7 @@ def _merged(operator: OperatorInfo) -> bool:
 def _is_broadcast_of(node: ChainNode, state: StateInfo) -> bool:
     """Tell whether it is broadcast state that the program has too: functions ask for it when records come."""
     names = node.operator.names if isinstance(node.operator, BroadcastProcessOperator) else []
-    return state.kind == "broadcast" and state.table in names
+    return state.layout.is_broadcast and state.table in names
 
 
 def _declared_names(declared: Declared) -> Iterator[tuple[str, str]]:

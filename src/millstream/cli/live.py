@@ -32,19 +32,19 @@ class Reading:
 
 def read(job: JobMaster, now: float) -> Reading:
     """Look at a job."""
-    plan, progress = job.plan, job.progress
-    sources = {v.id for v in plan.vertices if v.is_source}
-    ends = {v.id for v in plan.vertices if not v.out_edges}
-    subtasks = dict(progress.subtasks)
+    view = job.view
+    sources = {v.id for v in view.plan.vertices if v.is_source}
+    ends = {v.id for v in view.plan.vertices if not v.out_edges}
+    subtasks, latest = view.progress.subtasks, view.checkpoints.latest
     marks = [p.watermark for (v, _), p in subtasks.items() if v in ends and p.watermark is not None]
     return Reading(
         now,
         sum(p.records_in for (v, _), p in subtasks.items() if v in sources),
         sum(p.records_in for (v, _), p in subtasks.items() if v in ends),
-        progress.epochs,
+        view.progress.epochs,
         min(marks, default=None),
-        job.last_checkpoint(),
-        job.status.name,
+        None if latest is None or latest.completed_at is None else (latest.id, latest.completed_at),
+        view.status.name,
     )
 
 

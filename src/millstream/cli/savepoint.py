@@ -20,7 +20,7 @@ from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
 from millstream.cli.state import heading, open_inspection
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.command_line import ProgramPlanned
-from millstream.operators.slot import JobPlan
+from millstream.operators.protocol import JobPlan
 from millstream.operators.vertex import JobSettings
 
 # What attempts that failed may have left in a savepoint's directory.
@@ -70,7 +70,8 @@ def check(
 def _job_plan(planned: ProgramPlanned) -> JobPlan:
     graph = planned.job_graph()
     parameters = {k: v for k, v in planned.configuration.to_dict().items() if not k.startswith("spark.")}
-    return JobPlan(JobSettings("check", graph.job_name, 0, False, parameters), graph.vertices)
+    settings = JobSettings(job_id="check", job_name=graph.job_name, attempt=0, batch=False, job_parameters=parameters)
+    return JobPlan(settings=settings, vertices=graph.vertices)
 
 
 def _report_text(inspection: Inspection, report: UpgradeReport, program: str, fits: bool, allow_lost: bool) -> str:

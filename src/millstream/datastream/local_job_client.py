@@ -19,14 +19,16 @@ from millstream.jobmaster.requests import CheckpointRequest, RescaleRequest, Sav
 class LocalJobClient(JobClient):
     """The handle on a job of this process."""
 
-    def __init__(self, job: JobMaster) -> None:
+    def __init__(self, job: JobMaster, savepoint_directory: str | None = None) -> None:
+        """Take a job; `savepoint_directory` is where savepoints go whose directory is not given."""
         self._job = job
+        self._default_directory = savepoint_directory
 
     def get_job_id(self) -> JobID:
-        return JobID(self._job.plan.settings.job_id)
+        return JobID(self._job.view.job_id)
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        return CompletableFuture.completed(self._job.status)
+        return CompletableFuture.completed(self._job.view.status)
 
     def cancel(self) -> CompletableFuture[None]:
         self._job.cancel()
@@ -53,7 +55,7 @@ class LocalJobClient(JobClient):
         return CompletableFuture(request.done)
 
     def _savepoint_directory(self, given: str | None) -> str:
-        directory = given or self._job.savepoint_directory
+        directory = given or self._default_directory
         if directory is None:
             raise InvalidProgramError(
                 "There is no directory for the savepoint: give one, or set execution.checkpointing.savepoint-dir."
@@ -66,7 +68,7 @@ class LocalJobClient(JobClient):
         return CompletableFuture(request.done)
 
     def get_checkpoint_statistics(self) -> dict[str, Any]:
-        return self._job.checkpoint_statistics()
+        return self._job.view.checkpoints.statistics()
 
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
         check_parallelism(parallelism, "the job")
@@ -75,7 +77,7 @@ class LocalJobClient(JobClient):
         return CompletableFuture(request.done)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        return CompletableFuture.completed(self._job.progress.metrics())
+        return CompletableFuture.completed(self._job.view.progress.metrics())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         return CompletableFuture(self._job.result)

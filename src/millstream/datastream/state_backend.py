@@ -9,8 +9,8 @@ from millstream.checkpoint.options import DIRECTORY, INCREMENTAL, SAVEPOINT_DIRE
 from millstream.common.configuration import Configuration
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
-from millstream.common.setting import TextSetting
 from millstream.datastream.checkpoint_storage import clean_path
+from millstream.state.backend import TYPE, Backend, backend_named, backend_of
 
 __all__ = [
     "CustomStateBackend",
@@ -22,8 +22,6 @@ __all__ = [
     "RocksDBStateBackend",
     "StateBackend",
 ]
-
-TYPE = TextSetting("state.backend.type", None, ("state.backend",))
 
 
 class StateBackend:
@@ -251,9 +249,6 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         super()._write(config)
 
 
-_ON_DISK = ("rocksdb", "lmdb")
-
-
 def configured_backend(config: Configuration, given: StateBackend | None) -> StateBackend | None:
     """Return the backend that a job's settings name, None when they name none.
 
@@ -261,11 +256,11 @@ def configured_backend(config: Configuration, given: StateBackend | None) -> Sta
         config: the job's settings.
         given: the one the program set last. It is returned unless the settings have changed since.
     """
-    name = TYPE.read(config)
-    if name is None:
+    if not TYPE.is_set(config):
         return None
-    on_disk = name.lower() in _ON_DISK
-    if given is not None and (given._type in _ON_DISK) == on_disk:
+    backend = backend_of(config)
+    if given is not None and backend_named(given._type) is backend:
         return given
-    incremental = INCREMENTAL.read(config) if INCREMENTAL.is_set(config) else None
-    return EmbeddedRocksDBStateBackend(incremental) if on_disk else HashMapStateBackend()
+    if backend is Backend.HASHMAP:
+        return HashMapStateBackend()
+    return EmbeddedRocksDBStateBackend(INCREMENTAL.read(config) if INCREMENTAL.is_set(config) else None)

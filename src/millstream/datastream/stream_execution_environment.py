@@ -50,7 +50,9 @@ from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
 from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.launch import Launch
 from millstream.operators.source import SourceOperator
+from millstream.state.backend import Backend, backend_of
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -414,7 +416,8 @@ class StreamExecutionEnvironment:
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start what was added since the last execute, and return a handle on it."""
-        return LocalJobClient(self._launch_pending(job_name))
+        directory = SAVEPOINT_DIRECTORY.read(with_last_word(self._config))
+        return LocalJobClient(self._launch_pending(job_name), directory)
 
     def close(self) -> None:
         """Forget what waits for execute(). Spark goes on: other environments may use it."""
@@ -431,8 +434,6 @@ class StreamExecutionEnvironment:
         return sinks
 
     def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
-        from millstream.spark.launch import Launch, launch
-
         graph = self._stream_graph(job_name, sinks)
         stop_if_only_planned(graph, self._config)
         has_caches = any(n.transformation.cache for n in graph.nodes)
@@ -442,17 +443,24 @@ class StreamExecutionEnvironment:
             roots += [cache.tap(self._program, t) for t, cache in filling]
             graph = self._stream_graph(job_name, roots)
         batch = self._is_batch(graph)
-        name = graph.job_name
+        name, backend = graph.job_name, graph.backend
 
         def job_graph(parallelism: int | None) -> JobGraph:
-            return build_job_graph(self._stream_graph(name, roots, parallelism), batch)
+            # The backend stays what it was when the job started, also when the program has set another since.
+            return build_job_graph(self._stream_graph(name, roots, parallelism, backend), batch)
 
         config = with_last_word(self._config)
-        job = launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
+        job = self._launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
         for _, cache in filling:
             cache.job = job.result
         tell_watchers(job)
         return job
+
+    def _launch(self, job: Launch) -> JobMaster:
+        """Start a job where jobs of this environment run."""
+        from millstream.spark.launch import launch
+
+        return launch(job)
 
     def _use_caches(self, graph: StreamGraph) -> list[tuple[Transformation, Cache]]:
         """Let cached streams come from their caches; return those that this job must fill."""
@@ -473,14 +481,20 @@ class StreamExecutionEnvironment:
         return filling
 
     def _stream_graph(
-        self, job_name: str | None, sinks: list[Transformation], parallelism: int | None = None
+        self,
+        job_name: str | None,
+        sinks: list[Transformation],
+        parallelism: int | None = None,
+        backend: Backend | None = None,
     ) -> StreamGraph:
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
         most = self._config.get_integer(_MAX_PARALLELISM, -1)
         for t in self._program.transformations:
             if most > 0 and t.max_parallelism is None:
                 t.max_parallelism = most
-        return build_stream_graph(sinks, parallelism or self.get_parallelism(), name, self.is_chaining_enabled())
+        parallelism = parallelism or self.get_parallelism()
+        backend = backend or backend_of(with_last_word(self._config))
+        return build_stream_graph(sinks, parallelism, name, self.is_chaining_enabled(), backend)
 
     def _is_batch(self, graph: StreamGraph) -> bool:
         mode = self._config.get_string(_RUNTIME_MODE, "STREAMING").upper()

@@ -22,7 +22,6 @@ from millstream.datastream.functions import (
 from millstream.operators.functions import UserFunction
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.reduce import choose_by_field, combine_field
-from millstream.operators.windows import panes, sessions
 from millstream.operators.windows.assigners import WindowAssigner
 from millstream.operators.windows.contents import (
     Aggregated,
@@ -186,14 +185,9 @@ class _Windowed(Generic[T_co, W_co]):
         return WindowFunctionKind(UserFunction(function, method), method, self._KEYED, one_value)
 
     def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream[Any]:
-        parts = (self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor)
-        operator = WindowOperator(*parts)
-        # A pane is read and written as a whole, which only memory can afford.
-        backend = self._stream._environment._config.get_string("state.backend.type", "hashmap")
-        if backend == "hashmap" and panes.fits(operator):
-            operator = panes.PaneOperator(*parts)
-        elif backend == "hashmap" and sessions.fits(operator):
-            operator = sessions.SessionOperator(*parts)
+        operator = WindowOperator(
+            self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor
+        )
         return self._stream._then(self._NAME, operator, output_type)
 
 

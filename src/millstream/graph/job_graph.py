@@ -6,18 +6,21 @@ from dataclasses import dataclass
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, is_chainable
+from millstream.operators.blocks import Layout
 from millstream.operators.chain import ChainNode, ChainOutput
 from millstream.operators.edges import Edge
 from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.vertex import Vertex
+from millstream.state.backend import Backend
 
 
 @dataclass
 class JobGraph:
-    """The vertices of a job, each after those it reads from."""
+    """The vertices of a job, each after those it reads from, and the backend that their operators were chosen for."""
 
     job_name: str
     vertices: list[Vertex]
+    backend: Backend
 
 
 def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
@@ -27,7 +30,7 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
     head_of = _heads(graph, chained)
     timestamped: dict[StreamNode, bool] = {}
     for node in graph.nodes:
-        assigned = node.transformation.operator.assigns_timestamps
+        assigned = node.operator.assigns_timestamps
         timestamped[node] = assigned or any(timestamped[e.source] for e in node.in_edges)
     offsets = _slot_offsets(graph)
     levels = _levels(graph, chained, head_of)
@@ -50,12 +53,12 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
             offsets[head.slot_sharing_group],
         )
     _connect(graph, chained, head_of, vertices, timestamped, batch)
-    return JobGraph(graph.job_name, list(vertices.values()))
+    return JobGraph(graph.job_name, list(vertices.values()), graph.backend)
 
 
 def _chain_node(node: StreamNode, timestamped: bool) -> ChainNode:
     t = node.transformation
-    return ChainNode(t.operator, node.operator_id, t.name, t.uid, t.type_info, timestamped)
+    return ChainNode(node.operator, node.operator_id, t.name, t.uid, t.type_info, timestamped)
 
 
 def _tag(edge: StreamEdge) -> tuple[str | None, TypeInformation | None]:
@@ -132,8 +135,7 @@ def _connect(
                 target.id,
                 stream_edge.input_index,
                 stream_edge.partitioner,
-                _ships_key(stream_edge, batch),
-                stamped,
+                Layout(_ships_key(stream_edge, batch), stamped),
             )
             number += 1
             source.out_edges.append(edge)
@@ -142,7 +144,7 @@ def _connect(
 
 
 def _ships_key(edge: StreamEdge, batch: bool) -> bool:
-    operator = edge.target.transformation.operator
+    operator = edge.target.operator
     if not isinstance(edge.partitioner, KeyPartitioner):
         return False
     # In BATCH records wait under their key until all have come.

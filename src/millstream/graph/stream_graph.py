@@ -9,17 +9,25 @@ import hashlib
 from dataclasses import dataclass, field
 
 from millstream.common.errors import InvalidProgramError
+from millstream.graph.physical import physical
 from millstream.graph.transformations import DEFAULT_SLOT_GROUP, ChainingStrategy, Transformation
+from millstream.operators.base import Operator
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
+from millstream.state.backend import Backend
 from millstream.state.key_groups import UPPER_BOUND_MAX_PARALLELISM, default_max_parallelism
 
 
 @dataclass(eq=False)
 class StreamNode:
-    """An operator with its decided settings."""
+    """An operator with its decided settings.
+
+    Attributes:
+        operator: what does the work of the transformation's operator.
+    """
 
     transformation: Transformation
+    operator: Operator
     parallelism: int
     max_parallelism: int
     slot_sharing_group: str
@@ -54,6 +62,7 @@ class StreamGraph:
     job_name: str
     nodes: list[StreamNode]
     chaining_enabled: bool
+    backend: Backend
 
     @property
     def is_bounded(self) -> bool:
@@ -62,9 +71,21 @@ class StreamGraph:
 
 
 def build_stream_graph(
-    sinks: list[Transformation], parallelism: int, job_name: str, chaining_enabled: bool = True
+    sinks: list[Transformation],
+    parallelism: int,
+    job_name: str,
+    chaining_enabled: bool,
+    backend: Backend,
 ) -> StreamGraph:
-    """Collect what the sinks need and decide every default."""
+    """Collect what the sinks need, decide every default, and choose the operators that run.
+
+    Args:
+        sinks: the ends of the program.
+        parallelism: how many subtasks an operator has that is not given its own number.
+        job_name: the job's name.
+        chaining_enabled: whether operators may be chained.
+        backend: where keyed state will be.
+    """
     if not sinks:
         raise InvalidProgramError(
             "No operators defined in streaming topology: the program has no sink. "
@@ -73,7 +94,7 @@ def build_stream_graph(
     ordered = _in_order(sinks)
     nodes: dict[Transformation, StreamNode] = {}
     for t in ordered:
-        node = nodes[t] = _decide(t, [nodes[e.source] for e in t.inputs], parallelism)
+        node = nodes[t] = _decide(t, [nodes[e.source] for e in t.inputs], parallelism, backend)
         for end in t.inputs:
             source = nodes[end.source]
             partitioner = end.partitioner or _default_partitioner(source, node)
@@ -82,7 +103,7 @@ def build_stream_graph(
             source.out_edges.append(edge)
             node.in_edges.append(edge)
     _identify(list(nodes.values()))
-    return StreamGraph(job_name, list(nodes.values()), chaining_enabled)
+    return StreamGraph(job_name, list(nodes.values()), chaining_enabled, backend)
 
 
 def _in_order(sinks: list[Transformation]) -> list[Transformation]:
@@ -105,7 +126,7 @@ def _in_order(sinks: list[Transformation]) -> list[Transformation]:
     return list(done)
 
 
-def _decide(t: Transformation, inputs: list[StreamNode], default_parallelism: int) -> StreamNode:
+def _decide(t: Transformation, inputs: list[StreamNode], default_parallelism: int, backend: Backend) -> StreamNode:
     parallelism = 1 if t.non_parallel else t.parallelism or default_parallelism
     max_parallelism = t.max_parallelism or default_max_parallelism(parallelism)
     if not 1 <= max_parallelism <= UPPER_BOUND_MAX_PARALLELISM:
@@ -122,7 +143,7 @@ def _decide(t: Transformation, inputs: list[StreamNode], default_parallelism: in
         # An operator stays with its inputs when they are all in one group.
         groups = {i.slot_sharing_group for i in inputs}
         group = groups.pop() if len(groups) == 1 else DEFAULT_SLOT_GROUP
-    return StreamNode(t, parallelism, max_parallelism, group)
+    return StreamNode(t, physical(t.operator, backend), parallelism, max_parallelism, group)
 
 
 def _default_partitioner(source: StreamNode, target: StreamNode) -> Partitioner:
@@ -157,6 +178,7 @@ def _identify(nodes: list[StreamNode]) -> None:
             node.operator_id = operator_id_of(t.uid)
         else:
             inputs = [f"{e.source.operator_id}/{e.input_index}/{e.tag.tag_id if e.tag else ''}" for e in node.in_edges]
+            # Of what the program has, not of what does its work: state is found again when that is another.
             node.operator_id = _hash("place", str(place[node]), t.operator.identity, *inputs)
 
 
@@ -180,7 +202,7 @@ def is_chainable(edge: StreamEdge, chaining_enabled: bool) -> bool:
     return (
         chaining_enabled
         and len(down.in_edges) == 1
-        and down.transformation.operator.inputs == 1
+        and down.operator.inputs == 1
         and up.slot_sharing_group == down.slot_sharing_group
         and down.transformation.chaining is ChainingStrategy.ALWAYS
         and up.transformation.chaining is not ChainingStrategy.NEVER

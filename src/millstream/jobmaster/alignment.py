@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.report import SubtaskReport
-from millstream.operators.slot import JobPlan
+from millstream.operators.protocol import JobPlan, SubtaskReport
 from millstream.operators.watermarks import WatermarkOperator
 
 

@@ -4,7 +4,47 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from millstream.operators.slot import JobPlan, LevelTask, SlotReport
+from millstream.common.errors import JobExecutionError
+from millstream.operators.failures import Failure
+from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
+
+
+class EpochFailed(JobExecutionError):
+    """An epoch failed.
+
+    Attributes:
+        printed: what user code printed before it did.
+        operator_id, subtask: where it happened, if that is known.
+        damaged: whether it is state that could not be read.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        engine_trace: str = "",
+        printed: str = "",
+        operator_id: str | None = None,
+        subtask: int | None = None,
+        damaged: bool = False,
+    ) -> None:
+        super().__init__(message, engine_trace=engine_trace)
+        self.printed = printed
+        self.operator_id = operator_id
+        self.subtask = subtask
+        self.damaged = damaged
+
+    @staticmethod
+    def of(failure: Failure, printed: str = "", engine_trace: str = "") -> EpochFailed:
+        """Return the error for what went wrong in a subtask."""
+        return EpochFailed(
+            failure.describe(),
+            engine_trace=engine_trace,
+            printed=printed,
+            operator_id=failure.operator_id,
+            subtask=failure.subtask,
+            damaged=failure.damaged,
+        )
 
 
 class EpochRunner(Protocol):
@@ -12,11 +52,17 @@ class EpochRunner(Protocol):
 
     def open(self) -> None: ...
 
-    def run(self, tasks: list[LevelTask]) -> list[SlotReport]: ...
+    def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
+        """Run the levels of one epoch; raise EpochFailed when one fails."""
+        ...
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """Break off the epoch that is running, if one is. May be called from any thread."""
+        ...
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """End the slots."""
+        ...
 
 
 class Engine(Protocol):

@@ -1,31 +1,23 @@
-"""One execution of a job: its plan, how far its sources are dealt out, and what its subtasks have left behind.
+"""One execution of a job: its plan, and what its subtasks have left behind. Pure.
 
 A job that fails and restarts, or that is given another parallelism, goes on as a new execution.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from millstream.checkpoint.restore import Start, edges_of
-from millstream.checkpoint.snapshot import (
-    OperatorSnapshot,
-    Snapshot,
-    SubtaskSnapshot,
-    VertexSnapshot,
-    operator_of,
-    pack,
-    unpack,
-)
+from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.jobmaster.alignment import Alignment
-from millstream.operators.report import SubtaskReport
-from millstream.operators.slot import JobPlan, LevelTask, SlotReport
-from millstream.operators.source import SourceOperator, SplitEnumerator
+from millstream.operators.protocol import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
 from millstream.operators.vertex import Vertex
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored, StoredState
 
-Shares = dict[int, dict[int, list[Any]]]
+# How far each source was dealt out, by operator id; packed.
+Positions = dict[str, bytes]
 
 
 class Execution:
@@ -34,31 +26,25 @@ class Execution:
     def __init__(self, plan: JobPlan, start: Start) -> None:
         self.plan = plan
         self.epoch = start.epoch
-        # By source vertex.
-        self.sources: dict[int, SplitEnumerator] = {}
+        # The source vertices.
+        self.sources = frozenset(v.id for v in plan.vertices if v.is_source)
         # The sources that have ended, and with them the vertices behind.
         self.ended = start.ended
-        self._state_files: dict[tuple[int, int], dict[str, Version]] = start.state_files
+        self._state_files: dict[Address, dict[str, Version]] = start.state_files
         self._chains = start.chains
         self._carried = start.carried
         # What is known of the tables of each state.
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
-        self._exported: dict[tuple[int, int], dict[str, StoredState]] = {}
+        self._exported: dict[Address, dict[str, StoredState]] = {}
         self._written = 0
         self._held = start.held
         # When subtasks have something to do without input.
-        self._wakes: dict[tuple[int, int], int] = {}
-        self.alignment = Alignment(plan)
-        for vertex in plan.vertices:
-            operator = vertex.head.operator
-            if isinstance(operator, SourceOperator):
-                state = start.sources.get(vertex.head.id)
-                restored = None if state is None else unpack(state)
-                self.sources[vertex.id] = operator.source.create_enumerator(vertex.parallelism, restored)
+        self._wakes: dict[Address, int] = {}
+        self._alignment = Alignment(plan)
 
     @property
     def is_finished(self) -> bool:
-        return all(v in self.ended for v in self.sources)
+        return self.sources <= self.ended
 
     @property
     def owns_its_state(self) -> bool:
@@ -73,21 +59,12 @@ class Execution:
             for version in files.values()
         )
 
-    def running_sources(self) -> dict[int, SplitEnumerator]:
-        return {v: s for v, s in self.sources.items() if v not in self.ended}
+    def running_sources(self) -> frozenset[int]:
+        return self.sources - self.ended
 
-    def poll(self, budget: int, now: float) -> tuple[Shares, bool]:
-        """Deal out the next input; tell also whether there is more than the budget allowed."""
-        shares: Shares = {}
-        limited = False
-        for vertex, source in self.running_sources().items():
-            if self.alignment.holds_back(vertex):
-                continue
-            dealt = source.poll(budget, now)
-            limited |= dealt.limited
-            if dealt.shares:
-                shares[vertex] = dealt.shares
-        return shares, limited
+    def readable_sources(self) -> frozenset[int]:
+        """Return the running sources that need not wait for slower ones."""
+        return frozenset(v for v in self.running_sources() if not self._alignment.holds_back(v))
 
     def next_wake(self) -> int | None:
         """Return when, in milliseconds, there is something to do without input."""
@@ -96,20 +73,20 @@ class Execution:
     def tasks(self, shares: Shares, ending: frozenset[int], **about: Any) -> list[LevelTask]:
         """Return what the levels of the next epoch are told; `about` are further fields of LevelTask."""
         self.epoch += 1
-        tasks = [LevelTask(self.epoch, level, **about) for level in range(self.plan.levels)]
-        for vertex in self.plan.vertices:
-            task = tasks[vertex.level]
-            if vertex.id in shares:
-                task.shares[vertex.id] = shares[vertex.id]
-            if vertex.id in ending:
-                task.ending |= {vertex.id}
-            for subtask in range(vertex.parallelism):
-                address = vertex.id, subtask
-                if files := self._state_files.get(address):
-                    task.state_files[address] = files
-                if carried := self._carried.get(address):
-                    task.carried[address] = carried
-        return tasks
+        return [self._task(level, shares, ending, about) for level in range(self.plan.levels)]
+
+    def _task(self, level: int, shares: Shares, ending: frozenset[int], about: dict[str, Any]) -> LevelTask:
+        vertices = [v for v in self.plan.vertices if v.level == level]
+        addresses = [(v.id, subtask) for v in vertices for subtask in range(v.parallelism)]
+        return LevelTask(
+            epoch=self.epoch,
+            level=level,
+            shares={v.id: shares[v.id] for v in vertices if v.id in shares},
+            ending=frozenset(v.id for v in vertices if v.id in ending),
+            state_files={a: files for a in addresses if (files := self._state_files.get(a))},
+            carried={a: carried for a in addresses if (carried := self._carried.get(a))},
+            **about,
+        )
 
     def acknowledge(self, reports: list[SlotReport]) -> tuple[list[str], bool]:
         """Everything an epoch did counts from here on.
@@ -118,17 +95,14 @@ class Execution:
         """
         written: list[str] = []
         replaced = False
-        for report in (r for slot in reports for r in slot.subtasks):
+        subtasks = [r for slot in reports for r in slot.subtasks]
+        for report in subtasks:
             replaced |= self._keep(report, written)
-        if not any(isinstance(v, Restored) for files in self._state_files.values() for v in files.values()):
+        if self._held and not any(isinstance(v, Restored) for f in self._state_files.values() for v in f.values()):
             self._held = set()
-        over = {v.id for v in self.plan.vertices if self._has_ended(v, reports)}
-        self.ended |= over
+        running = {r.vertex for r in subtasks if not r.ended}
+        self.ended |= {r.vertex for r in subtasks} - running
         return written, replaced
-
-    def _has_ended(self, vertex: Vertex, reports: list[SlotReport]) -> bool:
-        mine = [r.ended for slot in reports for r in slot.subtasks if r.vertex == vertex.id]
-        return bool(mine) and all(mine)
 
     def _keep(self, report: SubtaskReport, written: list[str]) -> bool:
         address = report.vertex, report.subtask
@@ -137,17 +111,20 @@ class Execution:
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
         self._written += report.state_bytes
-        self.alignment.learn(report)
+        self._alignment.learn(report)
         for state_id, tables in report.tables.items():
             # A subtask, or a run, may not have come to ask for all of them. Snapshots hold on to the dicts as they are.
             known = self._tables.get(state_id, {})
             about = {name: {**known.get(name, {}), **now} for name, now in tables.items()}
             self._tables[state_id] = {**known, **about}
         self._exported[address] = report.exported
-        replaced = False
         if report.state_files:
             self._state_files[address] = report.state_files
-        for state_id, name in report.state_files.items():
+        return self._extend_chains(address, report.state_files, written)
+
+    def _extend_chains(self, address: Address, files: dict[str, Version], written: list[str]) -> bool:
+        replaced = False
+        for state_id, name in files.items():
             chain = self._chains.setdefault((*address, state_id), [])
             if name is None or (chain and chain[-1] == name):
                 continue
@@ -168,7 +145,7 @@ class Execution:
         """Return the names of the state files that the next epoch may need."""
         return {name for chain in self._chains.values() for name in chain} | self._held
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, positions: Positions) -> Snapshot:
         """Return the cut at the end of the last epoch, without staged output."""
         settings = self.plan.settings
         return Snapshot(
@@ -177,7 +154,7 @@ class Execution:
             self.epoch,
             {v.head.id: self._vertex(v) for v in self.plan.vertices},
             edges_of(self.plan),
-            {v.head.id: pack(self.sources[v.id].snapshot()) for v in self.plan.vertices if v.id in self.sources},
+            dict(positions),
         )
 
     def _vertex(self, vertex: Vertex) -> VertexSnapshot:
@@ -195,12 +172,17 @@ class Execution:
         ]
         return VertexSnapshot(operators, vertex.max_parallelism, subtasks, vertex.id in self.ended)
 
-    def savepoint(self) -> Snapshot:
+    def savepoint(self, positions: Positions) -> Snapshot:
         """Return the cut at the end of the last epoch, which was a savepoint's: with parts in place of chains."""
-        snapshot = self.snapshot()
+        snapshot = self.snapshot(positions)
         for vertex in self.plan.vertices:
             for subtask, found in enumerate(snapshot.vertices[vertex.head.id].subtasks):
                 found.states = {}
                 exported = self._exported.get((vertex.id, subtask), {})
                 found.parts = {i: StoredState(p.file.rpartition("/")[2], p.checksum) for i, p in exported.items()}
         return snapshot
+
+
+def merged(reports: Iterable[SlotReport]) -> list[SlotReport]:
+    """Return reports in the order of levels and slots, whatever order they came in."""
+    return sorted(reports, key=lambda r: (r.level, r.slot))

@@ -1,17 +1,19 @@
-"""A job's output: the committers of its sinks, and when what was staged is committed."""
+"""A job's output: the committers of its sinks, by whom staged output is committed, aborted and finished."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
 
 from millstream.checkpoint.snapshot import unpack
 from millstream.common.errors import JobExecutionError, MillstreamError
 from millstream.common.faults import fault_point
+from millstream.jobmaster.coordinator import Committables
+from millstream.operators.protocol import JobPlan
 from millstream.operators.sink import CommitContext, Committer, SinkOperator
-from millstream.operators.slot import JobPlan
 
-Committables = list[tuple[int, Any]]
+log = logging.getLogger("millstream")
 
 
 class Output:
@@ -26,26 +28,27 @@ class Output:
                 if committer is not None:
                     self._names[node.id], self._committers[node.id] = node.name, committer
 
-    def waits(self, operator: str) -> bool:
-        """Tell whether a sink's output has to wait for a checkpoint."""
-        return self._committers[operator].transactional
+    @property
+    def transactional(self) -> frozenset[str]:
+        """The sinks whose output has to wait for a checkpoint."""
+        return frozenset(operator for operator, c in self._committers.items() if c.transactional)
 
     def commit(self, staged: dict[str, Committables]) -> None:
         """Commit what sinks have staged, by operator id."""
         fault_point("driver.before-commit")
         for operator, committables in staged.items():
-            self._guarded(operator, "commit", committables)
+            self._guarded(operator, "commit", partial(self._committers[operator].commit, committables))
             fault_point("driver.in-commit")
         fault_point("driver.after-commit")
 
-    def recover(self, staged: dict[str, bytes], former_job_id: str, operators: Collection[str] | None = None) -> None:
+    def recover(self, named: dict[str, bytes], former_job_id: str, operators: Collection[str] | None = None) -> None:
         """Commit what a checkpoint names, and abort everything else; for all sinks, or for some."""
         fault_point("driver.before-recover")
-        for operator in self._committers:
+        for operator, committer in self._committers.items():
             if operators is None or operator in operators:
-                packed = staged.get(operator)
+                packed = named.get(operator)
                 committables: Committables = [] if packed is None else unpack(packed)
-                self._guarded(operator, "recover", committables, former_job_id)
+                self._guarded(operator, "recover", partial(committer.recover, committables, former_job_id))
                 fault_point("driver.in-recover")
         fault_point("driver.after-recover")
 
@@ -60,16 +63,20 @@ class Output:
 
     def finish(self) -> None:
         """Be done with what waits."""
-        for operator in self._committers:
-            self._guarded(operator, "finish")
+        for operator, committer in self._committers.items():
+            self._guarded(operator, "finish", committer.finish)
 
-    def _guarded(self, operator: str, action: str, *arguments: Any) -> None:
+    def _guarded(self, operator: str, action: str, act: Callable[[], None]) -> None:
         try:
-            getattr(self._committers[operator], action)(*arguments)
+            act()
         except MillstreamError:
             raise
         except Exception as e:
             raise JobExecutionError(f"Sink '{self._names[operator]}' could not {action}: {e!r}") from e
 
-    def closers(self) -> list[Any]:
-        return [c.close for c in self._committers.values()]
+    def close(self) -> None:
+        for operator, committer in self._committers.items():
+            try:
+                committer.close()
+            except Exception as e:
+                log.warning("sink '%s' could not be closed: %s", self._names[operator], e)

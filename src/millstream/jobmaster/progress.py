@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.operators.slot import SlotReport
+from millstream.operators.protocol import Address, SlotReport, SubtaskReport
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class SubtaskProgress:
     """The sums of one subtask."""
 
@@ -17,30 +17,39 @@ class SubtaskProgress:
     records_out: int = 0
     bytes_out: int = 0
     watermark: int | None = None
-    metrics: dict[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def after(self, report: SubtaskReport) -> SubtaskProgress:
+        return SubtaskProgress(
+            records_in=self.records_in + report.records_in,
+            records_out=self.records_out + report.records_out,
+            bytes_out=self.bytes_out + report.bytes_out,
+            watermark=report.watermark,
+            metrics=report.metrics,
+        )
 
 
+_NOTHING = SubtaskProgress()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Adds up the reports of a job's epochs."""
+    """The sums of a job; never changed, so that any thread may look at it."""
 
-    def __init__(self) -> None:
-        self.epochs = 0
-        self.last_epoch_seconds = 0.0
-        self.subtasks: dict[tuple[int, int], SubtaskProgress] = {}
+    epochs: int = 0
+    last_epoch_seconds: float = 0.0
+    subtasks: Mapping[Address, SubtaskProgress] = field(default_factory=dict)
 
-    def add(self, reports: list[SlotReport]) -> None:
-        self.epochs += 1
-        for slot in reports:
-            for report in slot.subtasks:
-                mine = self.subtasks.setdefault((report.vertex, report.subtask), SubtaskProgress())
-                mine.records_in += report.records_in
-                mine.records_out += report.records_out
-                mine.bytes_out += report.bytes_out
-                mine.watermark = report.watermark
-                mine.metrics = report.metrics
+    def after(self, reports: list[SlotReport]) -> Progress:
+        """Return the sums after another epoch."""
+        subtasks = dict(self.subtasks)
+        for report in (r for slot in reports for r in slot.subtasks):
+            address = report.vertex, report.subtask
+            subtasks[address] = subtasks.get(address, _NOTHING).after(report)
+        return replace(self, epochs=self.epochs + 1, subtasks=subtasks)
 
-    def epoch_took(self, seconds: float) -> None:
-        self.last_epoch_seconds = seconds
+    def epoch_took(self, seconds: float) -> Progress:
+        return replace(self, last_epoch_seconds=seconds)
 
     def records_in(self, vertices: Iterable[int]) -> int:
         wanted = set(vertices)

@@ -9,11 +9,11 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.edges import Edge, EdgeWriter, settle
+from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.sink import InvokeOperator
-from millstream.operators.values import keeps_nothing
+from millstream.operators.values import detached, keeps_nothing
 
 
 @dataclass
@@ -64,37 +64,26 @@ class _Later:
 class ChainCompiler:
     """Turns a chain into functions over batches of records."""
 
-    def __init__(self, nodes: list[ChainNode], writers: dict[int, EdgeWriter]) -> None:
+    def __init__(self, nodes: list[ChainNode], writers: dict[int, EdgeWriter], inlining: bool = True) -> None:
         self._nodes = nodes
         self._writers = writers
+        self._inlining = inlining
         self._pending: list[tuple[_Later, ChainNode]] = []
 
     def source_function(self) -> Callable[[Iterable[Any]], None]:
         """Return the function that takes a batch of a source's records."""
-        w = CodeWriter(self._nodes[0].name)
+        w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
         with w.block("for x in batch:"):
-            self._node(w, self._nodes[0], 0, Var("x", None, settled=True), None)
+            self._node(w, self._nodes[0], 0, Var("x", None, detached=True), None)
         self._compile_pending()
         return w.build("batch")
 
     def input_function(self, edge: Edge, many_new_keys: bool) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes a flat batch of records that came over an edge."""
+        """Return the function that takes the content of a block that came over an edge."""
         head = self._nodes[0]
-        w = CodeWriter(head.name, many_new_keys)
-        names = (["k"] if edge.ships_key else []) + ["x"] + (["t"] if edge.timestamped else [])
-        if len(names) == 1:
-            loop = "for x in batch:"
-        else:
-            w.line("it = iter(batch)")
-            loop = f"for {', '.join(names)} in zip({', '.join(['it'] * len(names))}):"
-        with w.block(loop):
-            key = None
-            if isinstance(edge.partitioner, KeyPartitioner) and head.operator.uses_key:
-                key = Key("k", hashable=edge.ships_key)
-                if not edge.ships_key:
-                    edge.partitioner.key_code(w, "x", key.name, head.operator)
-            value = Var("x", "t" if edge.timestamped else None, settled=True)
-            self._node(w, head, edge.input_index, value, key)
+        w = CodeWriter(head.name, many_new_keys, self._inlining)
+        with edge.layout.loop(w) as (key, value):
+            self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
         self._compile_pending()
         return w.build("batch")
 
@@ -110,9 +99,9 @@ class ChainCompiler:
             later.run = self._rest(node)
 
     def _rest(self, node: ChainNode) -> Callable[..., None]:
-        w = CodeWriter(f"{node.name} (later)")
+        w = CodeWriter(f"{node.name} (later)", inlining=self._inlining)
         with w.block("for y in batch:", node.operator, "y"):
-            self._outputs(w, node, Var("y", "t", settled=False))
+            self._outputs(w, node, Var("y", "t", detached=False))
         return w.build("batch, t=None")
 
     def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: Key | None) -> None:
@@ -151,12 +140,24 @@ class ChainCompiler:
             if output.node is not None:
                 behind = self._nodes[output.node]
                 if node.operator.emits_state and not _only_looks(behind.operator):
-                    mine = settle(w, mine.renamed(mine.name, False))
+                    mine = detached(w, mine.renamed(mine.name, False))
                 elif not last:
-                    mine = settle(w, mine)
+                    mine = detached(w, mine)
                 self._node(w, behind, 0, mine, None)
             else:
                 self._writers[output.edge].code(w, mine, node.operator)
+
+
+def _key(w: CodeWriter, edge: Edge, operator: Operator, carried: Key | None, value: Var) -> Key | None:
+    """Return the key of a record that came over an edge, None where the operator needs none."""
+    if not isinstance(edge.partitioner, KeyPartitioner) or not operator.uses_key:
+        return None
+    if carried is not None:
+        return carried
+    # It is a part of the record.
+    key = Key("k", hashable=False)
+    edge.partitioner.key_code(w, value.name, key.name, operator)
+    return key
 
 
 def _only_looks(operator: Operator) -> bool:
@@ -171,4 +172,4 @@ def _convert(w: CodeWriter, node: ChainNode, type_info: TypeInformation | None, 
         return value
     out = w.var()
     w.line(f"{out} = {w.bind(convert, 'fit')}({value.name})", node.operator, value.name)
-    return value.renamed(out, value.settled or type_info.copies)
+    return value.renamed(out, value.detached or type_info.copies)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.blocks import Control, Frame, decode_block
+from millstream.operators.blocks import Block, Control, Frame, Layout
 from millstream.operators.edges import Edge
 
 
@@ -25,37 +24,26 @@ class Channel:
 
 def merge(
     channels: dict[tuple[int, int], Channel], frames: list[Frame]
-) -> Iterator[tuple[Channel, list[Any], Control | None]]:
+) -> Iterator[tuple[Channel, Block, Control | None]]:
     """Yield records and control elements of all channels, the channel with the lowest watermark first."""
     by_channel: dict[tuple[int, int], list[Frame]] = {}
     for frame in frames:
         by_channel.setdefault((frame.edge, frame.channel), []).append(frame)
     waiting = [
-        (channels[address], _elements(channels[address].edge, sorted(found, key=lambda f: f.number)))
+        (channels[address], _elements(channels[address].edge.layout, sorted(found, key=lambda f: f.number)))
         for address, found in sorted(by_channel.items())
     ]
     while waiting:
         channel, elements = min(waiting, key=lambda w: w[0].watermark)
-        for records, control in elements:
-            yield channel, records, control
+        for block, control in elements:
+            yield channel, block, control
             if control is not None:
                 break
         else:
             waiting.remove((channel, elements))
 
 
-def _elements(edge: Edge, frames: list[Frame]) -> Iterator[tuple[list[Any], Control | None]]:
+def _elements(layout: Layout, frames: list[Frame]) -> Iterator[tuple[Block, Control | None]]:
     """Yield one channel's records, cut where a control element stands."""
-    stride = edge.stride
     for frame in frames:
-        records, controls = decode_block(memoryview(frame.body))
-        if not controls:
-            yield records, None
-            continue
-        start = 0
-        for control in controls:
-            end = control[0] * stride
-            yield records[start:end], control
-            start = end
-        if start < len(records):
-            yield records[start:], None
+        yield from layout.decode(frame.body).cut()

@@ -9,9 +9,12 @@ at no cost in the loop.
 from __future__ import annotations
 
 import linecache
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
+from types import FrameType
 from typing import Any
 
 from millstream.operators.inline import inline
@@ -19,6 +22,12 @@ from millstream.operators.inline import inline
 # CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
 MAX_LOOPS = 12
 MAX_INDENT = 60
+
+# The numbers of generated functions, which make their file names unique in this process.
+_NUMBERS = count(1)
+# Under this name the globals of a generated function have the sites of its lines. A table of all functions would hold
+# operators, and through them the very functions, for ever.
+_SITES = "__millstream_sites__"
 
 
 @dataclass(frozen=True)
@@ -28,15 +37,15 @@ class Var:
     Attributes:
         name: the variable that holds the value.
         timestamp: the variable that holds its timestamp, None in a stream that has none.
-        settled: whether nobody else can change the value any more.
+        detached: whether nobody else can change the value any more.
     """
 
     name: str
     timestamp: str | None
-    settled: bool
+    detached: bool
 
-    def renamed(self, name: str, settled: bool) -> Var:
-        return Var(name, self.timestamp, settled)
+    def renamed(self, name: str, detached: bool) -> Var:
+        return Var(name, self.timestamp, detached)
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,11 @@ class Site:
 class CodeWriter:
     """Collects the lines of one generated function."""
 
-    def __init__(self, name: str, many_new_keys: bool = False) -> None:
+    def __init__(self, name: str, many_new_keys: bool = False, inlining: bool = True) -> None:
         # Whether most keys come once an epoch, so that looking for a key in the epoch's changes mostly fails.
         self.many_new_keys = many_new_keys
+        # Whether users' functions may be written out.
+        self._inlining = inlining
         self._name = name
         self._lines: list[str] = []
         self._indent = 1
@@ -100,7 +111,7 @@ class CodeWriter:
 
     def call(self, function: Callable[..., Any], *arguments: str) -> str:
         """Return the text that applies a user's function to variables; it belongs into the next line written."""
-        text = inline(function, list(arguments), self.bind)
+        text = inline(function, list(arguments), self.bind) if self._inlining else None
         if text is None:
             return f"{self.bind(function, 'call')}({', '.join(arguments)})"
         self._inlined.append((function, list(arguments)))
@@ -145,21 +156,25 @@ class CodeWriter:
         body = self._lines or ["    pass"]
         after = [text for text, _ in self._after]
         source = "\n".join([f"def run({parameters}{bound}):", *self._before, *body, *after]) + "\n"
-        filename = f"<millstream {self._name} {id(self):x}>"
-        namespace: dict[str, Any] = dict(self._bound)
+        filename = f"<millstream {self._name} {next(_NUMBERS)}>"
+        namespace: dict[str, Any] = {**self._bound, _SITES: self._sites_by_line(len(body))}
         exec(compile(source, filename, "exec"), namespace)
-        function: Callable[..., None] = namespace["run"]
-        _SITES[filename] = {number + len(self._before): site for number, site in self._sites.items()}
-        first = 2 + len(self._before) + len(body)
-        _SITES[filename].update({first + i: Site(o, "") for i, (_, o) in enumerate(self._after) if o is not None})
-        # Lets tracebacks and debuggers show the generated lines.
+        # Taken out, so that a function that nobody has any more goes at once.
+        function: Callable[..., None] = namespace.pop("run")
+        # Lets tracebacks and debuggers show the generated lines, for as long as the function is there.
         linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
         return function
 
+    def _sites_by_line(self, body: int) -> dict[int, Site]:
+        """Return the sites by the number of their line, for a body of so many lines."""
+        sites = {number + len(self._before): site for number, site in self._sites.items()}
+        first = 2 + len(self._before) + body
+        sites.update({first + i: Site(o, "") for i, (_, o) in enumerate(self._after) if o is not None})
+        return sites
 
-_SITES: dict[str, dict[int, Site]] = {}
 
-
-def site_of(filename: str, line: int) -> Site | None:
+def site_of(frame: FrameType, line: int) -> Site | None:
     """Return what a line of a generated function does, None for any other code."""
-    return _SITES.get(filename, {}).get(line)
+    sites: dict[int, Site] = frame.f_globals.get(_SITES, {})
+    return sites.get(line)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.common.values import ATOMS, detach
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, encode_block
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Layout
 from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.partitioners import Partitioner, Place
+from millstream.operators.values import detached
 
 # A bucket is sent when its block has about this size, so that the memory of a sender is bounded; and after so few
 # records that they are still in the processor's cache when they are written out.
@@ -20,43 +20,14 @@ _MOST_BLOCK_RECORDS = 1 << 11
 
 @dataclass(frozen=True)
 class Edge:
-    """A connection between two vertices of the job graph.
-
-    Attributes:
-        ships_key: whether the key travels with the record. One that is only a part of the record is cheaper found anew.
-        timestamped: whether the timestamp travels with the record.
-    """
+    """A connection between two vertices of the job graph; its layout says what it carries of a record."""
 
     id: int
     source: int
     target: int
     input_index: int
     partitioner: Partitioner
-    ships_key: bool
-    timestamped: bool
-
-    @property
-    def stride(self) -> int:
-        """How many list items one record takes in a block."""
-        return 1 + self.ships_key + self.timestamped
-
-
-def settle(w: CodeWriter, value: Var) -> Var:
-    """Write the lines that copy a value which its maker could still change."""
-    if value.settled:
-        return value
-    atoms, copy, out, member = w.bind(ATOMS, "atoms"), w.bind(detach, "detach"), w.var(), w.var("m")
-    w.line(f"{out} = {value.name}")
-    with (
-        w.block(f"if {out}.__class__ is tuple:"),
-        w.block(f"for {member} in {out}:"),
-        w.block(f"if {member}.__class__ not in {atoms}:"),
-    ):
-        w.line(f"{out} = {copy}({out})")
-        w.line("break")
-    with w.block(f"elif {out}.__class__ not in {atoms}:"):
-        w.line(f"{out} = {copy}({out})")
-    return value.renamed(out, True)
+    layout: Layout
 
 
 class EdgeWriter:
@@ -69,20 +40,15 @@ class EdgeWriter:
         self._place = place
         # The targets each bucket goes to: one each, or all for one bucket.
         self._targets = [list(targets)] if edge.partitioner.broadcasts else [[t] for t in targets]
-        self._buckets: list[list[Any]] = [[] for _ in self._targets]
-        self._controls: list[list[Control]] = [[] for _ in self._targets]
+        self._buckets = [edge.layout.new_block() for _ in self._targets]
         self._block_records = _FIRST_BLOCK_RECORDS
 
     def code(self, w: CodeWriter, value: Var, operator: Any) -> None:
         """Write how a record gets into its bucket."""
-        value = settle(w, value)
+        value = detached(w, value)
         appends = [b.append for b in self._buckets]
         append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place)
-        if self.edge.ships_key:
-            w.line(f"{append}({key})")
-        w.line(f"{append}({value.name})")
-        if self.edge.timestamped:
-            w.line(f"{append}({value.timestamp})")
+        self.edge.layout.append_code(w, append, key, value)
 
     def watermark(self, watermark: int) -> None:
         self._control(WATERMARK, watermark)
@@ -94,34 +60,29 @@ class EdgeWriter:
         self._control(END_OF_INPUT, 0)
 
     def _control(self, kind: int, value: int) -> None:
-        stride = self.edge.stride
-        for bucket, controls in zip(self._buckets, self._controls, strict=True):
-            controls.append((len(bucket) // stride, kind, value))
+        for bucket in self._buckets:
+            bucket.add_control(kind, value)
 
     def full_blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield the blocks that should not wait for the end of the epoch."""
-        limit = self._block_records * self.edge.stride
-        for i, bucket in enumerate(self._buckets):
-            if len(bucket) >= limit:
-                yield from self._take(i)
+        for i in self.edge.layout.full(self._buckets, self._block_records):
+            yield from self._take(i)
 
     def drain(self) -> Iterator[tuple[int, bytes]]:
         """Yield all there is, as (target subtask, block)."""
         for i, bucket in enumerate(self._buckets):
-            if bucket or self._controls[i]:
+            if not bucket.is_empty:
                 yield from self._take(i)
 
     def _take(self, index: int) -> Iterator[tuple[int, bytes]]:
-        bucket, controls = self._buckets[index], self._controls[index]
-        records, targets = len(bucket) // self.edge.stride, self._targets[index]
-        block = encode_block(bucket, controls)
+        bucket, targets = self._buckets[index], self._targets[index]
+        records, encoded = len(bucket), bucket.encode()
         self.records_out += records * len(targets)
-        self.bytes_out += len(block) * len(targets)
+        self.bytes_out += len(encoded) * len(targets)
         if records >= self._block_records:
-            fitting = records * BLOCK_BYTES // len(block)
+            fitting = records * BLOCK_BYTES // len(encoded)
             self._block_records = min(max(fitting, 1), 8 * self._block_records, _MOST_BLOCK_RECORDS)
-        # The loop holds on to the very list, so it is emptied, not replaced.
+        # The loop holds on to the very bucket, so it is emptied, not replaced.
         bucket.clear()
-        controls.clear()
         for target in targets:
-            yield target, block
+            yield target, encoded

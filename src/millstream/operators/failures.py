@@ -63,7 +63,7 @@ def locate(error: Exception) -> tuple[object | None, str | None, Exception]:
     record: str | None = None
     tb = error.__traceback__
     while tb is not None:
-        site = site_of(tb.tb_frame.f_code.co_filename, tb.tb_lineno)
+        site = site_of(tb.tb_frame, tb.tb_lineno)
         if site is not None:
             operator = site.operator
             variables = tb.tb_frame.f_locals

@@ -1,15 +1,19 @@
 """Turns a user's one-expression function into text that stands in the generated loop in place of a call.
 
 `lambda t: t[0]` costs a tenth of the call that runs it, so a chain of such functions is faster written out. The
-expression is read off the function's bytecode, which unlike its source is always there. Only straight-line
-expressions are taken; anything else (a branch, a call, a statement) stays a call.
+expression is read off the function's bytecode, which unlike its source is always there. What may be written out is
+listed here; a function with anything else in it (a branch, a call, a statement) is called.
 """
 
 from __future__ import annotations
+import __future__
 
 import dis
+import inspect
 import sys
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -18,10 +22,45 @@ Bind = Callable[[Any, str], str]
 _LONGEST = 400
 # The closure's own, the local variable's and the argument's to getrefcount.
 _REFERENCES_OF_ONE_OWNER = 3
-_SILENT = frozenset(["RESUME", "NOP", "CACHE", "COPY_FREE_VARS", "EXTENDED_ARG", "TO_BOOL"])
-_UNARY = {"UNARY_NEGATIVE": "-", "UNARY_NOT": "not ", "UNARY_INVERT": "~"}
+# Constants that are written as they are; any other is bound to a name.
 _PLAIN_CONSTANTS = (int, str, bytes, type(None))
+
+# The bytecode operations that may be written out. Those of 3.11 are tested; what 3.12 and 3.13 have beside them is
+# taken from the documentation of `dis`. A Python that is not listed writes nothing out.
+_SILENT = frozenset(["RESUME", "NOP", "COPY_FREE_VARS", "EXTENDED_ARG"])
+_OF_ALL = _SILENT.union(
+    [
+        *("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF", "LOAD_GLOBAL", "LOAD_ATTR"),
+        *("UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT"),
+        *("BINARY_OP", "BINARY_SUBSCR", "COMPARE_OP", "IS_OP", "CONTAINS_OP"),
+        *("BUILD_TUPLE", "BUILD_LIST", "RETURN_VALUE"),
+    ]
+)
+OPERATIONS = {
+    (3, 11): _OF_ALL,
+    (3, 12): _OF_ALL | {"RETURN_CONST"},
+    (3, 13): _OF_ALL | {"RETURN_CONST", "LOAD_FAST_LOAD_FAST", "TO_BOOL"},
+}
+_LISTED = OPERATIONS.get(sys.version_info[:2], frozenset())
+
+# The operators among them.
+_UNARY = {"UNARY_NEGATIVE": "-", "UNARY_NOT": "not ", "UNARY_INVERT": "~"}
+BINARY_OPERATORS = frozenset(["+", "-", "*", "/", "//", "%", "**", "@", "<<", ">>", "&", "|", "^"])
+_COMPARISONS = frozenset(["<", "<=", "==", "!=", ">", ">="])
+
+_INFIX: dict[str, Callable[[dis.Instruction], str]] = {
+    "BINARY_OP": lambda i: i.argrepr,
+    "COMPARE_OP": lambda i: i.argval,
+    "IS_OP": lambda i: "is not" if i.arg else "is",
+    "CONTAINS_OP": lambda i: "not in" if i.arg else "in",
+}
+
+# The operations of a function that only walks into its argument.
 _PATH = _SILENT | {"LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR", "LOAD_ATTR", "RETURN_VALUE"}
+
+# A plain function's flags, and those that only say how its source was read.
+_FLAGS = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | inspect.CO_NESTED
+_FLAGS |= reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
 
 def inline(function: Any, arguments: list[str], bind: Bind) -> str | None:
@@ -34,26 +73,35 @@ def inline(function: Any, arguments: list[str], bind: Bind) -> str | None:
     """
     if isinstance(function, MethodType):
         return inline(function.__func__, [bind(function.__self__, "self"), *arguments], bind)
-    if not isinstance(function, FunctionType) or not _takes(function.__code__, len(arguments)):
+    if not isinstance(function, FunctionType) or not _is_listed(function.__code__, len(arguments), _LISTED):
         return None
     return _Reader(function, arguments, bind).read()
 
 
 def is_path(function: Any) -> bool:
     """Tell whether a function of one argument only walks into it, by indexes, keys and attributes: `t[0]`, `o.city`."""
-    if not isinstance(function, FunctionType) or not _takes(function.__code__, 1):
+    return isinstance(function, FunctionType) and _is_listed(function.__code__, 1, _PATH & _LISTED)
+
+
+def _is_listed(code: CodeType, arguments: int, operations: frozenset[str]) -> bool:
+    """Tell whether a function takes so many plain arguments and does nothing but what is listed."""
+    plain = not code.co_flags & ~_FLAGS and not code.co_kwonlyargcount and not code.co_cellvars
+    if not plain or code.co_argcount != arguments:
         return False
-    return all(i.opname in _PATH and not _loads_method(i) for i in dis.get_instructions(function.__code__))
+    # Also of those behind the first return: they may handle an exception before it.
+    return all(i.opname in operations and _is_plain(i) for i in dis.get_instructions(code))
 
 
-def _takes(code: CodeType, count: int) -> bool:
-    plain = not code.co_flags & (0x04 | 0x08 | 0x20 | 0x80 | 0x100 | 0x200)  # *args, **kwargs, generators, coroutines
-    return plain and code.co_argcount == count and not code.co_kwonlyargcount and not code.co_cellvars
-
-
-def _loads_method(instruction: dis.Instruction) -> bool:
-    # From 3.12 loading a method is LOAD_ATTR with a bit set.
-    return instruction.opname == "LOAD_ATTR" and instruction.argrepr != instruction.argval
+def _is_plain(i: dis.Instruction) -> bool:
+    """Tell whether an operation is used in a way that is listed."""
+    if i.opname == "BINARY_OP":
+        return i.argrepr in BINARY_OPERATORS
+    if i.opname == "COMPARE_OP":
+        return i.argval in _COMPARISONS
+    if i.opname in ("LOAD_ATTR", "LOAD_GLOBAL"):
+        # Else it is loaded to be called, together with what a call needs.
+        return bool(i.argrepr == i.argval)
+    return True
 
 
 class _Reader:
@@ -79,7 +127,7 @@ class _Reader:
         return None
 
     def _step(self, i: dis.Instruction) -> bool:
-        """Follow one instruction; False when it is not one of ours."""
+        """Follow one instruction; False when only a call can."""
         name, push = i.opname, self._stack.append
         if name == "LOAD_FAST":
             push(self._variables[i.argval])
@@ -89,9 +137,11 @@ class _Reader:
             push(self._constant(i.argval))
         elif name == "LOAD_DEREF":
             return self._free_variable(i.argval)
-        elif name == "LOAD_GLOBAL" and i.argval in self._function.__globals__ and "NULL" not in i.argrepr:
+        elif name == "LOAD_GLOBAL":
+            if i.argval not in self._function.__globals__:
+                return False
             push(f"{self._bind(self._function.__globals__, 'module')}[{i.argval!r}]")
-        elif name == "LOAD_ATTR" and not _loads_method(i):
+        elif name == "LOAD_ATTR":
             push(f"{self._stack.pop()}.{i.argval}")
         elif name == "BINARY_SUBSCR":
             index, container = self._stack.pop(), self._stack.pop()
@@ -100,24 +150,11 @@ class _Reader:
             self._collect(i.arg or 0, "(%s,)" if name == "BUILD_TUPLE" else "[%s]")
         elif name in _UNARY:
             push(f"({_UNARY[name]}{self._stack.pop()})")
-        else:
-            return self._infix(i)
-        return True
-
-    def _infix(self, i: dis.Instruction) -> bool:
-        name = i.opname
-        if name == "BINARY_OP" and not i.argrepr.endswith("="):
-            operator = i.argrepr
-        elif name == "COMPARE_OP":
-            operator = i.argval
-        elif name == "IS_OP":
-            operator = "is not" if i.arg else "is"
-        elif name == "CONTAINS_OP":
-            operator = "not in" if i.arg else "in"
-        else:
+        elif name in _INFIX:
+            right, left = self._stack.pop(), self._stack.pop()
+            push(f"({left} {_INFIX[name](i)} {right})")
+        elif name != "TO_BOOL":  # the `not` behind it asks the same
             return False
-        right, left = self._stack.pop(), self._stack.pop()
-        self._stack.append(f"({left} {operator} {right})")
         return True
 
     def _collect(self, count: int, shape: str) -> None:

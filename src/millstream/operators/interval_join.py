@@ -79,7 +79,7 @@ class IntervalJoinOperator(Operator):
         join = w.bind(self.join_left if input_index == 0 else self.join_right, "join")
         w.line(f"{many} = {join}({value.name}, {value.timestamp})", self, value.name)
         with w.block(f"if {many}:"), w.block(f"for {out}, {out}t in {many}:"):
-            downstream(Var(out, f"{out}t", settled=False))
+            downstream(Var(out, f"{out}t", detached=False))
 
     def join_left(self, value: Any, timestamp: int | None) -> list[tuple[Any, int]]:
         return self._join(0, value, timestamp)

@@ -12,6 +12,7 @@ from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
 from millstream.operators.lookup import look_up
 from millstream.operators.values import keeps_nothing
+from millstream.state.kinds import REDUCING
 from millstream.state.table import MISSING, StateTable
 
 
@@ -33,7 +34,7 @@ class ReduceOperator(FunctionOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         assert setup.state is not None
-        self._table = setup.state.table(self.STATE, "reducing")
+        self._table = setup.state.table(self.STATE, REDUCING)
         self.emits_later = setup.batch
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
@@ -58,7 +59,7 @@ class ReduceOperator(FunctionOperator):
             value.name,
         )
         if not self.setup.batch:
-            downstream(value.renamed(new, value.settled and keeps_nothing(self.function.function)))
+            downstream(value.renamed(new, value.detached and keeps_nothing(self.function.function)))
 
     def finish(self) -> None:
         if self.setup.batch:

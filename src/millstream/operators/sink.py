@@ -12,7 +12,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
-from millstream.operators.edges import settle
+from millstream.operators.values import detached
 
 # What a writer hands to the committer for one epoch; pickled on the way.
 Committable = Any
@@ -136,7 +136,7 @@ class SinkOperator(Operator):
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         if self.writer.keeps_values:
-            value = settle(w, value)
+            value = detached(w, value)
         w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
 
     def carry(self) -> Any:

@@ -4,76 +4,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
-from millstream.operators.report import SubtaskReport
-from millstream.operators.source import Share
+from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.operators.subtask import Subtask
-from millstream.operators.vertex import JobSettings, Vertex
-from millstream.state.keyed import StateStorage, Version
+from millstream.state.keyed import StateStorage
 
 # Frames for one slot are sent together, in messages of about this size.
 MESSAGE_BYTES = 1 << 20
-
-
-@dataclass
-class JobPlan:
-    """What every slot of a job needs to know; made once a job."""
-
-    settings: JobSettings
-    vertices: list[Vertex]
-
-    @property
-    def levels(self) -> int:
-        return 1 + max(v.level for v in self.vertices)
-
-    def slots(self, level: int) -> int:
-        """Return how many slots, and so Spark tasks, a level has."""
-        return max(v.slot_offset + v.parallelism for v in self.vertices if v.level == level)
-
-
-@dataclass
-class LevelTask:
-    """What the driver says about one level of one epoch.
-
-    Attributes:
-        shares: what the sources of this level read: vertex -> subtask -> shares.
-        ending: the sources of this level that end with this epoch.
-        state_files: the acknowledged state: (vertex, subtask) -> operator id -> file.
-        carried: what else the subtasks reported to be carried to this epoch.
-        checkpoint: the checkpoint that is taken with this epoch, if one is.
-        flush: whether sinks must stage all they have.
-        complete: whether state files must not depend on earlier ones.
-        savepoint: where the state shall also be exported to.
-        completed: the last checkpoint that is complete, for functions that want to know.
-    """
-
-    epoch: int
-    level: int
-    shares: dict[int, dict[int, list[Share]]] = field(default_factory=dict)
-    ending: frozenset[int] = frozenset()
-    state_files: dict[tuple[int, int], dict[str, Version]] = field(default_factory=dict)
-    carried: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    checkpoint: int | None = None
-    flush: bool = False
-    complete: bool = False
-    savepoint: str | None = None
-    completed: int = 0
-
-
-@dataclass
-class SlotReport:
-    """What a slot did in one level of an epoch, and what user code printed meanwhile."""
-
-    level: int
-    slot: int
-    subtasks: list[SubtaskReport]
-    printed: str
 
 
 def _nothing_printed() -> str:
@@ -115,14 +57,14 @@ class SlotRuntime:
                 fault_point("task.before-report")
                 subtasks.append(subtask.report())
                 fault_point("task.after-report")
-        reports = [SlotReport(task.level, self._slot, subtasks, self.take_printed())]
+        mine = SlotReport(level=task.level, slot=self._slot, subtasks=subtasks, printed=self.take_printed())
         if last:
             earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(f.body)]
-            yield self._slot, dump(earlier + reports)
+            yield self._slot, dump([*earlier, mine])
             return
         last_level = self._plan.levels - 1
         ack_slot = self._slot % self._plan.slots(last_level)
-        yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump(reports)))
+        yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([mine])))
         yield from outbox.drain()
 
     def _has_ended(self, subtask: Subtask, task: LevelTask) -> bool:

@@ -14,7 +14,7 @@ class MapOperator(FunctionOperator):
         self.set_key(w, key)
         out = w.var()
         w.line(f"{out} = {w.call(self.function.call, value.name)}", self, value.name)
-        downstream(value.renamed(out, value.settled and keeps_nothing(self.function.function)))
+        downstream(value.renamed(out, value.detached and keeps_nothing(self.function.function)))
 
 
 class FilterOperator(FunctionOperator):
@@ -34,4 +34,4 @@ class FlatMapOperator(FunctionOperator):
         many, out = w.var("r"), w.var()
         w.line(f"{many} = {w.call(self.function.call, value.name)}", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
-            downstream(value.renamed(out, value.settled and keeps_nothing(self.function.function)))
+            downstream(value.renamed(out, value.detached and keeps_nothing(self.function.function)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from millstream.common.errors import DamagedStateError
 from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Control, Frame
 from millstream.operators.carried import Carried, decode, encode
 from millstream.operators.chain import ChainCompiler, ChainNode
 from millstream.operators.channels import Channel, merge
@@ -20,8 +20,8 @@ from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.partitioners import Place
+from millstream.operators.protocol import LevelTask, SubtaskReport
 from millstream.operators.reduce import ReduceOperator
-from millstream.operators.report import SubtaskReport
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Share, SourceOperator
 from millstream.operators.vertex import JobSettings, Vertex
@@ -41,22 +41,10 @@ Loops = dict[int, Callable[[Iterable[Any]], None]]
 Outgoing = tuple[Edge, int, bytes]
 
 
-class EpochTask(Protocol):
-    """What a subtask must know about an epoch."""
-
-    epoch: int
-    state_files: dict[tuple[int, int], dict[str, Version]]
-    checkpoint: int | None
-    flush: bool
-    complete: bool
-    savepoint: str | None
-    completed: int
-
-
 class Subtask:
     """Runs one subtask's share of an epoch."""
 
-    _task: EpochTask
+    _task: LevelTask
 
     def __init__(
         self,
@@ -111,7 +99,7 @@ class Subtask:
         return EdgeWriter(edge, targets, Place(self.index, parallelism, max_parallelism))
 
     def _prepare(self, storage: StateStorage) -> ChainCompiler:
-        compiler = ChainCompiler(self._nodes, self._writers)
+        compiler = ChainCompiler(self._nodes, self._writers, self._settings.inlining)
         for node in self._nodes:
             state = None
             if node.operator.keyed:
@@ -165,7 +153,7 @@ class Subtask:
         if not (self._settings.batch and head.operator.keyed):
             return None
         # A reduce over records without timestamps gives the same in arrival order.
-        if isinstance(head.operator, ReduceOperator) and not any(e.timestamped for e in edges):
+        if isinstance(head.operator, ReduceOperator) and not any(e.layout.has_timestamp for e in edges):
             return None
         return BatchInput(self._states[head.id], edges)
 
@@ -176,7 +164,7 @@ class Subtask:
         if carried != self._carried:
             self._restore(carried)
 
-    def begin(self, task: EpochTask, attempt: str) -> None:
+    def begin(self, task: LevelTask, attempt: str) -> None:
         """Start an epoch at the acknowledged state."""
         self._task, self._attempt = task, attempt
         self._epoch = task.epoch
@@ -196,9 +184,9 @@ class Subtask:
             if isinstance(node.operator, SinkOperator):
                 transaction = f"{self._settings.job_id}-{node.id}-{name}"
                 self._guarded(partial(node.operator.writer.begin, transaction), node)
-            if task.completed > self._notified:
-                self._guarded(partial(node.operator.notify_checkpoint_complete, task.completed), node)
-        self._notified = task.completed
+            if task.last_checkpoint > self._notified:
+                self._guarded(partial(node.operator.notify_checkpoint_complete, task.last_checkpoint), node)
+        self._notified = task.last_checkpoint
 
     def read_shares(self, shares: list[Share], ends: bool) -> Iterator[Outgoing]:
         """Read a source's shares of this epoch."""
@@ -229,12 +217,12 @@ class Subtask:
         yield from self._drain()
 
     def take_frames(self, frames: list[Frame]) -> Iterator[Outgoing]:
-        """Process the frames of this epoch, merging the channels in one settled order."""
+        """Process the frames of this epoch, merging the channels in one order that is always the same."""
         self._announce()
         self._on_processing_time()
-        for channel, records, control in merge(self._channels, frames):
-            if records:
-                self._take_records(channel, records)
+        for channel, block, control in merge(self._channels, frames):
+            if len(block):
+                self._take_records(channel, block)
                 yield from self._full_blocks()
             if control is not None:
                 self._take_control(channel, control)
@@ -258,7 +246,7 @@ class Subtask:
         files: dict[str, Version] = {}
         for state_id, state in self._states.items():
             node = self._node_of[state_id]
-            files[state_id] = self._guarded(partial(state.write_delta, self._epoch, attempt, task.complete), node)
+            files[state_id] = self._guarded(partial(state.write_delta, self._epoch, attempt, task.whole_state), node)
         fault_point("task.after-delta")
         exported: dict[str, StoredState] = {}
         if task.savepoint is not None:
@@ -277,24 +265,27 @@ class Subtask:
         if self.ended:
             self.close()
         return SubtaskReport(
-            self.vertex.id,
-            self.index,
-            self._records_in,
-            sum(w.records_out for w in self._writers.values()),
-            sum(w.bytes_out for w in self._writers.values()),
-            files,
-            staged,
+            vertex=self.vertex.id,
+            subtask=self.index,
+            records_in=self._records_in,
+            records_out=sum(w.records_out for w in self._writers.values()),
+            bytes_out=sum(w.bytes_out for w in self._writers.values()),
+            state_files=files,
+            state_bytes=sum(s.take_written() for s in self._states.values()),
+            committables=staged,
             # In a source's chain, time begins where watermarks are made.
-            max([self._watermark, *(m.sent for m in self._markers)]),
-            {name: value for group in self._metrics.values() for name, value in group.values()},
-            self._carry(),
-            None if self.ended else min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None),
-            dict(m.aligned() for m in self._markers if m.strategy.alignment is not None),
-            self.ended,
-            self.tables() if task.checkpoint is not None else {},
-            exported,
-            sum(s.take_written() for s in self._states.values()),
+            watermark=max([self._watermark, *(m.sent for m in self._markers)]),
+            metrics={name: value for group in self._metrics.values() for name, value in group.values()},
+            carried=self._carry(),
+            next_wake=None if self.ended else self._next_wake(),
+            aligned=dict(m.aligned() for m in self._markers if m.strategy.alignment is not None),
+            ended=self.ended,
+            tables=self.tables() if task.checkpoint is not None else {},
+            exported=exported,
         )
+
+    def _next_wake(self) -> int | None:
+        return min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None)
 
     def tables(self) -> dict[str, dict[str, dict[str, str]]]:
         """Return what tables of state there are, by state id."""
@@ -313,13 +304,13 @@ class Subtask:
 
     # --- inside an epoch
 
-    def _take_records(self, channel: Channel, records: list[Any]) -> None:
+    def _take_records(self, channel: Channel, block: Block) -> None:
         edge = channel.edge
-        self._records_in += len(records) // edge.stride
+        self._records_in += len(block)
         if self._batch is not None:
-            self._batch.add(edge, records, self._epoch)
+            self._batch.add(edge, block, self._epoch)
         else:
-            self._run(self._inputs[edge.id], records)
+            self._run(self._inputs[edge.id], block.content)
 
     def _take_control(self, channel: Channel, control: Control) -> None:
         _, kind, value = control
@@ -416,9 +407,9 @@ class Subtask:
 
     def _replay_batch(self, batch: BatchInput) -> None:
         head = self.vertex.head
-        for records in batch.by_key():
-            for edge, record in records:
-                self._run(self._inputs[edge], record)
+        for blocks in batch.by_key():
+            for edge, block in blocks:
+                self._run(self._inputs[edge], block.content)
             self._guarded(head.operator.on_end_of_key, head)
 
     # --- what outlives the process

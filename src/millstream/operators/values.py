@@ -11,9 +11,39 @@ import dis
 from types import CodeType, FunctionType
 from typing import Any
 
-from millstream.common.values import ATOMS
+from millstream.common.values import ATOMS, detach
+from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.inline import BINARY_OPERATORS
 
-_WRITES = ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_ATTR", "STORE_GLOBAL", "STORE_SLICE", "INPLACE", "IMPORT")
+_TESTS = ("TRUE", "FALSE", "NONE", "NOT_NONE")
+# The bytecode operations, of Python 3.11 to 3.13, that neither keep nor change a value that was there before.
+_OPERATIONS = frozenset(
+    [
+        # What the interpreter does for itself.
+        *("RESUME", "NOP", "EXTENDED_ARG", "COPY_FREE_VARS", "MAKE_CELL", "PUSH_NULL", "PRECALL", "KW_NAMES"),
+        *("TO_BOOL", "COPY", "SWAP", "POP_TOP", "END_FOR", "END_SEND"),
+        # Variables of the function's own, and reading others.
+        *("LOAD_CONST", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_FAST_LOAD_FAST"),
+        *("STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "DELETE_FAST"),
+        *("LOAD_CLOSURE", "LOAD_DEREF", "STORE_DEREF", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD"),
+        # Operators, and values that are made here.
+        *("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT"),
+        *("BINARY_OP", "BINARY_SUBSCR", "BINARY_SLICE", "BUILD_SLICE"),
+        *("COMPARE_OP", "IS_OP", "CONTAINS_OP", "BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE"),
+        *("FORMAT_WITH_SPEC", "CONVERT_VALUE", "BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"),
+        *("BUILD_CONST_KEY_MAP", "LIST_APPEND", "LIST_EXTEND", "LIST_TO_TUPLE", "SET_ADD", "SET_UPDATE", "MAP_ADD"),
+        *("DICT_UPDATE", "DICT_MERGE", "UNPACK_SEQUENCE", "UNPACK_EX", "CALL_INTRINSIC_1"),
+        # Where it goes on.
+        *("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"),
+        *(f"POP_JUMP_{way}IF_{what}" for way in ("", "FORWARD_", "BACKWARD_") for what in _TESTS),
+        *("GET_ITER", "FOR_ITER", "RETURN_VALUE", "RETURN_CONST"),
+        *("RETURN_GENERATOR", "YIELD_VALUE", "GET_YIELD_FROM_ITER", "SEND"),
+        *("RAISE_VARARGS", "RERAISE", "LOAD_ASSERTION_ERROR", "PUSH_EXC_INFO", "CHECK_EXC_MATCH", "POP_EXCEPT"),
+        *("MATCH_MAPPING", "MATCH_SEQUENCE", "MATCH_KEYS", "GET_LEN"),
+        # Calls, of what else is listed.
+        *("CALL", "CALL_FUNCTION_EX", "CALL_KW", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"),
+    ]
+)
 
 # Names that neither keep nor change what they are given.
 _BUILTINS = frozenset(
@@ -91,11 +121,30 @@ _METHODS = frozenset(
 )
 
 
+def detached(w: CodeWriter, value: Var) -> Var:
+    """Write the lines that copy a value which its maker could still change."""
+    if value.detached:
+        return value
+    atoms, copy, out, member = w.bind(ATOMS, "atoms"), w.bind(detach, "detach"), w.var(), w.var("m")
+    w.line(f"{out} = {value.name}")
+    with (
+        w.block(f"if {out}.__class__ is tuple:"),
+        w.block(f"for {member} in {out}:"),
+        w.block(f"if {member}.__class__ not in {atoms}:"),
+    ):
+        w.line(f"{out} = {copy}({out})")
+        w.line("break")
+    with w.block(f"elif {out}.__class__ not in {atoms}:"):
+        w.line(f"{out} = {copy}({out})")
+    return value.renamed(out, True)
+
+
 def keeps_nothing(function: Any) -> bool:
     """Tell whether a function can neither keep its arguments nor change them.
 
     True for plain functions that use nothing but their arguments, harmless builtins and the reading methods of
-    strings and dicts: what they return is fresh or a part of their arguments. The answer may be a careful False.
+    strings and dicts, in operations that are listed: what they return is fresh or a part of their arguments. The
+    answer may be a careful False.
     """
     if not isinstance(function, FunctionType) or function.__defaults__ or function.__kwdefaults__:
         return False
@@ -117,10 +166,17 @@ def _is_harmless(code: CodeType, module: dict[str, Any]) -> bool:
                 return False
         elif name not in _BUILTINS:
             return False
-    for instruction in dis.get_instructions(code):
-        if instruction.opname.startswith(_WRITES):
-            return False
-        if instruction.opname == "BINARY_OP" and instruction.argrepr.endswith("="):
-            return False
+    if not all(_is_listed(i, code) for i in dis.get_instructions(code)):
+        return False
     inner = [c for c in code.co_consts if isinstance(c, CodeType)]
     return all(_is_harmless(c, module) for c in inner)
+
+
+def _is_listed(i: dis.Instruction, code: CodeType) -> bool:
+    if i.opname == "BINARY_OP":
+        # `+=` and its like change the left side where they can.
+        return i.argrepr in BINARY_OPERATORS
+    if i.opname == "STORE_DEREF":
+        # One of another function's variables would keep the value.
+        return i.argval in code.co_cellvars
+    return i.opname in _OPERATIONS

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from millstream.operators.chain import ChainNode
 from millstream.operators.edges import Edge
 from millstream.operators.source import SourceOperator
+from millstream.state.backend import Backend
+
+# The configuration's key for writing users' functions out in loops.
+INLINING = "millstream.inlining"
 
 
 @dataclass
@@ -33,7 +37,7 @@ class Vertex:
         return isinstance(self.head.operator, SourceOperator)
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class JobSettings:
     """What every subtask of a job must know."""
 
@@ -42,9 +46,10 @@ class JobSettings:
     attempt: int
     batch: bool
     job_parameters: dict[str, str] = field(default_factory=dict)
-    # Where keyed state is: "hashmap" (in the slot's memory) or "lmdb" (in a file of its host).
-    state_backend: str = "hashmap"
+    state_backend: Backend = Backend.HASHMAP
     # A clock other than the wall's, for tests.
     clock: Callable[[], int] | None = None
     # Whether state files are compressed.
     compressed: bool = False
+    # Whether users' functions may be written out in the loops of chains, see INLINING.
+    inlining: bool = True

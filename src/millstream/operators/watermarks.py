@@ -117,7 +117,7 @@ class WatermarkOperator(Operator):
             w.line(f"{w.bind(_no_timestamp, 'refuse')}()", self, value.name)
             stamp = "None"
         if self.strategy.generator is not None:
-            downstream(Var(value.name, stamp, value.settled))
+            downstream(Var(value.name, stamp, value.detached))
             w.line(f"{w.bind(self, 'watermarks')}.on_event({value.name}, {stamp})", self, value.name)
             return
         if self.strategy.out_of_orderness is not None:
@@ -128,7 +128,7 @@ class WatermarkOperator(Operator):
             with w.block(f"if {stamp} > {highest}:"):
                 w.line(f"{highest} = {stamp}")
             w.after(f"{generator}.highest = {highest}")
-        downstream(Var(value.name, stamp, value.settled))
+        downstream(Var(value.name, stamp, value.detached))
 
     def current_generator(self) -> WatermarkGenerator:
         return self._split.generator

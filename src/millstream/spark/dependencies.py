@@ -35,7 +35,7 @@ class Dependencies:
     executable: str | None = None
 
 
-def prepare(config: Configuration, directory: str) -> Dependencies:
+def bring(config: Configuration, directory: str) -> Dependencies:
     """Copy, unpack and install what the settings name, below a job's directory."""
     path = [_copy_file(f, os.path.join(directory, "files", str(i))) for i, f in enumerate(_list(config, FILES))]
     path += [os.path.abspath(p) for p in config.get_string(PATH, "").split(os.pathsep) if p]

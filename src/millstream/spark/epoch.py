@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from pyspark.serializers import NoOpSerializer
 from pyspark.util import _load_from_socket
 
-from millstream.operators.slot import JobPlan, LevelTask, SlotReport
+from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import control
 from millstream.spark.daemon import JOB_PROPERTY, RELEASE_PROPERTY
 from millstream.spark.errors import translate

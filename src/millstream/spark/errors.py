@@ -8,7 +8,7 @@ import re
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from millstream.common.errors import JobExecutionError
+from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.failures import Failure
 from millstream.spark.worker import FAILURE_MARK
 
@@ -21,19 +21,6 @@ _WORKER_DIED = (
 )
 
 
-class EpochFailed(JobExecutionError):
-    """An epoch failed; carries what user code printed before it did."""
-
-    def __init__(
-        self, message: str, engine_trace: str, printed: str = "", operator_id: str | None = None, damaged: bool = False
-    ) -> None:
-        super().__init__(message, engine_trace=engine_trace)
-        self.printed = printed
-        # Where it happened, if that is known, and whether it is state that could not be read.
-        self.operator_id = operator_id
-        self.damaged = damaged
-
-
 def translate(error: Exception, epoch: int) -> EpochFailed:
     """Return the error to show for one that Spark raised."""
     trace = _trace(error)
@@ -42,18 +29,19 @@ def translate(error: Exception, epoch: int) -> EpochFailed:
         report = json.loads(base64.b64decode(found.group(1)))
         printed = report.pop("printed")
         failure = Failure(**report)
-        return EpochFailed(failure.describe(), trace, printed, failure.operator_id, failure.damaged)
+        return EpochFailed.of(failure, printed, trace)
     if any(mark in trace for mark in _WORKER_DIED):
         return EpochFailed(
             f"A Python worker process died while it worked on epoch {epoch}: it was killed, ran out of memory, or user "
             "code ended it (os._exit, a crash in a native library).",
-            trace,
+            engine_trace=trace,
         )
     if isinstance(error, (Py4JError, OSError, EOFError)) and not isinstance(error, Py4JJavaError):
-        return EpochFailed(f"The connection to Spark broke in epoch {epoch}: its Java process has ended.", trace)
+        text = f"The connection to Spark broke in epoch {epoch}: its Java process has ended."
+        return EpochFailed(text, engine_trace=trace)
     python = re.search(r"(Traceback \(most recent call last\):\n.*?)(?:\n\s*\n|\n\tat )", trace, re.DOTALL)
     said = python.group(1) if python else trace.splitlines()[0]
-    return EpochFailed(f"Spark could not run epoch {epoch}: {said}", trace)
+    return EpochFailed(f"Spark could not run epoch {epoch}: {said}", engine_trace=trace)
 
 
 def _trace(error: Exception) -> str:

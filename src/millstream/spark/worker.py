@@ -10,19 +10,20 @@ import pickle
 import struct
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import cloudpickle
 from pyspark import TaskContext
 
-from millstream.checkpoint.storage import Storage, open_storage
+from millstream.checkpoint.storage import StateLocation, Storage
 from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
-from millstream.operators.slot import JobPlan, LevelTask, SlotRuntime
+from millstream.operators.protocol import JobPlan, LevelTask
+from millstream.operators.slot import SlotRuntime
 from millstream.spark.dependencies import Dependencies
 from millstream.surroundings import Requests, wall_clock
 
@@ -86,7 +87,7 @@ def _runtime(job: JobRef, slot: int, printed: _Printed) -> SlotRuntime:
     runtime = _runtimes.get((job.key, slot))
     if runtime is None:
         plan, storage = load_plan(job.directory)
-        plan.settings.attempt = job.attempt
+        plan = replace(plan, settings=replace(plan.settings, attempt=job.attempt))
         arm(plan.settings.job_parameters.get(SETTING))
         surroundings = Surroundings(plan.settings.clock or wall_clock, Requests)
         runtime = SlotRuntime(plan, slot, storage, surroundings)
@@ -100,15 +101,6 @@ def close_all() -> None:
     while _runtimes:
         _, runtime = _runtimes.popitem()
         runtime.close()
-
-
-@dataclass(frozen=True)
-class StateLocation:
-    """Where a job's state files are: a place, what its file system must be told, and where copies of them may be."""
-
-    url: str
-    options: dict[str, Any]
-    copies: str
 
 
 def save_plan(
@@ -136,7 +128,7 @@ def load_plan(directory: str) -> tuple[JobPlan, Storage]:
     plan: JobPlan = pickle.loads(saved["plan"])
     _adopt_main_classes()
     state: StateLocation = saved["state"]
-    return plan, open_storage(state.url, state.options, state.copies)
+    return plan, state.open()
 
 
 def _adopt_main_classes() -> None:

@@ -23,6 +23,7 @@ from zlib import compress, crc32, decompress
 
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.common.pickles import dump
+from millstream.state.kinds import StateKind, kind_named
 
 _MAGIC = b"MSCL"
 _VERSION = 1
@@ -72,12 +73,12 @@ class Section:
     """Rows of a table inside a file."""
 
     table: str
-    kind: str
+    kind: StateKind
     address: str
     rows: dict[Any, Any]
 
 
-def sections(table: str, kind: str, address: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[Section]:
+def sections(table: str, kind: StateKind, address: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[Section]:
     """Cut the rows of a table into sections."""
     left = iter(rows)
     while part := dict(islice(left, SECTION_ROWS)):
@@ -108,7 +109,7 @@ def encode(header: FileHeader, content: Iterable[Section], compressed: bool = Fa
             ) from None
         if compressed:
             body = compress(body, 1)
-        about = {"name": section.table, "kind": section.kind, "address": section.address}
+        about = {"name": section.table, "kind": section.kind.name, "address": section.address}
         index.append({**about, "zlib": compressed, "length": len(body), "crc": crc32(body)})
         yield body
     footer = json.dumps(
@@ -156,13 +157,17 @@ class ChangelogFile:
                     f"State file {self.name} is damaged: table {entry['name']!r} fails its checksum."
                 )
             rows = {} if only_check else loads(decompress(body) if entry["zlib"] else body)
-            yield Section(entry["name"], entry["kind"], entry["address"], rows)
+            yield self._section(entry, rows)
             start += entry["length"]
 
     def index(self) -> Iterator[tuple[Section, int]]:
         """Yield the sections without their rows, and how many bytes each takes."""
         for entry in self._index:
-            yield Section(entry["name"], entry["kind"], entry["address"], {}), entry["length"]
+            yield self._section(entry, {}), entry["length"]
+
+    def _section(self, entry: dict[str, Any], rows: dict[Any, Any]) -> Section:
+        kind = kind_named(entry["kind"], f"Table {entry['name']!r} of state file {self.name}")
+        return Section(entry["name"], kind, entry["address"], rows)
 
 
 def decode(name: str, data: bytes | memoryview) -> ChangelogFile:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.setting import in_words
 from millstream.common.typeinfo import TypeInformation
+from millstream.state import kinds
+from millstream.state.kinds import StateKind
 from millstream.state.ttl_config import StateTtlConfig
 
 
 class StateDescriptor:
     """The name of a state and the type of what it holds."""
 
-    kind = "state"
+    kind: ClassVar[StateKind]
 
     def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
         if not isinstance(name, str) or not name:
@@ -49,7 +51,7 @@ def renamed(descriptor: StateDescriptor, name: str) -> StateDescriptor:
 class ValueStateDescriptor(StateDescriptor):
     """Describes state that holds one value a key."""
 
-    kind = "value"
+    kind = kinds.VALUE
 
     def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, value_type_info)
@@ -58,7 +60,7 @@ class ValueStateDescriptor(StateDescriptor):
 class ListStateDescriptor(StateDescriptor):
     """Describes state that holds a list a key."""
 
-    kind = "list"
+    kind = kinds.LIST
 
     def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, elem_type_info)
@@ -67,7 +69,7 @@ class ListStateDescriptor(StateDescriptor):
 class MapStateDescriptor(StateDescriptor):
     """Describes state that holds a map a key."""
 
-    kind = "map"
+    kind = kinds.MAP
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class MapStateDescriptor(StateDescriptor):
 class ReducingStateDescriptor(StateDescriptor):
     """Describes state that combines what is added with a reduce function."""
 
-    kind = "reducing"
+    kind = kinds.REDUCING
 
     def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation | None = None) -> None:
         super().__init__(name, type_info)
@@ -102,7 +104,7 @@ class ReducingStateDescriptor(StateDescriptor):
 class AggregatingStateDescriptor(StateDescriptor):
     """Describes state that combines what is added with an AggregateFunction."""
 
-    kind = "aggregating"
+    kind = kinds.AGGREGATING
 
     def __init__(self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, state_type_info)

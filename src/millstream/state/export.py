@@ -21,6 +21,7 @@ from millstream.common.pickles import dump
 from millstream.state.changelog import Loads, Section
 from millstream.state.columns import text_of
 from millstream.state.key_groups import key_group, thaw
+from millstream.state.kinds import kind_named
 from millstream.state.restored import StoredState, key_of
 from millstream.state.table import BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
 
@@ -74,7 +75,7 @@ def _batch(section: Section, max_parallelism: int) -> pa.RecordBatch:
         named = section.address == BY_NAME
         cells = (
             section.table,
-            section.kind,
+            section.kind.name,
             section.address,
             None if named else key_group(key, max_parallelism),
             None if named else text_of(plain),
@@ -153,15 +154,15 @@ def read_part(name: str, data: bytes | memoryview, checksum: int | None) -> pa.T
         raise DamagedStateError(f"Savepoint file {name} is damaged: {e}") from e
 
 
-def index_part(name: str, data: bytes | memoryview, checksum: int | None) -> Iterator[tuple[Section, int, int]]:
+def index_part(file: str, data: bytes | memoryview, checksum: int | None) -> Iterator[tuple[Section, int, int]]:
     """Yield the tables of a part without their rows: how many those are, and how many bytes they take."""
-    table = read_part(name, data, checksum)
+    table = read_part(file, data, checksum)
     sizes = pc.add(pc.binary_length(table["pickled_row"]), pc.binary_length(table["pickled_value"]))
-    for name in pc.unique(table["state"]).to_pylist():
-        found = pc.equal(table["state"], name)
+    for state in pc.unique(table["state"]).to_pylist():
+        found = pc.equal(table["state"], state)
         mine = sizes.filter(found)
-        first = table.slice(pc.index(table["state"], name).as_py(), 1).to_pylist()[0]
-        yield Section(name, first["kind"], first["address"], {}), len(mine), pc.sum(mine).as_py()
+        first = table.slice(pc.index(table["state"], state).as_py(), 1).to_pylist()[0]
+        yield _section(file, state, first["kind"], first["address"], {}), len(mine), pc.sum(mine).as_py()
 
 
 def decode_part(
@@ -188,4 +189,8 @@ def decode_part(
             else:
                 rows[address_of_row] = loads(content)
         for (state, kind, address), rows in found.items():
-            yield Section(state, kind, address, rows)
+            yield _section(name, state, kind, address, rows)
+
+
+def _section(file: str, state: str, kind: str, address: str, rows: dict[Any, Any]) -> Section:
+    return Section(state, kind_named(kind, f"Table {state!r} of savepoint file {file}"), address, rows)

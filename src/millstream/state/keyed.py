@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
+from millstream.state import kinds
+from millstream.state.backend import Backend
 from millstream.state.changelog import Chain, FileHeader, FileRef, Section, encode, replay, sections
 from millstream.state.descriptors import (
     AggregatingStateDescriptor,
@@ -16,6 +18,7 @@ from millstream.state.descriptors import (
     ValueStateDescriptor,
 )
 from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
+from millstream.state.kinds import StateKind
 from millstream.state.restored import Restored, StoredState
 from millstream.state.table import BY_KEY, BY_TIME, MISSING, Base, KeyCell, StateTable
 from millstream.state.timers import TimerQueue
@@ -90,7 +93,7 @@ class KeyedState:
         subtask: int,
         storage: StateStorage,
         clock: Clock,
-        backend: str = "hashmap",
+        backend: Backend = Backend.HASHMAP,
         compressed: bool = False,
     ) -> None:
         self.cell = KeyCell()
@@ -106,7 +109,7 @@ class KeyedState:
         self._when_loaded: list[Callable[[], None]] = []
         self._when_taken_over: list[Callable[[], None]] = []
         self._store: LmdbStore | None = None
-        if backend == "lmdb":
+        if backend is Backend.LMDB:
             from millstream.state.lmdb_base import LmdbStore
 
             self._store = LmdbStore(storage.scratch(f"{operator}-{subtask}"))
@@ -118,22 +121,22 @@ class KeyedState:
         self._dirty = False
         self._written = 0
 
-    def table(self, name: str, kind: str, address: str = BY_KEY) -> StateTable:
+    def table(self, name: str, kind: StateKind, address: str = BY_KEY) -> StateTable:
         """Return the table of that name, making it when it is new."""
         table = self._tables.get(name)
         if table is None:
             base: Base = {} if self._store is None else self._store.table()
             table = self._tables[name] = StateTable(name, kind, address, base)
-        elif table.kind != kind:
+        elif table.kind is not kind:
             raise InvalidProgramError(
-                f"State {name!r} was registered as {table.kind} state and is now asked for as {kind} state: "
+                f"State {name!r} was registered as {table.kind.name} state and is now asked for as {kind.name} state: "
                 "use another name."
             )
         return table
 
     def timers(self, name: str) -> TimerQueue:
         """Return a queue of timers that is part of this state."""
-        queue = TimerQueue(self.table(name, "timers", BY_TIME))
+        queue = TimerQueue(self.table(name, kinds.TIMERS, BY_TIME))
         self.when_loaded(queue.rebuild)
         return queue
 
@@ -274,7 +277,9 @@ class KeyedState:
         The last two are left out of tables that no function has asked for: what an earlier run knew of them holds.
         """
         asked = {name: {"type": d.type_text(), "ttl": d.life_text()} for (name, _), (d, _) in self._handles.items()}
-        return {name: {"kind": t.kind, "address": t.address, **asked.get(name, {})} for name, t in self._tables.items()}
+        return {
+            name: {"kind": t.kind.name, "address": t.address, **asked.get(name, {})} for name, t in self._tables.items()
+        }
 
     def _drop_expired(self) -> None:
         for name, life in self._lives.items():
@@ -319,7 +324,7 @@ def _expire(table: StateTable, row: Any, life: Lifetime) -> None:
     content = table.get(row)
     if content is None:
         return
-    rest = life.rest_of(table.kind, content)
+    rest = table.kind.living(content, life.is_over)
     if rest is None:
         table.remove(row)
     elif len(rest) < len(content):

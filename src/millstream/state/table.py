@@ -5,21 +5,19 @@
     epoch acknowledged: the overlay moves into the base (`advance`)
 
 The overlay is also the epoch's delta: it is written to the changelog as it is. A row is addressed by its key, or by
-(key, window) for what belongs to a window. What a change looks like depends on the table's kind:
-
-    any kind   None                    the row is gone
-    list       Extra([...])            these elements are appended to the row
-    map        Patch({k: v, ...})      these entries are set; REMOVED ones are gone
-    panes      {key: value, ...}       these keys of a window are set
-    otherwise  a value                 the row's new content
+(key, window) for what belongs to a window. None is a row that is gone; what else a change looks like, and what it does
+to a row, is the table's kind to say (`kinds.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
+
+if TYPE_CHECKING:
+    from millstream.state.kinds import StateKind
 
 MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 
@@ -27,6 +25,9 @@ MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "<missing>", "__sl
 # How the rows of a table are addressed: by key, by (key, window or other namespace), by (time, key, namespace), by
 # window with the keys inside, or, for state that is a subtask's and no key's, by a name.
 BY_KEY, BY_NAMESPACE, BY_TIME, BY_PANE, BY_NAME = "key", "namespace", "time", "pane", "name"
+
+
+# Files of changes name this module for the following three, so here they stay.
 
 
 class _Removed:
@@ -124,28 +125,19 @@ class KeyCell:
 class StateTable:
     """A base and an overlay, both from row to content."""
 
-    __slots__ = ("address", "base", "kind", "name", "overlay")
+    __slots__ = ("address", "base", "get", "kind", "name", "overlay")
 
-    def __init__(self, name: str, kind: str, address: str, base: Base) -> None:
+    # Returns a row's content, None when there is none.
+    get: Callable[[Any], Any]
+
+    def __init__(self, name: str, kind: StateKind, address: str, base: Base) -> None:
         self.name = name
         self.kind = kind
         self.address = address
         self.base = base
         self.overlay: dict[Any, Any] = {}
-
-    def get(self, row: Any) -> Any:
-        """Return a row's content, None when there is none."""
-        change = self.overlay.get(row, MISSING)
-        if change is MISSING:
-            return self.base.get(row)
-        kind = change.__class__
-        if kind is Extra:
-            return [*(self.base.get(row) or ()), *change]
-        if kind is Patch:
-            return patched(self.base.get(row), change) or None
-        if self.kind == "panes" and change is not None:
-            return {**(self.base.get(row) or {}), **change}
-        return change
+        # Made here once, so that reading a row costs no look at the kind.
+        self.get = kind.reader(base, self.overlay)
 
     def put(self, row: Any, content: Any) -> None:
         self.overlay[row] = content
@@ -176,47 +168,7 @@ class StateTable:
 
     def apply(self, delta: dict[Any, Any]) -> None:
         """Move changes into the base."""
-        if self.kind in ("list", "map"):
-            self._merge(delta)
-            return
-        if self.kind == "panes":
-            self._merge_panes(delta)
-            return
-        self._update(delta)
-
-    def _update(self, rows: dict[Any, Any]) -> None:
-        self.base.update(rows)
-        # A store removes what is set to None by itself.
-        if self.base.__class__ is dict:
-            for row in tombstones(rows):
-                del self.base[row]
-
-    def _merge(self, delta: dict[Any, Any]) -> None:
-        base = self.base
-        whole: dict[Any, Any] = {}
-        for row, change in delta.items():
-            kind = change.__class__
-            if kind is Extra:
-                whole[row] = [*(base.get(row) or ()), *change]
-            elif kind is Patch:
-                whole[row] = patched(base.get(row), change) or None
-            else:
-                whole[row] = change
-        self._update(whole)
-
-    def _merge_panes(self, delta: dict[Any, Any]) -> None:
-        base = self.base
-        for row, change in delta.items():
-            pane = base.get(row)
-            if change is None:
-                if pane is not None:
-                    del base[row]
-            elif pane is None:
-                base[row] = change
-            elif base.__class__ is dict:
-                pane.update(change)
-            else:
-                base[row] = {**pane, **change}
+        self.kind.apply(self.base, delta)
 
     def advance(self) -> None:
         """The epoch counts: its changes become part of the base."""

@@ -32,14 +32,6 @@ class Lifetime:
     def stamp(self, value: Any) -> Stamped:
         return detach(value), self.now()
 
-    def rest_of(self, kind: str, content: Any) -> Any:
-        """Return what is left of a row's content, None when all of it has expired."""
-        if kind == "list":
-            return [e for e in content if not self.is_over(e[1])] or None
-        if kind == "map":
-            return {k: e for k, e in content.items() if not self.is_over(e[1])} or None
-        return None if self.is_over(content[1]) else content
-
 
 class _One:
     """Reading and writing of a row that is one stamped value."""

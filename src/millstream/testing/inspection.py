@@ -16,7 +16,6 @@ from millstream.state.table import BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TI
 # Both are what operators call them: see operators/timers.py and operators/operator_state.py.
 EVENT_TIMERS, PROCESSING_TIMERS = "_event_timers", "_processing_timers"
 _OPERATOR_ROW = "operator"
-_EMPTY: dict[str, Any] = {"list": [], "map": {}}
 
 
 class TimerView(NamedTuple):
@@ -60,7 +59,7 @@ class StateView:
             content = _living(state, table, row)
             if content is not None:
                 return _shown(state, table, content)
-        return _EMPTY.get(self._tables(name)[0][1].kind)
+        return self._tables(name)[0][1].kind.nothing()
 
     def keys(self, name: str) -> list[Any]:
         """Return the keys that have a state."""
@@ -93,7 +92,7 @@ class StateView:
 def _living(state: KeyedState, table: StateTable, row: Any) -> Any:
     content = table.get(row)
     life = state._lives.get(table.name)
-    return content if content is None or life is None else life.rest_of(table.kind, content)
+    return content if content is None or life is None else table.kind.living(content, life.is_over)
 
 
 def _living_rows(state: KeyedState, table: StateTable) -> Iterator[Any]:
@@ -105,13 +104,7 @@ def _living_rows(state: KeyedState, table: StateTable) -> Iterator[Any]:
 def _shown(state: KeyedState, table: StateTable, content: Any) -> Any:
     content = detach(content)
     if table.name in state._lives:
-        # Everything is stored with the time of its last use.
-        if table.kind == "list":
-            content = [e[0] for e in content]
-        elif table.kind == "map":
-            content = {k: e[0] for k, e in content.items()}
-        else:
-            content = content[0]
+        content = table.kind.without_stamps(content)
     descriptor = next((d for (name, _), (d, _) in state._handles.items() if name == table.name), None)
     if isinstance(descriptor, AggregatingStateDescriptor):
         return descriptor.agg_function.get_result(content)

@@ -1,19 +1,12 @@
-"""Runs a job in this process, without Spark: the same operators, blocks and state files, epochs cut where a test wants.
-
-What Spark does between two levels is done here by a list; everything else is production code. Functions are pickled as
-on the way to a worker, and state is written and read as files are, so that tests find what a cluster would.
-"""
+"""Runs a job in this process, without Spark, step by step: epochs are cut where a test wants."""
 
 from __future__ import annotations
 
-import pickle
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-
-import cloudpickle
 
 from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.restore import Start, restore
@@ -21,14 +14,15 @@ from millstream.checkpoint.snapshot import Snapshot
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.transformations import Transformation
-from millstream.jobmaster.execution import Execution
+from millstream.jobmaster.execution import Execution, merged
+from millstream.jobmaster.local import LocalSlots
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.progress import Progress
-from millstream.operators.base import Surroundings
+from millstream.jobmaster.sources import Sources
 from millstream.operators.failures import SubtaskFailed
-from millstream.operators.slot import JobPlan, LevelTask, SlotReport, SlotRuntime
-from millstream.operators.vertex import JobSettings
-from millstream.surroundings import Requests
+from millstream.operators.protocol import JobPlan, LevelTask
+from millstream.operators.slot import SlotRuntime
+from millstream.operators.vertex import INLINING, JobSettings
 from millstream.testing.clock import ManualClock
 
 
@@ -89,31 +83,39 @@ class LocalJob:
         """
         graph = env._stream_graph(job_name, env._take_sinks() if sinks is None else sinks)
         self._batch = env._is_batch(graph)
-        vertices = build_job_graph(graph, self._batch).vertices
+        job_graph = build_job_graph(graph, self._batch)
         config = env.get_configuration()
-        backend = config.get_string("state.backend.type", "hashmap")
         parameters = {k: v for k, v in config.to_dict().items() if not k.startswith("spark.")}
-        settings = JobSettings("local", graph.job_name, 0, self._batch, parameters, backend)
-        self.plan = JobPlan(settings, vertices)
-        self._pickled = cloudpickle.dumps(self.plan)
+        settings = JobSettings(
+            job_id="local",
+            job_name=graph.job_name,
+            attempt=0,
+            batch=self._batch,
+            job_parameters=parameters,
+            state_backend=job_graph.backend,
+            inlining=config.get_boolean(INLINING, True),
+        )
+        self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
         self._clock = clock or ManualClock()
         self._sizes = epoch_sizes or (lambda: 1 << 30)
         self.storage = storage or MemoryStorage()
         self.progress = Progress()
-        start = Start() if snapshot is None else restore(snapshot, self.plan, "")
-        self.execution = Execution(self.plan, start)
+        self._slots = LocalSlots(self.plan, self.storage, self._clock)
+        self._begin(Start() if snapshot is None else restore(snapshot, self.plan, ""))
         self.output = Output(self.plan)
-        self.slots = self.new_slots()
 
-    def new_slots(self) -> list[SlotRuntime]:
-        """Return slots as new processes would have them: nothing in memory."""
-        surroundings = Surroundings(self._clock, Requests)
-        count = max(self.plan.slots(level) for level in range(self.plan.levels))
-        return [SlotRuntime(pickle.loads(self._pickled), i, self.storage, surroundings) for i in range(count)]
+    def _begin(self, start: Start) -> None:
+        self.execution = Execution(self.plan, start)
+        self._sources = Sources(self.plan, start.sources)
+        self.restart_slots()
+
+    @property
+    def slots(self) -> list[SlotRuntime]:
+        return self._slots.slots
 
     def restart_slots(self) -> None:
         """Let all processes die and start anew, as between two epochs."""
-        self.slots = self.new_slots()
+        self._slots.start()
 
     @property
     def is_finished(self) -> bool:
@@ -123,20 +125,16 @@ class LocalJob:
     def next_wake(self) -> int | None:
         return self.execution.next_wake()
 
-    def run(self, restarts: int = 0, before_epoch: Callable[[bool], None] | None = None) -> None:
+    def run(self, restarts: int = 0) -> None:
         """Run to the end of a bounded program.
 
         Args:
             restarts: how often to go on after a failure, from the last epoch that was good.
-            before_epoch: called before every epoch, with whether the one before found nothing to read.
         """
-        read = 1
         while not self.is_finished:
-            if before_epoch is not None:
-                before_epoch(not read)
             before = self.snapshot() if restarts else None
             try:
-                read = self.run_epoch()
+                self.run_epoch()
             except SubtaskFailed:
                 if before is None:
                     raise
@@ -145,46 +143,24 @@ class LocalJob:
 
     def go_on_from(self, snapshot: Snapshot) -> None:
         """Start anew from an earlier cut of this job, as after a failure."""
-        self.execution = Execution(self.plan, restore(snapshot, self.plan, ""))
-        self.restart_slots()
+        self._begin(restore(snapshot, self.plan, ""))
 
     def run_epoch(self, flush: bool = False) -> int:
         """Run one epoch, with whatever the sources have; return how many shares they had.
 
         Sinks stage all they have when told to flush.
         """
-        shares, _ = self.execution.poll(self._sizes(), self._clock() / 1000)
-        running = self.execution.running_sources()
-        ending = frozenset(v for v, s in running.items() if s.is_finished())
-        self._acknowledge(self._run_levels(self.execution.tasks(shares, ending, flush=flush)))
-        return len(shares)
+        execution = self.execution
+        now = self._clock() / 1000
+        read = self._sources.poll(self._sizes(), now, execution.readable_sources(), execution.running_sources())
+        self.run_tasks(execution.tasks(read.shares, read.finished, flush=flush))
+        return len(read.shares)
 
-    def snapshot(self) -> Snapshot:
-        """Return the cut after the last epoch, as a checkpoint would have it."""
-        return decode_manifest(
-            "local", encode_manifest(Manifest("checkpoint", 1, 0, self.execution.snapshot(), ""))
-        ).snapshot
-
-    def close(self) -> None:
-        """Close the functions that are still open."""
-        for slot in self.slots:
-            slot.close()
-
-    def _run_levels(self, tasks: list[LevelTask]) -> list[SlotReport]:
-        messages: dict[int, list[bytes]] = {}
-        for level, task in enumerate(tasks):
-            sent: list[tuple[int, bytes]] = []
-            for slot in range(self.plan.slots(level)):
-                sent += self.slots[slot].run(task, "0", messages.get(slot, []))
-            messages = {}
-            for target, message in sent:
-                messages.setdefault(target, []).append(message)
-        return [report for slot in sorted(messages) for m in messages[slot] for report in pickle.loads(m)]
-
-    def _acknowledge(self, reports: list[SlotReport]) -> None:
-        reports.sort(key=lambda r: (r.level, r.slot))
+    def run_tasks(self, tasks: list[LevelTask]) -> None:
+        """Run an epoch of these tasks; all it did counts."""
+        reports = merged(self._slots.run(tasks, "0"))
         self.execution.acknowledge(reports)
-        self.progress.add(reports)
+        self.progress = self.progress.after(reports)
         staged: dict[str, list[tuple[int, Any]]] = {}
         for report in (r for slot in reports for r in slot.subtasks):
             for operator, committable in report.committables.items():
@@ -192,6 +168,22 @@ class LocalJob:
         self.output.commit(staged)
         if self.is_finished:
             self.output.finish()
+
+    def cut(self) -> Snapshot:
+        """Return the cut after the last epoch, as the job itself knows it."""
+        return self.execution.snapshot(self._sources.positions())
+
+    def savepoint(self) -> Snapshot:
+        """Return the cut after the last epoch, which was a savepoint's."""
+        return self.execution.savepoint(self._sources.positions())
+
+    def snapshot(self) -> Snapshot:
+        """Return the cut after the last epoch, as a checkpoint would have it."""
+        return decode_manifest("local", encode_manifest(Manifest("checkpoint", 1, 0, self.cut(), ""))).snapshot
+
+    def close(self) -> None:
+        """Close the functions that are still open."""
+        self._slots.close()
 
     def state_rows(self, table: str) -> list[tuple[Any, Any]]:
         """Return what is stored in a state table, over all operators and subtasks."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from millstream.checkpoint.manifest import NAME, Manifest, encode_manifest
+from millstream.checkpoint.manifest import NAME, SHARED, Manifest, encode_manifest
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.checkpoint.storage import open_storage
-from millstream.checkpoint.store import SHARED, open_checkpoint
+from millstream.checkpoint.store import open_checkpoint
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.testing.local import LocalJob, MemoryStorage
 
@@ -34,7 +34,7 @@ def save_checkpoint(job: LocalJob, directory: str | os.PathLike[str], number: in
         'chk-7'
     """
     _run_epoch(job, checkpoint=number)
-    snapshot = job.execution.snapshot()
+    snapshot = job.cut()
     storage = open_storage(os.fspath(directory))
     for name in snapshot.files():
         storage.write(f"{SHARED}/{name}", [job.storage.read(name)])
@@ -57,7 +57,7 @@ def save_savepoint(job: LocalJob, directory: str | os.PathLike[str]) -> str:
         '_metadata'
     """
     _run_epoch(job, checkpoint=1, savepoint=_PARTS)
-    snapshot = job.execution.savepoint()
+    snapshot = job.savepoint()
     storage = open_storage(os.fspath(directory))
     for vertex in snapshot.vertices.values():
         for part in (p for s in vertex.subtasks for p in s.parts.values()):
@@ -94,7 +94,7 @@ def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str]
 
 
 def _run_epoch(job: LocalJob, **about: Any) -> None:
-    job._acknowledge(job._run_levels(job.execution.tasks({}, frozenset(), flush=True, **about)))
+    job.run_tasks(job.execution.tasks({}, frozenset(), flush=True, **about))
     job.output.finish()
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from millstream.common.values import detach
 from millstream.operators.functions import UserFunction
+from millstream.state import kinds
+from millstream.state.kinds import StateKind
 from millstream.state.table import StateTable
 
 Row = tuple[Any, Any]
@@ -20,7 +22,7 @@ Row = tuple[Any, Any]
 class Contents(ABC):
     """How records are kept."""
 
-    kind: str
+    kind: ClassVar[StateKind]
 
     def __init__(self) -> None:
         self.table: StateTable
@@ -42,7 +44,7 @@ class Contents(ABC):
 class Listed(Contents):
     """All records, in the order they came."""
 
-    kind = "list"
+    kind = kinds.LIST
 
     def add(self, row: Row, value: Any, timestamp: int | None) -> None:
         self.table.append(row, detach(value))
@@ -73,7 +75,7 @@ class Stamped(Listed):
 class Reduced(Contents):
     """One value, into which records are reduced as they come."""
 
-    kind = "reducing"
+    kind = kinds.REDUCING
 
     def __init__(self, reduce: Callable[[Any, Any], Any]) -> None:
         super().__init__()
@@ -100,7 +102,7 @@ class Reduced(Contents):
 class Aggregated(Contents):
     """An accumulator, into which records are aggregated as they come."""
 
-    kind = "aggregating"
+    kind = kinds.AGGREGATING
 
     def __init__(self, function: Any) -> None:
         super().__init__()

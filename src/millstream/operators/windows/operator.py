@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import GenericAlias
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
@@ -28,6 +28,7 @@ from millstream.state.descriptors import (
 )
 from millstream.state.key_groups import thaw
 from millstream.state.keyed import KeyedState
+from millstream.state.kinds import WINDOWS
 from millstream.state.table import BY_NAMESPACE, KeyCell, StateTable
 from millstream.state.timers import Timer
 
@@ -70,10 +71,18 @@ class WindowOperator(Operator):
         self.late_tag = late_tag
         self.evictor = evictor
 
-    @property
-    def identity(self) -> str:
-        # Also of the quick ones: which of them it is depends on the backend.
-        return WindowOperator.__name__
+    @classmethod
+    def like(cls, other: WindowOperator) -> Self:
+        """Return an operator of this form for the windows of another."""
+        return cls(
+            other.assigner,
+            other.trigger,
+            other.contents,
+            other.result,
+            other.lateness,
+            other.late_tag,
+            other.evictor,
+        )
 
     def functions(self) -> list[UserFunction]:
         return [self.result.function] if self.result.function is not None else []
@@ -86,7 +95,7 @@ class WindowOperator(Operator):
         self.contents.table = setup.state.table("_window_contents", self.contents.kind, BY_NAMESPACE)
         self._merges = isinstance(self.assigner, MergingWindowAssigner)
         if self._merges:
-            self._merging = setup.state.table("_merging_windows", "windows")
+            self._merging = setup.state.table("_merging_windows", WINDOWS)
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
         setup.state.when_taken_over(self._take_over)
         self._assigning = _AssignerContext(self)
@@ -99,7 +108,7 @@ class WindowOperator(Operator):
         process = w.bind(self.process_element, "window")
         w.line(f"{many} = {process}({value.name}, {value.timestamp})", self, value.name)
         with w.block(f"if {many}:"), w.block(f"for {out}, {out}t in {many}:"):
-            downstream(Var(out, f"{out}t", settled=False))
+            downstream(Var(out, f"{out}t", detached=False))
 
     def _take_over(self) -> None:
         """Bring what a quick operator has left into this one's form."""

@@ -21,6 +21,7 @@ from millstream.operators.windows.operator import WindowOperator
 from millstream.operators.windows.takeover import take_windows
 from millstream.operators.windows.triggers import EventTimeTrigger
 from millstream.operators.windows.windows import TimeWindow
+from millstream.state.kinds import PANES
 from millstream.state.table import BY_PANE, MISSING
 
 Pane = tuple[dict[Any, Any], Callable[..., Any]]
@@ -44,7 +45,7 @@ class PaneOperator(WindowOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         assert setup.state is not None
-        self._panes = setup.state.table("_panes", "panes", BY_PANE)
+        self._panes = setup.state.table("_panes", PANES, BY_PANE)
         assigner = self.assigner
         assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
         self._size = assigner.size

@@ -22,9 +22,11 @@ from millstream.operators.windows.takeover import take_windows
 from millstream.operators.windows.triggers import EventTimeTrigger
 from millstream.operators.windows.windows import TimeWindow
 from millstream.state.key_groups import freeze
+from millstream.state.kinds import SESSIONS
 
 # [start, end, value]
 Session = list[Any]
+_sessions = SESSIONS.windows
 
 
 def fits(operator: WindowOperator) -> bool:
@@ -47,7 +49,7 @@ class SessionOperator(PaneOperator):
         assert setup.state is not None
         assert isinstance(self.assigner, EventTimeSessionWindows) and isinstance(self.assigner.gap, int)
         self._gap = self.assigner.gap
-        self._open = setup.state.table("_sessions", "sessions")
+        self._open = setup.state.table("_sessions", SESSIONS)
         # (last timestamp, number, key): one entry a session, moved on when it comes up too early.
         self._ends: list[tuple[int, int, Any]] = []
         self._number = 0
@@ -130,7 +132,7 @@ class SessionOperator(PaneOperator):
 
     def _keep(self, key: Any, sessions: list[Session]) -> None:
         if sessions:
-            self._open.put(key, sessions[0] if len(sessions) == 1 else tuple(sessions))
+            self._open.put(key, SESSIONS.of_windows(sessions))
         else:
             self._open.remove(key)
 
@@ -178,9 +180,3 @@ class SessionOperator(PaneOperator):
 def _without(sessions: list[Session], some: list[Session]) -> list[Session]:
     # By identity: a user's value may have an == of its own.
     return [s for s in sessions if not any(s is other for other in some)]
-
-
-def _sessions(content: Any) -> list[Session]:
-    if content is None:
-        return []
-    return [content] if content.__class__ is list else list(content)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.operators.windows.windows import TimeWindow
+from millstream.state import kinds
 from millstream.state.keyed import KeyedState
+from millstream.state.kinds import StateKind
 from millstream.state.table import BY_KEY, BY_NAMESPACE, BY_PANE, BY_TIME
 
 PANES, SESSIONS = "_panes", "_sessions"
@@ -20,7 +22,7 @@ def take_panes(state: KeyedState, size: int) -> list[tuple[Any, TimeWindow, Any]
     """Remove the panes of a quick operator; return them as (key, window, contents)."""
     if not any(True for _ in state.rows(PANES)):
         return []
-    table = state.table(PANES, "panes", BY_PANE)
+    table = state.table(PANES, kinds.PANES, BY_PANE)
     found = [
         (key, TimeWindow(start, start + size), contents)
         for start, pane in table.rows()
@@ -34,23 +36,23 @@ def take_sessions(state: KeyedState) -> list[tuple[Any, TimeWindow, Any]]:
     """Remove the sessions of a quick operator; return them as (key, window, contents)."""
     if not any(True for _ in state.rows(SESSIONS)):
         return []
-    table = state.table(SESSIONS, "sessions", BY_KEY)
+    table = state.table(SESSIONS, kinds.SESSIONS, BY_KEY)
     found = [
         (key, TimeWindow(start, end), contents)
         for key, sessions in table.rows()
-        for start, end, contents in ([sessions] if isinstance(sessions, list) else sessions)
+        for start, end, contents in kinds.SESSIONS.windows(sessions)
     ]
     table.base.clear()
     return found
 
 
-def take_windows(state: KeyedState, kind: str) -> list[tuple[Any, TimeWindow, Any]]:
+def take_windows(state: KeyedState, kind: StateKind) -> list[tuple[Any, TimeWindow, Any]]:
     """Remove the windows and timers of a general operator; return them as (key, window, contents)."""
     contents = state.table(CONTENTS, kind, BY_NAMESPACE)
-    merging = state.table(MERGING, "windows", BY_KEY)
+    merging = state.table(MERGING, kinds.WINDOWS, BY_KEY)
     # A merged window has its contents under the window that came first.
     actual = {(key, kept): window for key, windows in merging.rows() for window, kept in windows.items()}
     found = [(key, actual.get((key, window), window), value) for (key, window), value in contents.rows()]
-    for table in (contents, merging, state.table(TIMERS, "timers", BY_TIME)):
+    for table in (contents, merging, state.table(TIMERS, kinds.TIMERS, BY_TIME)):
         table.base.clear()
     return found

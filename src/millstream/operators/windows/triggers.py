@@ -193,7 +193,7 @@ class _ContinuousTrigger(Trigger[T, TimeWindow]):
     def _delete(self, ctx: TriggerContext, time: int) -> None: ...
 
     def _begin(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
-        """Have the window fire, unless that is settled."""
+        """Have the window fire, unless its next time is known."""
         if ctx.get_partitioned_state(self._fire_time).get() is None:
             self.register_next_fire_timestamp(time - time % self.interval, window, ctx)
 

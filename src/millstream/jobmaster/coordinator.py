@@ -1,11 +1,11 @@
-"""The checkpoint coordinator decides when checkpoints are taken, when output counts, and what a restart goes back to.
+"""The checkpoint coordinator: when checkpoints are taken, when output counts, and what a restart goes back to.
 
-Pure: events in, instructions out; no clock, no file, no thread. The job master carries the instructions out, and so
-does the simulation in the tests.
+The part of the job machine that knows checkpoints. Pure: no clock, no file, no thread; what is to be done comes back as
+instructions.
 
     trigger -> PENDING -- acknowledge --> WRITING -- written --> COMPLETED -- committed --> NOTIFIED
                   |                          |
-                  '---- decline, expire -----'--> FAILED
+                  '------ lost, expire ------'--> FAILED
 
 Four rules make the output exactly-once, whatever dies in between:
 
@@ -21,15 +21,28 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from millstream.checkpoint.manifest import SHARED, Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.snapshot import Snapshot, pack
+from millstream.checkpoint.snapshot import Snapshot, pack, unpack
+from millstream.jobmaster.instructions import (
+    CommitOutput,
+    ConfirmSources,
+    DeleteOrigin,
+    DeleteState,
+    DiscardCheckpoints,
+    Instruction,
+    SweepState,
+    WriteManifest,
+)
 
 _REMEMBERED = 10
+
+Committables = list[tuple[int, Any]]
 
 
 class CheckpointStatus(Enum):
@@ -57,49 +70,13 @@ class Checkpoint:
     # How many bytes of state were written for it: since the checkpoint before.
     state_bytes: int = 0
     reason: str = ""
+    # Where it is, once it is complete.
+    location: str | None = None
 
     @property
     def cut(self) -> Snapshot:
         assert self.snapshot is not None
         return self.snapshot
-
-
-@dataclass(frozen=True)
-class WriteManifest:
-    """Write a checkpoint's manifest, then say `written` or `write_failed`."""
-
-    checkpoint: Checkpoint
-
-
-@dataclass(frozen=True)
-class Commit:
-    """Commit the output that a checkpoint names, tell the sources, then say `committed`."""
-
-    checkpoint: Checkpoint
-
-
-@dataclass(frozen=True)
-class Discard:
-    """Delete checkpoints that are not needed any more."""
-
-    checkpoints: tuple[Checkpoint, ...]
-
-
-@dataclass(frozen=True)
-class FailJob:
-    """Too many checkpoints have failed."""
-
-    reason: str
-
-
-Instruction = WriteManifest | Commit | Discard | FailJob
-
-
-@dataclass(frozen=True)
-class Recover:
-    """Go back to a checkpoint (None: to the beginning): commit what it names, abort all other output."""
-
-    checkpoint: Checkpoint | None
 
 
 @dataclass
@@ -119,7 +96,7 @@ class _Staged:
         del self.entries[:count]
         self.dropped += count
 
-    def by_operator(self, waiting: dict[str, list[tuple[int, Any]]]) -> dict[str, bytes]:
+    def by_operator(self, waiting: dict[str, Committables]) -> dict[str, bytes]:
         """Return what a manifest names: this, behind what has waited since before."""
         found = {operator: list(committables) for operator, committables in waiting.items()}
         for operator, subtask, committable in self.entries:
@@ -127,26 +104,40 @@ class _Staged:
         return {operator: pack(staged) for operator, staged in found.items()}
 
 
+def _restored(manifest: Manifest, now: float) -> Checkpoint:
+    return Checkpoint(manifest.id, now, snapshot=manifest.snapshot)
+
+
 class Coordinator:
     """The checkpoints of one job."""
 
-    def __init__(self, options: CheckpointOptions, now: float, restored: Checkpoint | None = None) -> None:
+    def __init__(self, options: CheckpointOptions, now: float, origin: Origin | None = None) -> None:
         """Start.
 
         Args:
             options: how checkpoints are to be taken.
             now: the time.
-            restored: the checkpoint the job goes on from.
+            origin: the checkpoint or savepoint the job goes on from.
         """
         self._options = options
-        self._next_id = 1 if restored is None else restored.id + 1
+        # What the job began with belongs to another job: it is gone back to, but never discarded here.
+        self._restored = None if origin is None else _restored(origin.manifest, now)
+        # It is the job's to delete, as soon as there is something newer.
+        self._claimed = origin if origin is not None and origin.claimed else None
+        self._next_id = 1 if origin is None else origin.manifest.id + 1
+        # When the last manifest was written, in milliseconds.
+        self._timestamp = 0 if origin is None else origin.manifest.timestamp
         self._pending: dict[int, Checkpoint] = {}
         # Complete, oldest first; what comes before the retained ones is discarded.
         self._completed: list[Checkpoint] = []
-        # What the job began with belongs to another job: it is gone back to, but never discarded here.
-        self._restored = restored
+        # The checkpoints whose manifest is being written, also those that were given up.
+        self._writing: set[int] = set()
+        # Those whose manifest may be on storage: from when it is begun to be written until it is deleted.
+        self._stored: dict[int, Checkpoint] = {}
+        # State files that acknowledged epochs have written and that were not deleted yet.
+        self._files: set[str] = set()
         self._staged = _Staged()
-        self._waiting: dict[str, list[tuple[int, Any]]] = {}
+        self._waiting: dict[str, Committables] = {}
         self._last_trigger = now
         self._last_end = -math.inf
         self._failures_in_a_row = 0
@@ -161,6 +152,10 @@ class Coordinator:
         if not self._options.enabled or len(self._pending) >= self._options.max_concurrent:
             return math.inf
         return max(self._last_trigger + self._options.interval, self._last_end + self._options.min_pause)
+
+    def next_expiry(self) -> float:
+        """Return when the first of the checkpoints that are under way has taken too long."""
+        return min((c.triggered_at + self._options.timeout for c in self._pending.values()), default=math.inf)
 
     def trigger(self, now: float) -> Checkpoint:
         """Begin a checkpoint: it is taken with the epoch that starts now."""
@@ -178,12 +173,12 @@ class Coordinator:
         """An acknowledged epoch has staged output."""
         self._staged.entries.append((operator, subtask, committable))
 
-    def wait(self, waiting: dict[str, list[tuple[int, Any]]]) -> None:
+    def output_waits(self, waiting: dict[str, Committables]) -> None:
         """Know what was committed and is not done with, by operator: checkpoints name it until it is."""
         self._waiting = waiting
 
     def has_staged(self) -> bool:
-        """Tell whether output waits for a checkpoint."""
+        """Tell whether there is output that no complete checkpoint names."""
         return bool(self._staged.entries)
 
     # --- what happens to a checkpoint
@@ -201,14 +196,26 @@ class Coordinator:
         checkpoint.acknowledged_at = now
         checkpoint.state_bytes = state_bytes
         checkpoint.status = CheckpointStatus.WRITING
-        return [WriteManifest(checkpoint)]
+        self._writing.add(checkpoint.id)
+        self._stored[checkpoint.id] = checkpoint
+        # By their times the newest is found, and somebody may have put the clock back.
+        self._timestamp = max(int(now * 1000), self._timestamp + 1)
+        manifest = Manifest("checkpoint", checkpoint.id, self._timestamp, snapshot, f"../{SHARED}")
+        return [WriteManifest(manifest=manifest)]
 
-    def written(self, checkpoint_id: int, now: float) -> list[Instruction]:
-        """The manifest is safely written: the checkpoint is complete."""
+    @property
+    def is_writing(self) -> bool:
+        """Whether a manifest is being written, or may be."""
+        return bool(self._writing)
+
+    def written(self, checkpoint_id: int, location: str, now: float) -> list[Instruction]:
+        """The manifest is safely written: the checkpoint is complete, unless it was given up meanwhile."""
+        self._writing.discard(checkpoint_id)
         checkpoint = self._pending.pop(checkpoint_id, None)
-        if checkpoint is None or checkpoint.status is not CheckpointStatus.WRITING:
-            return []
+        if checkpoint is None:
+            return self.clean_up()
         checkpoint.status, checkpoint.completed_at = CheckpointStatus.COMPLETED, now
+        checkpoint.location = location
         self._last_end = now
         self._failures_in_a_row = 0
         self.completed_count += 1
@@ -216,7 +223,8 @@ class Coordinator:
         # One that was triggered before and is not complete yet has nothing to add.
         for older in [c for c in self._pending.values() if c.id < checkpoint.id]:
             self._fail(older, now, f"checkpoint {checkpoint.id} came first")
-        return [Commit(checkpoint)]
+        staged = {operator: unpack(packed) for operator, packed in checkpoint.cut.committables.items()}
+        return [CommitOutput(staged=staged, checkpoint=checkpoint.id)]
 
     def committed(self, checkpoint_id: int) -> list[Instruction]:
         """The output that a checkpoint names has been committed."""
@@ -225,29 +233,29 @@ class Coordinator:
             return []
         checkpoint.status = CheckpointStatus.NOTIFIED
         self._staged.drop_until(checkpoint.staged)
-        old = self._completed[: -self._options.retained]
         del self._completed[: -self._options.retained]
-        return [Discard(tuple(old))] if old else []
+        return [ConfirmSources(positions=checkpoint.cut.sources), *self.drop_origin(), *self.clean_up()]
 
-    def write_failed(self, checkpoint_id: int, reason: str, now: float) -> list[Instruction]:
-        """The manifest could not be written, or an operator has declined."""
+    def lost(self, checkpoint_id: int, reason: str, now: float) -> str | None:
+        """The manifest could not be written; return why the job must fail, if it must."""
+        self._writing.discard(checkpoint_id)
         checkpoint = self._pending.get(checkpoint_id)
-        if checkpoint is None:
-            return []
+        return None if checkpoint is None else self._decline(checkpoint, reason, now)
+
+    def expire(self, now: float) -> str | None:
+        """Give up checkpoints that take too long; return why the job must fail, if it must."""
+        why = None
+        for checkpoint in [c for c in self._pending.values() if now >= c.triggered_at + self._options.timeout]:
+            text = f"it took longer than execution.checkpointing.timeout, {self._options.timeout:g} s"
+            why = self._decline(checkpoint, text, now) or why
+        return why
+
+    def _decline(self, checkpoint: Checkpoint, reason: str, now: float) -> str | None:
         self._fail(checkpoint, now, reason)
         self._failures_in_a_row += 1
         if self._failures_in_a_row > self._options.tolerable_failures:
-            return [FailJob(f"Checkpoint {checkpoint_id} failed ({reason}), and no more failures are tolerated.")]
-        return []
-
-    def expire(self, now: float) -> list[Instruction]:
-        """Give up checkpoints that take too long."""
-        instructions: list[Instruction] = []
-        for checkpoint in list(self._pending.values()):
-            if now - checkpoint.triggered_at >= self._options.timeout:
-                text = f"it took longer than execution.checkpointing.timeout, {self._options.timeout:g} s"
-                instructions += self.write_failed(checkpoint.id, text, now)
-        return instructions
+            return f"Checkpoint {checkpoint.id} failed ({reason}), and no more failures are tolerated."
+        return None
 
     def _fail(self, checkpoint: Checkpoint, now: float, reason: str) -> None:
         del self._pending[checkpoint.id]
@@ -255,17 +263,65 @@ class Coordinator:
         self._last_end = now
         self.failed_count += 1
 
-    def in_flight(self) -> list[Checkpoint]:
-        """Return the checkpoints whose manifest is being written."""
-        return [c for c in self._pending.values() if c.status is CheckpointStatus.WRITING]
+    @property
+    def in_progress(self) -> int:
+        """How many checkpoints are under way."""
+        return len(self._pending)
 
-    def is_pending(self, checkpoint_id: int) -> bool:
-        return checkpoint_id in self._pending
+    # --- what is on storage
+
+    def wrote(self, names: Iterable[str]) -> None:
+        """An acknowledged epoch has written state files."""
+        self._files.update(names)
+
+    def clean_up(self) -> list[Instruction]:
+        """Delete the checkpoints that have been superseded or given up, but none that is still being written."""
+        kept = {c.id for c in (*self._completed, *self._pending.values())} | self._writing
+        old = frozenset(self._stored.keys() - kept)
+        return [DiscardCheckpoints(checkpoints=old)] if old else []
+
+    def discarded(self, checkpoints: Collection[int]) -> None:
+        """Checkpoints have been deleted."""
+        for number in checkpoints:
+            checkpoint = self._stored.pop(number, None)
+            if checkpoint is not None:
+                # It is remembered for a while, but not what was in it.
+                checkpoint.snapshot = checkpoint.location = None
+
+    def delete_unneeded(self, live: set[str]) -> list[Instruction]:
+        """Delete the state files that neither the job needs, which says which are live, nor a checkpoint."""
+        unneeded = frozenset(self._files - self.needed(live))
+        self._files -= unneeded
+        return [DeleteState(names=unneeded)] if unneeded else []
+
+    def sweep(self, live: set[str]) -> list[Instruction]:
+        """Delete whatever state files nobody needs, also those of epochs that failed."""
+        needed = self.needed(live)
+        self._files &= needed
+        return [SweepState(needed=needed)]
+
+    def needed(self, live: set[str]) -> frozenset[str]:
+        """Return the state files that the job needs, or a checkpoint."""
+        return frozenset(live | self.stored_files())
+
+    def stored_files(self) -> set[str]:
+        """Return the state files of the checkpoints that a new driver could start from."""
+        return {name for checkpoint in self._stored.values() for name in checkpoint.cut.files()}
+
+    def drop_origin(self) -> list[Instruction]:
+        """There is a newer place to go back to than what the job has started from, if that is the job's to delete."""
+        return [] if self._claimed is None else [DeleteOrigin(origin=self._claimed)]
+
+    def origin_deleted(self) -> None:
+        """What the job has started from is gone."""
+        self._claimed = self._restored = None
 
     # --- failure
 
-    def failed(self, now: float, operators: Collection[str] | None = None) -> Recover:
-        """The job has failed: say what it goes back to. Manifests that were being written must have settled before.
+    def failed(self, now: float, operators: Collection[str] | None = None) -> Checkpoint | None:
+        """The job has failed: return what it goes back to, None for its beginning.
+
+        Manifests that were being written must have been answered for before.
 
         Args:
             now: the time.
@@ -282,7 +338,7 @@ class Coordinator:
             for checkpoint in self._completed:
                 checkpoint.staged = 0
         self._last_trigger = now
-        return Recover(self.latest())
+        return self.latest()
 
     def latest(self) -> Checkpoint | None:
         """Return the last complete checkpoint."""
@@ -296,10 +352,10 @@ class Coordinator:
             self._completed = [c for c in self._completed if c.id < checkpoint.id]
         return self.latest()
 
-    def forget_origin(self) -> None:
-        """What the job has started from is gone: there is something newer to go back to."""
-        self._restored = None
-
     def retained(self) -> list[Checkpoint]:
         """Return the complete checkpoints that are kept."""
         return list(self._completed)
+
+    def kept(self) -> frozenset[int]:
+        """Return the numbers of the complete checkpoints that are kept."""
+        return frozenset(c.id for c in self._completed)

@@ -1,0 +1,153 @@
+"""What the job machine is told: everything that happens to a job. Plain facts, in the past tense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.jobmaster.execution import Positions
+from millstream.jobmaster.requests import Request
+from millstream.operators.protocol import JobPlan, Shares, SlotReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStarted:
+    """The job's thread runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimePassed:
+    """All that was asked for is done, and the machine's deadline has come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFailed:
+    """An instruction could not be carried out; those behind it were dropped."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancelAsked:
+    """Somebody wants the job to stop at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requested:
+    """Somebody wants something done between two epochs."""
+
+    request: Request
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcesPolled:
+    """The sources have dealt out what there is to read.
+
+    Attributes:
+        limited: whether there is more than the budget allowed.
+        finished: the sources that have dealt out everything for good.
+        poll_again: when it is worth asking again, should there be nothing.
+    """
+
+    shares: Shares
+    limited: bool
+    finished: frozenset[int]
+    poll_again: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionsNoted:
+    """How far the sources have been dealt out."""
+
+    positions: Positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochFinished:
+    """All subtasks have done their part of an epoch."""
+
+    reports: list[SlotReport]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestWritten:
+    """The manifest of a checkpoint is safely on storage."""
+
+    checkpoint: int
+    location: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestLost:
+    """The manifest of a checkpoint could not be written; it may be on storage in spite of what was said."""
+
+    checkpoint: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOpened:
+    """The committers of the sinks are there; the output of some has to wait for a checkpoint."""
+
+    transactional: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputCommitted:
+    """Sinks have committed, aborted or finished output.
+
+    Attributes:
+        checkpoint: the checkpoint that named it, if one did.
+        waiting: what was committed and is not done with, by operator: checkpoints go on naming it.
+        wants_checkpoints: whether something waits for checkpoints, though nothing may happen any more.
+    """
+
+    checkpoint: int | None = None
+    waiting: dict[str, list[tuple[int, Any]]]
+    wants_checkpoints: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointsDiscarded:
+    """Checkpoints have been deleted; those that were asked for and are not named could not be."""
+
+    checkpoints: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OriginDeleted:
+    """The checkpoint that the job has started from is gone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replanned:
+    """The program's plan for another parallelism was made."""
+
+    plan: JobPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavepointWritten:
+    """A savepoint is complete."""
+
+    location: str
+
+
+Event = (
+    JobStarted
+    | TimePassed
+    | StepFailed
+    | CancelAsked
+    | Requested
+    | SourcesPolled
+    | PositionsNoted
+    | EpochFinished
+    | ManifestWritten
+    | ManifestLost
+    | OutputOpened
+    | OutputCommitted
+    | CheckpointsDiscarded
+    | OriginDeleted
+    | Replanned
+    | SavepointWritten
+)

@@ -1,0 +1,54 @@
+"""What reaches a job's thread from outside: events of other threads, and of work that goes on beside it."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from millstream.jobmaster.events import Event
+
+# Locks cannot be waited for any longer; nobody notices a look at the clock once a day.
+_DAY = 86_400.0
+
+
+class Inbox(Protocol):
+    """Events on their way to a job's thread."""
+
+    def put(self, event: Event) -> None:
+        """Add an event. May be called from any thread."""
+        ...
+
+    def take(self, seconds: float) -> Event | None:
+        """Return the event that waits longest; None when there is none for so many seconds."""
+        ...
+
+    def work(self, work: Callable[[], Event]) -> None:
+        """Do something beside the job, which raises nothing; the event it returns is put here."""
+        ...
+
+
+class ThreadInbox:
+    """An inbox between real threads. Every piece of work has a thread of its own."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def put(self, event: Event) -> None:
+        self._events.put(event)
+
+    def take(self, seconds: float) -> Event | None:
+        try:
+            return self._events.get(timeout=min(seconds, _DAY)) if seconds > 0 else self._events.get_nowait()
+        except queue.Empty:
+            return None
+
+    def work(self, work: Callable[[], Event]) -> None:
+        threading.Thread(target=lambda: self.put(work()), daemon=True).start()
+
+
+def patience(deadline: float, now: float) -> float:
+    """Return for how many seconds there is nothing to do."""
+    return 0.0 if deadline == -math.inf else max(deadline - now, 0.0)

@@ -1,0 +1,152 @@
+"""Starts a job on an engine: plans it, reads its settings, gives it its directories."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from millstream.checkpoint.manifest import SHARED
+from millstream.checkpoint.options import CheckpointOptions
+from millstream.checkpoint.origin import claim_latest, find_origin
+from millstream.checkpoint.owner import this_process
+from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
+from millstream.checkpoint.store import CheckpointStore
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.faults import SETTING, arm
+from millstream.graph.job_graph import JobGraph
+from millstream.jobmaster.engine import Engine
+from millstream.jobmaster.flow import EpochSizer
+from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.machine import JobMachine
+from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.restart import restart_strategy
+from millstream.operators.protocol import JobPlan
+from millstream.operators.vertex import INLINING, JobSettings
+
+# How long input may gather when the user has asked for throughput above all.
+_LONGEST_GATHERING = 1.0
+
+_JOB_ID = "$internal.pipeline.job-id"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a job is started with.
+
+    Attributes:
+        graph: builds the job graph for a default parallelism; None is the program's own.
+    """
+
+    graph: Callable[[int | None], JobGraph]
+    config: Configuration
+    batch: bool
+    buffer_timeout_ms: int
+    clock: Callable[[], int] | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that is planned and checked, and not started."""
+
+    launch: Launch
+    plan: JobPlan
+    options: JobOptions
+
+    def replan(self, parallelism: int) -> JobPlan:
+        """Plan the program for another parallelism."""
+        return JobPlan(settings=self.plan.settings, vertices=self.launch.graph(parallelism).vertices)
+
+
+@dataclass(frozen=True)
+class Home:
+    """What a job has on disk: its own directory on this machine, and where its state files are."""
+
+    directory: str
+    state: StateLocation
+
+
+def prepare(launch: Launch) -> Prepared:
+    """Plan a job and check its settings."""
+    config = launch.config
+    checkpoints = CheckpointOptions.read(config)
+    job_id = _job_id(config)
+    graph = launch.graph(None)
+    settings = JobSettings(
+        job_id=job_id,
+        job_name=graph.job_name,
+        attempt=0,
+        batch=launch.batch,
+        job_parameters={k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
+        state_backend=graph.backend,
+        clock=launch.clock,
+        compressed=checkpoints.compression,
+        inlining=config.get_boolean(INLINING, True),
+    )
+    options = JobOptions(
+        buffer_timeout=_gathering(launch.buffer_timeout_ms),
+        sizer=_sizer(config),
+        checkpoints=checkpoints,
+        restart=restart_strategy(config, checkpoints.enabled),
+        origin=find_origin(config, graph.job_name),
+    )
+    return Prepared(launch, JobPlan(settings=settings, vertices=graph.vertices), options)
+
+
+def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaster:
+    """Start a job and return its master."""
+    config, options, settings = prepared.launch.config, prepared.options, prepared.plan.settings
+    arm(config.get_string(SETTING, "") or None)
+    temporary = config.get_string("io.tmp.dirs", "") or None
+    directory = tempfile.mkdtemp(prefix=f"millstream-{settings.job_id[:8]}-", dir=temporary)
+    checkpoints = (options.checkpoints.directory or os.path.join(directory, "checkpoints")).rstrip("/")
+    reach, scratch = storage_options(config), os.path.join(directory, "scratch")
+    storage = open_storage(f"{checkpoints}/{settings.job_id}", reach, scratch)
+    store = CheckpointStore(storage, this_process(settings.job_name), reach)
+    try:
+        engine = make_engine(Home(directory, StateLocation(f"{storage.url}/{SHARED}", reach, scratch)))
+    except InvalidProgramError:
+        shutil.rmtree(directory)
+        raise
+    clock = _seconds(prepared.launch.clock)
+    master = JobMaster(
+        JobMachine(prepared.plan, options, clock()),
+        engine,
+        store,
+        replan=prepared.replan,
+        claim=partial(claim_latest, config, settings.job_name, options.origin),
+        on_end=partial(shutil.rmtree, directory),
+        clock=clock,
+    )
+    master.start()
+    return master
+
+
+def _seconds(clock: Callable[[], int] | None) -> Callable[[], float]:
+    return time.time if clock is None else lambda: clock() / 1000
+
+
+def _job_id(config: Configuration) -> str:
+    chosen = config.get_string(_JOB_ID, "") or uuid.uuid4().hex
+    if not re.fullmatch("[0-9a-f]{32}", chosen):
+        raise InvalidProgramError(f"{_JOB_ID}={chosen!r} must be 32 lowercase hexadecimal digits.")
+    return chosen
+
+
+def _gathering(buffer_timeout_ms: int) -> float:
+    return _LONGEST_GATHERING if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
+
+
+def _sizer(config: Configuration) -> EpochSizer:
+    return EpochSizer(
+        target_seconds=config.get_millis("millstream.epoch.target", 1000) / 1000,
+        max_records=config.get_integer("millstream.epoch.max-records", EpochSizer.max_records),
+        max_bytes=config.get_integer("millstream.epoch.max-bytes", EpochSizer.max_bytes),
+    )

@@ -1,0 +1,101 @@
+"""An engine in this process, without Spark: the same slots, blocks and state files.
+
+What Spark does between two levels is done here by a list; everything else is what runs on a cluster. Functions are
+pickled as on the way to a worker.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable
+
+import cloudpickle
+
+from millstream.common.errors import JobCancelledError
+from millstream.jobmaster.engine import EpochFailed
+from millstream.operators.base import Surroundings
+from millstream.operators.failures import SubtaskFailed
+from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
+from millstream.operators.slot import SlotRuntime
+from millstream.state.keyed import StateStorage
+from millstream.surroundings import Requests
+
+
+class LocalSlots:
+    """The slots of one execution, in this process."""
+
+    def __init__(self, plan: JobPlan, storage: StateStorage, clock: Callable[[], int]) -> None:
+        self._plan = plan
+        self._storage = storage
+        self._clock = clock
+        self._pickled = cloudpickle.dumps(plan, 5)
+        self.slots: list[SlotRuntime] = []
+
+    def start(self) -> None:
+        """Make slots as new processes would have them: nothing in memory."""
+        surroundings = Surroundings(self._clock, Requests)
+        count = max(self._plan.slots(level) for level in range(self._plan.levels))
+        self.slots = [SlotRuntime(pickle.loads(self._pickled), i, self._storage, surroundings) for i in range(count)]
+
+    def run(self, tasks: list[LevelTask], attempt: str, go_on: Callable[[], None] = lambda: None) -> list[SlotReport]:
+        """Run the levels of an epoch; `go_on` is called in between and may raise."""
+        messages: dict[int, list[bytes]] = {}
+        for level, task in enumerate(tasks):
+            sent: dict[int, list[bytes]] = {}
+            for slot in range(self._plan.slots(level)):
+                for target, message in self.slots[slot].run(task, attempt, messages.get(slot, [])):
+                    sent.setdefault(target, []).append(message)
+                    go_on()
+                go_on()
+            messages = sent
+        return [report for slot in sorted(messages) for m in messages[slot] for report in pickle.loads(m)]
+
+    def close(self) -> None:
+        """Close the functions that are still open."""
+        for slot in self.slots:
+            slot.close()
+
+
+class LocalEpochs:
+    """Runs the epochs of one execution in this process; follows `EpochRunner`."""
+
+    def __init__(self, plan: JobPlan, attempt: int, storage: StateStorage, clock: Callable[[], int]) -> None:
+        self._name = plan.settings.job_name
+        self._attempt = str(attempt)
+        self._slots = LocalSlots(plan, storage, clock)
+        self._is_cancelled = threading.Event()
+
+    def open(self) -> None:
+        self._slots.start()
+
+    def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
+        try:
+            return self._slots.run(tasks, self._attempt, self._go_on)
+        except SubtaskFailed as e:
+            raise EpochFailed.of(e.failure) from e.__cause__
+
+    def _go_on(self) -> None:
+        if self._is_cancelled.is_set():
+            raise JobCancelledError(f"Job '{self._name}' was cancelled.")
+
+    def cancel(self) -> None:
+        """Stop between two blocks: nothing can break off user code in this process."""
+        self._is_cancelled.set()
+
+    def release(self) -> None:
+        try:
+            self._slots.close()
+        except SubtaskFailed as e:
+            raise EpochFailed.of(e.failure) from e.__cause__
+
+
+class LocalEngine:
+    """Runs the executions of a job in this process."""
+
+    def __init__(self, storage: StateStorage, clock: Callable[[], int]) -> None:
+        self._storage = storage
+        self._clock = clock
+
+    def runner(self, plan: JobPlan, attempt: int) -> LocalEpochs:
+        return LocalEpochs(plan, attempt, self._storage, self._clock)

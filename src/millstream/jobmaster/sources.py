@@ -1,0 +1,79 @@
+"""The sources of a running job: their enumerators, which look at files, brokers and clocks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from millstream.checkpoint.snapshot import pack, unpack
+from millstream.jobmaster.execution import Positions
+from millstream.operators.protocol import JobPlan, Shares
+from millstream.operators.source import SourceOperator, SplitEnumerator
+
+log = logging.getLogger("millstream")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """What sources had to say when they were asked.
+
+    Attributes:
+        limited: whether there is more than the budget allowed.
+        finished: those that have dealt out everything for good.
+    """
+
+    shares: Shares
+    limited: bool
+    finished: frozenset[int]
+
+
+class Sources:
+    """The enumerators of one execution, by source vertex."""
+
+    def __init__(self, plan: JobPlan, positions: Positions) -> None:
+        self._enumerators: dict[int, SplitEnumerator] = {}
+        self._operators: dict[int, str] = {}
+        for vertex in plan.vertices:
+            operator = vertex.head.operator
+            if isinstance(operator, SourceOperator):
+                packed = positions.get(vertex.head.id)
+                restored = None if packed is None else unpack(packed)
+                self._operators[vertex.id] = vertex.head.id
+                self._enumerators[vertex.id] = operator.source.create_enumerator(vertex.parallelism, restored)
+
+    def poll(self, budget: int, now: float, readable: Collection[int], running: Collection[int]) -> Read:
+        """Deal out the next input of those that may be read."""
+        dealt = {v: self._enumerators[v].poll(budget, now) for v in sorted(readable)}
+        return Read(
+            shares={v: d.shares for v, d in dealt.items() if d.shares},
+            limited=any(d.limited for d in dealt.values()),
+            finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
+        )
+
+    def next_poll(self, now: float, running: Collection[int]) -> float:
+        """Return when it is worth asking again after there was nothing."""
+        return min(self._enumerators[v].next_poll(now) for v in running)
+
+    def positions(self) -> Positions:
+        """Return how far each source has been dealt out."""
+        return {self._operators[v]: pack(e.snapshot()) for v, e in self._enumerators.items()}
+
+    def confirm(self, positions: Positions) -> None:
+        """Tell the sources what has been processed for good."""
+        for vertex, enumerator in self._enumerators.items():
+            packed = positions.get(self._operators[vertex])
+            if packed is not None:
+                enumerator.committed(unpack(packed))
+
+    def confirm_all(self) -> None:
+        """Tell the sources that all they have dealt out was processed for good."""
+        for enumerator in self._enumerators.values():
+            enumerator.committed(enumerator.snapshot())
+
+    def close(self) -> None:
+        for enumerator in self._enumerators.values():
+            try:
+                enumerator.close()
+            except Exception as e:
+                log.warning("a source could not be closed: %s", e)

@@ -1,0 +1,108 @@
+"""What driver and slots say to each other: the plan once a job, a task for each level of an epoch, and reports back.
+
+Messages are made whole, by name, and never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.operators.source import Share
+from millstream.operators.vertex import JobSettings, Vertex
+from millstream.state.keyed import Version
+from millstream.state.restored import StoredState
+
+# One subtask of a job: (vertex, subtask).
+Address = tuple[int, int]
+
+# What the subtasks of sources read in one epoch: vertex -> subtask -> shares.
+Shares = dict[int, dict[int, list[Share]]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobPlan:
+    """What every slot of a job needs to know; made once a job, and told from others by who it is."""
+
+    settings: JobSettings
+    vertices: list[Vertex]
+
+    @property
+    def levels(self) -> int:
+        return 1 + max(v.level for v in self.vertices)
+
+    def slots(self, level: int) -> int:
+        """Return how many slots, and so Spark tasks, a level has."""
+        return max(v.slot_offset + v.parallelism for v in self.vertices if v.level == level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelTask:
+    """What the driver says about one level of one epoch.
+
+    Attributes:
+        shares: what the sources of this level read.
+        ending: the sources of this level that end with this epoch.
+        state_files: the acknowledged state: operator id -> file.
+        carried: what else the subtasks reported to be carried to this epoch.
+        checkpoint: the checkpoint that is taken with this epoch, if one is.
+        flush: whether sinks must stage all they have.
+        whole_state: whether state files must not depend on earlier ones.
+        savepoint: where the state shall also be exported to.
+        last_checkpoint: the last checkpoint that is complete, for functions that want to know.
+    """
+
+    epoch: int
+    level: int
+    shares: Shares = field(default_factory=dict)
+    ending: frozenset[int] = frozenset()
+    state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
+    carried: dict[Address, bytes] = field(default_factory=dict)
+    checkpoint: int | None = None
+    flush: bool = False
+    whole_state: bool = False
+    savepoint: str | None = None
+    last_checkpoint: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubtaskReport:
+    """What a subtask did in an epoch.
+
+    Attributes:
+        state_files: the files that now hold its operators' keyed state.
+        state_bytes: how many bytes of state were written.
+        committables: what its sinks have staged.
+        carried: what else must outlive the process, see `operators.carried`.
+        next_wake: when, by the wall clock, there is something to do without input.
+        aligned: how far the sources of each alignment group have come here.
+        tables: with a checkpoint, what tables of state there are.
+        exported: with a savepoint, where the state was exported to.
+    """
+
+    vertex: int
+    subtask: int
+    records_in: int
+    records_out: int
+    bytes_out: int
+    state_files: dict[str, Version]
+    state_bytes: int
+    committables: dict[str, Any]
+    watermark: int
+    metrics: dict[str, Any]
+    carried: bytes
+    next_wake: int | None
+    aligned: dict[str, int]
+    ended: bool
+    tables: dict[str, dict[str, dict[str, str]]]
+    exported: dict[str, StoredState]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotReport:
+    """What a slot did in one level of an epoch, and what user code printed meanwhile."""
+
+    level: int
+    slot: int
+    subtasks: list[SubtaskReport]
+    printed: str

@@ -1,0 +1,121 @@
+"""State backends: every spelling of one means the same, to whatever depends on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from backend_programs import running, windows
+
+from millstream.common import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream import (
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    KeyedStream,
+    StreamExecutionEnvironment,
+    command_line,
+)
+from millstream.graph.job_graph import build_job_graph
+from millstream.state.backend import Backend, backend_of
+from millstream.testing import CollectSink, LocalEnvironment, LocalJob
+
+Env = StreamExecutionEnvironment
+
+KEYS = ("state.backend.type", "state.backend")
+NAMES = {
+    Backend.HASHMAP: ("hashmap", "HashMap", "HASHMAP", "jobmanager", "filesystem", "FileSystem"),
+    Backend.LMDB: ("lmdb", "LMDB", "rocksdb", "RocksDB", " rocksdb "),
+}
+SPELLINGS: list[tuple[dict[str, str], Backend]] = [
+    ({}, Backend.HASHMAP),
+    *(({key: name}, backend) for key in KEYS for backend, names in NAMES.items() for name in names),
+    # The key of today counts.
+    ({"state.backend.type": "hashmap", "state.backend": "rocksdb"}, Backend.HASHMAP),
+    ({"state.backend.type": "lmdb", "state.backend": "filesystem"}, Backend.LMDB),
+]
+EVERY_SPELLING = pytest.mark.parametrize(("settings", "backend"), SPELLINGS, ids=lambda s: str(s))
+
+WRONG = [{key: name} for key in KEYS for name in ("rocks", "memory", "org.example.Factory")]
+SENTENCE = r"state.backend.type is '{}': it must be 'hashmap', or 'lmdb' \('rocksdb' is taken for it\)."
+
+
+def keyed(env: Env) -> KeyedStream:
+    return env.from_collection([("a", 1), ("a", 2)]).key_by(lambda e: e[0])
+
+
+@EVERY_SPELLING
+def test_every_spelling_of_a_backend(settings: dict[str, str], backend: Backend) -> None:
+    env = Env.get_execution_environment(Configuration.from_dict(settings))
+    assert backend_of(env.get_configuration()) is backend
+    with pytest.warns(DeprecationWarning):
+        shown = env.get_state_backend()
+    expected = {Backend.HASHMAP: HashMapStateBackend, Backend.LMDB: EmbeddedRocksDBStateBackend}[backend]
+    assert (shown is None) if not settings else type(shown) is expected
+
+
+@EVERY_SPELLING
+def test_operators_and_slots_are_those_of_the_backend(settings: dict[str, str], backend: Backend) -> None:
+    env, sink = Env.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(1), CollectSink()
+    for stream in windows(env):
+        stream.sink_to(sink)
+    job = LocalJob(env)
+    chosen = {type(n.operator).__name__ for v in job.plan.vertices for n in v.nodes if n.name == "Window"}
+    assert chosen == {operator for _, operator, _ in running(backend)}
+    assert job.plan.settings.state_backend is backend
+    job.run()
+    assert set(sink.results()) == running(backend)
+
+
+@EVERY_SPELLING
+def test_a_program_looks_the_same_whatever_its_backend(settings: dict[str, str], backend: Backend) -> None:
+    def shown(env: Env) -> Any:
+        for stream in windows(env):
+            stream.print()
+        graph = env._stream_graph(None, env._sinks)
+        vertices = build_job_graph(graph).vertices
+        return env.get_execution_plan(), [(v.name, [n.id for n in v.nodes]) for v in vertices]
+
+    plain = Env.get_execution_environment().set_parallelism(1)
+    env = Env.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(1)
+    assert shown(env) == shown(plain)
+
+
+def test_ids_without_a_uid_are_what_they_were() -> None:
+    """State of windows in savepoints of before is found by these."""
+    env = Env.get_execution_environment().set_parallelism(1)
+    for stream in windows(env):
+        stream.print()
+    nodes = env._stream_graph(None, env._sinks).nodes
+    assert [n.operator_id[:8] for n in nodes if n.name == "Window"] == ["aeea7129", "a874434a", "14a7b5f5", "79328146"]
+
+
+def test_a_backend_counts_that_is_set_after_the_windows() -> None:
+    env, sink = Env.get_execution_environment().set_parallelism(1), CollectSink()
+    for stream in windows(env):
+        stream.sink_to(sink)
+    env.get_configuration().set_string("state.backend", "rocksdb")
+    LocalJob(env).run()
+    assert set(sink.results()) == running(Backend.LMDB)
+
+
+def test_a_setting_that_has_the_last_word_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(command_line._last_word, "state.backend.type", "RocksDB")
+    env, sink = Env.get_execution_environment().set_parallelism(1), CollectSink()
+    env.get_configuration().set_string("state.backend.type", "hashmap")
+    for stream in windows(env):
+        stream.sink_to(sink)
+    LocalJob(env).run()
+    assert set(sink.results()) == running(Backend.LMDB)
+
+
+@pytest.mark.parametrize("settings", WRONG, ids=str)
+def test_a_wrong_name_is_refused(settings: dict[str, str]) -> None:
+    config = Configuration.from_dict(settings)
+    sentence = SENTENCE.format(*settings.values())
+    env = Env.get_execution_environment(config).set_parallelism(1)
+    keyed(env).sum(1).sink_to(CollectSink())
+    with pytest.raises(InvalidProgramError, match=sentence):
+        LocalJob(env)
+    with pytest.raises(InvalidProgramError, match=sentence):
+        list(keyed(LocalEnvironment(config)).sum(1).execute_and_collect())

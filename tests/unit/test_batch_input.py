@@ -1,0 +1,56 @@
+"""In BATCH a keyed operator takes its input key by key and in the order of time, from whichever input it came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import WatermarkStrategy
+from millstream.datastream import KeyedCoProcessFunction, RuntimeExecutionMode, StreamExecutionEnvironment
+from millstream.testing import CollectSink
+from millstream.testing.local import LocalJob
+
+BY_TIME = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+FIRST = [("a", 1), ("b", 2), ("a", 3), ("a", 4), ("a", 8)]
+SECOND = [("a", 2), ("b", 1), ("a", 5), ("a", 6), ("a", 7)]
+
+
+class Noted(KeyedCoProcessFunction):  # type: ignore[type-arg]
+    def process_element1(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key(), 1, value[1], ctx.timestamp()
+
+    def process_element2(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield ctx.get_current_key(), 2, value[1], ctx.timestamp()
+
+
+def run(stamped: tuple[bool, bool], epoch: int) -> list[Any]:
+    env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH).set_parallelism(1)
+    streams = [env.from_collection(FIRST), env.from_collection(SECOND)]
+    inputs = [
+        (s.assign_timestamps_and_watermarks(BY_TIME) if timed else s).key_by(lambda e: e[0])
+        for s, timed in zip(streams, stamped, strict=True)
+    ]
+    inputs[0].connect(inputs[1]).process(Noted()).sink_to(sink)
+    job = LocalJob(env, epoch_sizes=lambda: epoch)
+    while not job.is_finished:
+        job.run_epoch()
+        job.restart_slots()
+    return sink.results()
+
+
+@pytest.mark.parametrize("epoch", [2, 100])
+def test_records_of_two_inputs_come_in_the_order_of_time(epoch: int) -> None:
+    found = run((True, True), epoch)
+    expected = [("a", n, t, t) for n, t in [(1, 1), (2, 2), (1, 3), (1, 4), (2, 5), (2, 6), (2, 7), (1, 8)]]
+    assert [r for r in found if r[0] == "a"] == expected
+    assert [r for r in found if r[0] == "b"] == [("b", 2, 1, 1), ("b", 1, 2, 2)]
+    assert [r[0] for r in found] in (["a"] * 8 + ["b"] * 2, ["b"] * 2 + ["a"] * 8)
+
+
+def test_records_without_timestamps_come_first_and_as_they_arrived() -> None:
+    none = -(1 << 63)
+    expected = [("a", 2, t, none) for t in (2, 5, 6, 7)] + [("a", 1, t, t) for t in (1, 3, 4, 8)]
+    assert [r for r in run((True, False), 2) if r[0] == "a"] == expected

@@ -1,0 +1,91 @@
+"""Generated functions: each has its own file name, goes with its chain, and tells an error's operator and record."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import traceback
+import weakref
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.operators.chain import ChainCompiler, ChainNode, ChainOutput
+from millstream.operators.failures import SubtaskFailed, locate
+from millstream.operators.functions import UserFunction
+from millstream.operators.stateless import MapOperator
+from millstream.testing import CollectSink
+from millstream.testing.local import LocalJob
+
+CHAINS = 3000
+
+
+def make_chain(function: Callable[[Any], Any]) -> tuple[ChainNode, Callable[..., None]]:
+    """Compile a chain of two maps; the first also emits outside the loop, and so holds a function of the chain's."""
+    first, second = (
+        ChainNode(MapOperator(UserFunction(f, None)), name, name, None, None, False)
+        for name, f in [("First", function), ("Second", lambda x: x)]
+    )
+    first.outputs.append(ChainOutput(None, None, node=1))
+    compiler = ChainCompiler([first, second], {})
+    first.operator.setup = SimpleNamespace(emit=compiler.emit_function(first))  # type: ignore[assignment]
+    return first, compiler.source_function()
+
+
+def listed() -> set[str]:
+    """The file names of all generated functions whose lines are kept."""
+    return {name for name in linecache.cache if name.startswith("<millstream ")}
+
+
+def test_nothing_is_left_of_chains_that_were_dropped() -> None:
+    gc.collect()
+    before, operators = listed(), weakref.WeakSet[Any]()
+    kept, run = make_chain(lambda x: x + 1)
+    for _ in range(CHAINS):
+        node, dropped = make_chain(lambda x: x + 1)
+        operators.add(node.operator)
+        dropped([1, 2])
+    del node, dropped
+    gc.collect()
+    assert not operators
+    assert len(listed() - before) == 2
+    with pytest.raises(TypeError) as raised:
+        run([1, "a"])
+    assert locate(raised.value)[:2] == (kept.operator, "'a'")
+
+
+def test_two_chains_never_share_a_file_name() -> None:
+    # Chains that are dropped make room for others at the same addresses.
+    names = [f.__code__.co_filename for _ in range(CHAINS) for f in (make_chain(lambda x: x)[1],)]
+    assert len(set(names)) == CHAINS
+
+
+def test_a_traceback_shows_the_generated_lines() -> None:
+    def fail(x: Any) -> Any:
+        raise ValueError("no")
+
+    _, run = make_chain(fail)
+    with pytest.raises(ValueError) as raised:
+        run([1])
+    assert "v1 = call_0(x)" in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("function", [lambda x: 6 // x, lambda x: divmod(6, x)[0]])
+def test_an_error_names_operator_and_record_after_other_jobs_have_gone(function: Callable[[int], int]) -> None:
+    for records in ([1, 2, 3], [1, 2, 0, 3]):
+        gc.collect()
+        env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        env.from_collection(records).map(lambda x: x).map(function).name("Divide").map(lambda x: x).sink_to(sink)
+        job = LocalJob(env)
+        if 0 not in records:
+            job.run()
+            continue
+        with pytest.raises(SubtaskFailed) as raised:
+            job.run()
+        failure = raised.value.failure
+        assert (failure.operator, failure.record) == ("Divide", "0")
+        assert failure.user_traceback.count("File ") == 1
+        assert __file__ in failure.user_traceback

@@ -1,0 +1,134 @@
+"""A program in this process has the life of a job on Spark: checkpoints, savepoints, restarts, another parallelism."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from millstream.checkpoint.store import list_checkpoints
+from millstream.common.configuration import Configuration
+from millstream.common.errors import JobExecutionError
+from millstream.common.execution_state import ExecutionState
+from millstream.common.job_status import JobStatus
+from millstream.common.serialization import Encoder
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.connectors.file_sink import FileSink
+from millstream.datastream.local_job_client import LocalJobClient
+from millstream.testing import ABORT, CollectSink, LocalEnvironment, TestingSource
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def sums(local: LocalEnvironment, count: int, rate: float) -> CollectSink:
+    """The running sums of even and of odd numbers."""
+    sink = CollectSink()
+    numbers = local.from_source(DataGeneratorSource(lambda i: i, count, rate)).uid("numbers")
+    keyed = numbers.map(lambda x: (x % 2, x)).key_by(lambda t: t[0])
+    keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums").sink_to(sink).uid("sink")
+    return sink
+
+
+def last(sink: CollectSink) -> dict[int, int]:
+    return {key: max(total for k, total in sink.results() if k == key) for key in (0, 1)}
+
+
+def expected(count: int) -> dict[int, int]:
+    return {key: sum(x for x in range(count) if x % 2 == key) for key in (0, 1)}
+
+
+def configured(**settings: str) -> Configuration:
+    return Configuration.from_dict({f"execution.{k}".replace("_", "-"): v for k, v in settings.items()})
+
+
+def test_a_savepoint_is_gone_on_from(tmp_path: Path) -> None:
+    local = LocalEnvironment()
+    first = sums(local, 1_000_000, 2_000)
+    client = local.execute_async()
+    wait_until(lambda: len(first.results()) > 20)
+    savepoint = client.stop_with_savepoint(savepoint_directory=str(tmp_path)).result()
+    read = client.get_job_execution_result().result().records_in
+    assert client.get_job_status().result() is JobStatus.FINISHED
+    assert last(first) == expected(read)
+
+    local = LocalEnvironment(Configuration.from_dict({"execution.state-recovery.path": savepoint}))
+    second = sums(local, read + 10, 1e6)
+    assert local.execute().records_in == 10
+    assert last(second) == expected(read + 10)
+
+
+def test_another_parallelism_while_it_runs() -> None:
+    local = LocalEnvironment()
+    sink = sums(local, 400, 2_000)
+    client = local.execute_async()
+    assert isinstance(client, LocalJobClient)
+    wait_until(lambda: len(sink.results()) > 20)
+    client.rescale(3).result()
+    view = client._job.view
+    assert [v.parallelism for v in view.plan.vertices][-1] == 3 and view.attempt == 1
+    assert client.get_job_execution_result().result().records_in == 400
+    assert last(sink) == expected(400)
+
+
+def test_checkpoints_are_taken_and_kept_as_on_spark(tmp_path: Path) -> None:
+    config = Configuration.from_dict(
+        {
+            "execution.checkpointing.interval": "10 ms",
+            "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+            "execution.checkpointing.num-retained": "2",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        }
+    )
+    local = LocalEnvironment(config)
+    lines = local.from_source(DataGeneratorSource(str, 1_000_000, 2_000)).uid("lines")
+    lines.sink_to(FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()).uid("out")
+    client = local.execute_async()
+    asked = client.trigger_checkpoint().result()
+    wait_until(lambda: client.get_checkpoint_statistics()["counts"]["completed"] > 5)
+    assert int(asked.rpartition("-")[2]) >= 1
+    home = tmp_path / "checkpoints" / str(client.get_job_id())
+    client.cancel().result()
+    assert len(list_checkpoints(str(home))) == 2
+    # What the last one names has been committed, and nothing else.
+    local = LocalEnvironment(
+        Configuration.from_dict({"execution.state-recovery.path": list_checkpoints(str(home))[0][0]})
+    )
+    counted = [int(x) for f in (tmp_path / "out").rglob("[!.]*") if f.is_file() for x in f.read_text().split()]
+    lines = local.from_source(DataGeneratorSource(str, len(counted) + 5, 1e6)).uid("lines")
+    lines.sink_to(FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()).uid("out")
+    local.execute()
+    counted = [int(x) for f in (tmp_path / "out").rglob("[!.]*") if f.is_file() for x in f.read_text().split()]
+    assert sorted(counted) == list(range(len(counted)))
+
+
+def test_a_job_restarts_as_its_strategy_says() -> None:
+    settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 ms"}
+    once = Configuration.from_dict(
+        {**settings, "restart-strategy.fixed-delay.attempts": "1", "execution.checkpointing.interval": "10 ms"}
+    )
+    local = LocalEnvironment(once)
+    sink = CollectSink()
+    local.from_source(TestingSource([1, 2, ABORT, 3], batch_size=1)).sink_to(sink)
+    client = local.execute_async()
+    client.get_job_execution_result().result()
+    view = client._job.view  # type: ignore[attr-defined]
+    assert set(sink.results()) == {1, 2, 3} and view.restarts == 1
+    assert [f.restarts_at is None for f in view.failures] == [False]
+    assert view.times[JobStatus.RESTARTING] <= view.times[JobStatus.FINISHED]
+    assert {t.state for t in view.tasks.values()} == {ExecutionState.FINISHED}
+
+    local = LocalEnvironment(once)
+    local.from_source(TestingSource([1, ABORT, 2, ABORT, 3], batch_size=1)).sink_to(CollectSink())
+    client = local.execute_async()
+    with pytest.raises(JobExecutionError, match="ABORT"):
+        client.get_job_execution_result().result()
+    view = client._job.view  # type: ignore[attr-defined]
+    assert view.status is JobStatus.FAILED and len(view.failures) == 2
+    assert {t.state for t in view.tasks.values()} <= {ExecutionState.FAILED, ExecutionState.CANCELED}
