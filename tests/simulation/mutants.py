@@ -19,9 +19,12 @@ from millstream.checkpoint.store import CheckpointStore
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import Checkpoint, Coordinator
+from millstream.jobmaster.ending import Ending, Last
 from millstream.jobmaster.execution import Execution
-from millstream.jobmaster.machine import JobMachine, Step, Why
+from millstream.jobmaster.ledger import Ledger
+from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
+from millstream.jobmaster.steps import Step, Why
 from millstream.operators.protocol import JobPlan
 
 from .external import SimulatedCommitter
@@ -130,7 +133,7 @@ def cut_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> l
     """A checkpoint is cut before the output is committed that need not wait for it."""
     instructions: list[i.Instruction] = real(self, event)
     if self._taken is not None:
-        instructions += self._acknowledge(self._taken)
+        instructions += self._ledger.cut(self._taken)
     return instructions
 
 
@@ -159,14 +162,15 @@ def aborted_in_the_wrong_job(
     real(self, staged, own.job_id, operators)
 
 
-@_instead_of(JobMachine, "_await_last_manifests")
-def abort_at_the_end_without_waiting(real: Real, self: JobMachine) -> list[i.Instruction]:
+@_instead_of(Ending, "next")
+def abort_at_the_end_without_waiting(real: Real, self: Ending) -> Last | None:
     """A job that fails or is cancelled aborts the output of a checkpoint that is still being written."""
-    return []
+    step: Last | None = real(self)
+    return real(self) if step is Last.AWAIT_MANIFESTS else step
 
 
-@_instead_of(JobMachine, "_execute")
-def reused_attempt(real: Real, self: JobMachine, plan: JobPlan, start: Start) -> list[i.Instruction]:
+@_instead_of(Ledger, "begin")
+def reused_attempt(real: Real, self: Ledger, plan: JobPlan, start: Start) -> list[i.Instruction]:
     """A restart has the same number as the execution that failed."""
     self._attempt = -1
     instructions: list[i.Instruction] = real(self, plan, start)
@@ -196,11 +200,11 @@ def older_checkpoint(real: Real, self: Coordinator, now: float, operators: Any =
     return self._completed[-2] if len(self._completed) > 1 else target
 
 
-@_instead_of(JobMachine, "_start_from")
-def state_of_another_checkpoint(real: Real, self: JobMachine, checkpoint: Checkpoint | None) -> Start:
+@_instead_of(Ledger, "start_from")
+def state_of_another_checkpoint(real: Real, self: Ledger, checkpoint: Checkpoint | None) -> Start:
     """A restart takes the offsets of the last checkpoint, and the state of the one before."""
     start = real(self, checkpoint)
-    retained = self._coordinator.retained()
+    retained = self.coordinator.retained()
     if len(retained) > 1:
         older = real(self, retained[-2])
         start = replace(start, state_files=older.state_files, chains=older.chains)
@@ -240,10 +244,10 @@ MUTANTS["cut-without-state"] = Mutant(
 )
 
 
-@_instead_of(JobMachine, "_remember_cut")
-def region_without_state(real: Real, self: JobMachine) -> None:
+@_instead_of(Ledger, "remember_cut")
+def region_without_state(real: Real, self: Ledger) -> None:
     """When a region fails, the others go on without the state that they took over from another job."""
-    self._last_cut = self._running().snapshot(self._positions) if self._has_regions else None
+    self._last_cut = self.execution.snapshot(self.positions) if self.has_regions else None
 
 
 @_instead_of_entry(JobMachine._CONTINUATIONS, Step.STORING)

@@ -122,6 +122,13 @@ class Chronicle:
             self.become(JobStatus.CANCELLING if outcome is JobStatus.CANCELED else JobStatus.FAILING, now)
             self._tasks.cancel(now)
 
+    def finish(self, now: float) -> JobStatus:
+        """All is tidied up: the job has the status that was decided."""
+        assert self.outcome is not None
+        self._tasks.released(now)
+        self.become(self.outcome, now)
+        return self.outcome
+
     def result(self, now: float) -> JobExecutionResult:
         settings, progress = self._plan.settings, self._progress
         return JobExecutionResult(
