@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from millstream.checkpoint import store
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.restore import Start
+from millstream.checkpoint.snapshot import unpack
 from millstream.checkpoint.store import CheckpointStore
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
@@ -102,7 +102,7 @@ def commit_before_manifest(real: Real, self: JobMachine, event: e.Event, now: fl
     for instruction in real(self, event, now):
         if isinstance(instruction, i.WriteManifest):
             named = instruction.manifest.snapshot.committables
-            instructions.append(i.CommitOutput(staged={o: pickle.loads(s) for o, s in named.items()}))
+            instructions.append(i.CommitOutput(staged={o: unpack(s) for o, s in named.items()}))
         instructions.append(instruction)
     return instructions
 
@@ -143,7 +143,7 @@ def cut_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> l
 @_instead_of(Output, "recover")
 def forgotten_abort(real: Real, self: Output, staged: dict[str, bytes], job_id: str, operators: Any = None) -> None:
     """A recovery commits what the checkpoint names, and aborts nothing."""
-    self.commit({o: pickle.loads(s) for o, s in staged.items() if operators is None or o in operators})
+    self.commit({o: unpack(s) for o, s in staged.items() if operators is None or o in operators})
 
 
 @_instead_of(Output, "recover")

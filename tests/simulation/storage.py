@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from millstream.checkpoint.manifest import NAME, decode_manifest
+from millstream.checkpoint.snapshot import unpack
 from millstream.common.errors import DamagedStateError
 from millstream.common.faults import fault_point
 
@@ -32,7 +32,7 @@ class Disk:
         if path.endswith(NAME):
             self._world.note(f"{path} is on storage")
             committables = decode_manifest(path, data).snapshot.committables
-            self._named[path] = {name for packed in committables.values() for _, name in pickle.loads(packed)}
+            self._named[path] = {name for packed in committables.values() for _, name in unpack(packed)}
         self.files[path] = data
 
     def remove(self, path: str) -> None:
@@ -144,7 +144,7 @@ class SimulatedStorage:
         start = len(self._path(directory)) + 1
         return list(dict.fromkeys(p[start:].partition("/")[0] for p in self._disk.below(self._path(directory))))
 
-    def settle(self, names: Iterable[str]) -> None:
+    def make_durable(self, names: Iterable[str]) -> None:
         missing = [name for name in names if self._path(name) not in self._disk.files]
         if missing:
             self._world.violate(f"a manifest is written whose state files are gone: {sorted(missing)}")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import DamagedStateError
-from millstream.common.pickles import dump
 from millstream.jobmaster.engine import EpochFailed
+from millstream.operators.carried import decode, encode
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
-from millstream.operators.report import TakenOver
 from millstream.state.key_groups import key_group, owner
 from millstream.state.keyed import KeyedState, Version
 from millstream.state.kinds import VALUE
@@ -22,8 +20,10 @@ from .scene import Scene
 from .storage import TaskStorage
 from .world import DriverDied, Injected
 
-# What a subtask carries, as `Subtask` writes it: whether its input has ended is the third.
-_RUNNING, _ENDED = dump((0, False, False, {}, {}, {})), dump((0, False, True, {}, {}, {}))
+# What a subtask carries, as `Subtask` writes it, while its input has not ended and when it has.
+_RUNNING, _ENDED = (
+    encode(watermark=0, idle=False, ended=ended, channels={}, operators={}, watermarks={}) for ended in (False, True)
+)
 
 
 @dataclass
@@ -191,8 +191,4 @@ class SimulatedTasks:
 
 def _has_ended(task: LevelTask, vertex: int) -> bool:
     carried = task.carried.get((vertex, 0))
-    if not carried:
-        return False
-    left = pickle.loads(carried)
-    ended: bool = left.ended if isinstance(left, TakenOver) else left[2]
-    return ended
+    return bool(carried) and decode(carried).ended

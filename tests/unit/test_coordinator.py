@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import pickle
 from dataclasses import replace
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.snapshot import Snapshot, SubtaskSnapshot, VertexSnapshot
+from millstream.checkpoint.snapshot import Snapshot, SubtaskSnapshot, VertexSnapshot, unpack
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
 
@@ -38,7 +37,7 @@ def carry_out(coordinator: Coordinator, instructions: list[i.Instruction]) -> No
 
 
 def staged(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {operator: pickle.loads(data) for operator, data in checkpoint.cut.committables.items()}
+    return {operator: unpack(data) for operator, data in checkpoint.cut.committables.items()}
 
 
 def test_every_interval_from_trigger_to_trigger() -> None:

@@ -32,7 +32,7 @@ def manifest(location: str) -> dict[str, Any]:
     head, body = Path(location, "_metadata").read_bytes().split(b"\n", 1)
     header = json.loads(head)
     checked = f"{header['millstream']} {header['version']}".encode() + body
-    assert (header["version"], header["length"], header["crc32"]) == (1, len(body), zlib.crc32(checked))
+    assert (header["version"], header["length"], header["crc32"]) == (2, len(body), zlib.crc32(checked))
     read: dict[str, Any] = json.loads(body)
     assert header["millstream"] == read["kind"]
     return read
@@ -73,8 +73,21 @@ def test_a_savepoint(tmp_path: Path) -> None:
     assert pickle.loads(unpacked(read["sources"][operator_id("numbers")])) == {0: (21, 60)}
 
 
-def unpacked(text: str) -> bytes:
+def test_what_subtasks_carry(tmp_path: Path) -> None:
+    read = manifest(save_savepoint(running(), tmp_path))
+    for found in vertex_of(read, "keep")["subtasks"]:
+        data = unpacked(found["carried"])
+        assert data[0] == 2
+        watermark, idle, ended, channels, operators, watermarks, ended_edges = pickle.loads(data[1:])
+        # The last numbers of the two senders are 19 and 20; watermarks are six behind.
+        assert (watermark, idle, ended, ended_edges) == (13, False, False, None)
+        edges = [e[0] for e in read["edges"] if e[2] == operator_id("keep")]
+        assert [(c[0] in edges, *c[1:]) for c in channels] == [(True, 0, 14, False, False), (True, 1, 13, False, False)]
+        assert operators == {operator_id("kept"): (None,)}
+        assert watermarks == {operator_id("keep"): 13, operator_id("kept"): 13}
 
+
+def unpacked(text: str) -> bytes:
     return base64.b64decode(text)
 
 

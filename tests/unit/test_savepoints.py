@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import pickle
 import sys
 import types
 from collections import Counter
@@ -20,12 +19,14 @@ from state_programs import COUNT, build, key_of
 
 from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.restore import is_same_graph
+from millstream.checkpoint.snapshot import unpack
 from millstream.common import WatermarkStrategy
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
 from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TimeWindow
 from millstream.graph.stream_graph import operator_id_of
+from millstream.operators.carried import decode
 from millstream.state.key_groups import freeze, key_group, owned_groups, owner, thaw
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink, LocalJob, ManualClock, save_checkpoint, save_savepoint, start_from
@@ -456,7 +457,7 @@ def test_everything_of_a_renamed_operator_goes_with_it(tmp_path: Path) -> None:
         start_from(env, written)
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
     job = start_from(env, Savepoint.load(written).drop_operator("Keyed Sum").write(tmp_path / "without"))
-    assert pickle.loads(next(iter(job.cut().sources.values()))) == {0: (40, COUNT)}
+    assert unpack(next(iter(job.cut().sources.values()))) == {0: (40, COUNT)}
     job.run()
     before = counted(r for r in finished(savepoint.location, 1) if isinstance(r, tuple))
     assert counted(tagged(sink.results())) == before
@@ -478,7 +479,7 @@ def test_a_renamed_operator_keeps_its_time_and_its_place_in_the_graph(tmp_path: 
     assert is_same_graph(snapshot, LocalJob(program("n", "s")).plan)
     (vertex,) = [v for v in snapshot.vertices.values() if any(o.uid == "s" for o in v.operators)]
     for subtask in vertex.subtasks:
-        watermarks = pickle.loads(subtask.carried)[5]
+        watermarks = decode(subtask.carried).watermarks
         assert watermarks[operator_id_of("s")] == 7
         assert operator_id_of("sum") not in watermarks
 

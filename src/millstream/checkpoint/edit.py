@@ -8,7 +8,7 @@ savepoint's, without a class of the user's program.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,9 +25,9 @@ from millstream.checkpoint.snapshot import (
 )
 from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import InvalidProgramError, MissingClassError
-from millstream.common.pickles import dump, load
+from millstream.common.pickles import load, naming_missing_classes
 from millstream.graph.stream_graph import operator_id_of
-from millstream.operators.report import TakenOver
+from millstream.operators.carried import decode, encode
 from millstream.state.changelog import Section, sections
 from millstream.state.export import check_part, write_part
 from millstream.state.key_groups import key_group, owner
@@ -194,7 +194,7 @@ class Edit:
         names = snapshot.parts()
         manifest = Manifest("savepoint", before.id, now, snapshot, "", {"made-from": self._from.location})
         if names:
-            storage.settle(names)
+            storage.make_durable(names)
         storage.publish(NAME, encode_manifest(manifest))
 
     def _snapshot(self, storage: Storage, now: int) -> Snapshot:
@@ -262,15 +262,21 @@ class Edit:
         if not carried or all(i == o.id for i, o in self._operators.items()):
             return carried
         try:
-            left = load(carried)
+            with naming_missing_classes():
+                left = decode(carried)
         except MissingClassError as e:
             raise MissingClassError(f"What a subtask carries besides state cannot be read because {e}") from e
-        if isinstance(left, TakenOver):
-            return dump(replace(left, operators=self._moved(left.operators), watermarks=self._moved(left.watermarks)))
-        *others, operators, watermarks = left
-        return dump((*others, self._moved(operators), self._moved(watermarks)))
+        return encode(
+            watermark=left.watermark,
+            idle=left.idle,
+            ended=left.ended,
+            channels=left.channels,
+            operators=self._moved(left.operators),
+            watermarks=self._moved(left.watermarks),
+            ended_edges=left.ended_edges,
+        )
 
-    def _moved(self, by_operator: dict[str, Any]) -> dict[str, Any]:
+    def _moved(self, by_operator: Mapping[str, Any]) -> dict[str, Any]:
         ids = {i: o.id for i, o in self._operators.items()}
         return {ids.get(i, i): x for i, x in by_operator.items()}
 

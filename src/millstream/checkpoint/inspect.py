@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.rows import Address, Layout, StateRow, is_internal, shown_kind, shown_name
-from millstream.checkpoint.snapshot import OperatorSnapshot, VertexSnapshot, operator_of, state_id_of
+from millstream.checkpoint.snapshot import OperatorSnapshot, VertexSnapshot, operator_of, state_id_of, unpack
 from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.store import Found, list_checkpoints, open_checkpoint
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
@@ -142,7 +142,7 @@ class Inspection:
     def sources(self) -> list[SourceInfo]:
         """Return the sources and how far they had been read."""
         return [
-            SourceInfo(o.id, o.uid, o.name, load_leniently(self.snapshot.sources[o.id]))
+            SourceInfo(o.id, o.uid, o.name, unpack(self.snapshot.sources[o.id], load_leniently))
             for o in self._operators.values()
             if o.id in self.snapshot.sources
         ]

@@ -2,6 +2,10 @@
 
 Two lines: a header that says what this is, in which version, and the checksum of the rest; then the snapshot as JSON.
 What only its owner understands (positions of sources, staged output, what subtasks carry) is in it as base64.
+
+The version is that of all that is in it. A manifest of an earlier one is brought up to the present form when it is
+read, here, version by version. Only what subtasks carry is left as it is, and says its version itself: to read it takes
+classes of the program.
 """
 
 from __future__ import annotations
@@ -14,9 +18,10 @@ from zlib import crc32
 
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot
 from millstream.common.errors import DamagedStateError
+from millstream.operators.carried import mark_version_1
 from millstream.state.restored import StoredState
 
-VERSION = 1
+VERSION = 2
 NAME = "_metadata"
 
 # The directory beside the checkpoints of a job that holds their state files.
@@ -68,8 +73,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "epoch": snapshot.epoch,
             "vertices": [_vertex(v) for v in snapshot.vertices.values()],
             "edges": snapshot.edges,
-            "sources": {operator: _pack(state) for operator, state in snapshot.sources.items()},
-            "committables": {operator: _pack(staged) for operator, staged in snapshot.committables.items()},
+            "sources": {operator: _base64(state) for operator, state in snapshot.sources.items()},
+            "committables": {operator: _base64(staged) for operator, staged in snapshot.committables.items()},
         },
         ensure_ascii=False,
     ).encode()
@@ -94,16 +99,28 @@ def decode_manifest(name: str, data: bytes) -> Manifest:
     if not newline or len(body) != header.get("length") or _checksum(kind, version, body) != header.get("crc32"):
         raise DamagedStateError(f"{name} is damaged: it is incomplete or fails its checksum.")
     read = json.loads(body)
+    for earlier in range(version, VERSION):
+        _UPGRADES[earlier](read)
     snapshot = Snapshot(
         read["job"]["id"],
         read["job"]["name"],
         read["epoch"],
         {v["operators"][0]["id"]: _read_vertex(v) for v in read["vertices"]},
         [tuple(e) for e in read["edges"]],
-        {operator: _unpack(state) for operator, state in read["sources"].items()},
-        {operator: _unpack(staged) for operator, staged in read["committables"].items()},
+        {operator: _from_base64(state) for operator, state in read["sources"].items()},
+        {operator: _from_base64(staged) for operator, staged in read["committables"].items()},
     )
     return Manifest(kind, read["id"], read["timestamp"], snapshot, read["state"], read["properties"])
+
+
+def _upgrade_1(read: dict[str, Any]) -> None:
+    """Bring the body of a manifest from version 1 to 2: what subtasks carry says now what it is."""
+    for subtask in (s for vertex in read["vertices"] for s in vertex["subtasks"]):
+        subtask["carried"] = _base64(mark_version_1(_from_base64(subtask["carried"])))
+
+
+# From each version to the next.
+_UPGRADES = {1: _upgrade_1}
 
 
 def _checksum(kind: str, version: int, body: bytes) -> int:
@@ -120,7 +137,7 @@ def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:
             {
                 "states": s.states,
                 "parts": {i: [p.file, p.checksum] for i, p in s.parts.items()},
-                "carried": _pack(s.carried),
+                "carried": _base64(s.carried),
             }
             for s in vertex.subtasks
         ],
@@ -132,16 +149,18 @@ def _read_vertex(read: dict[str, Any]) -> VertexSnapshot:
         [OperatorSnapshot(o["id"], o["uid"], o["name"], o["tables"]) for o in read["operators"]],
         read["max_parallelism"],
         [
-            SubtaskSnapshot(s["states"], {i: StoredState(*p) for i, p in s["parts"].items()}, _unpack(s["carried"]))
+            SubtaskSnapshot(
+                s["states"], {i: StoredState(*p) for i, p in s["parts"].items()}, _from_base64(s["carried"])
+            )
             for s in read["subtasks"]
         ],
         read["ended"],
     )
 
 
-def _pack(data: bytes) -> str:
+def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _unpack(text: str) -> bytes:
+def _from_base64(text: str) -> bytes:
     return base64.b64decode(text)

@@ -7,18 +7,16 @@ those it takes over from.
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
 from millstream.common.errors import InvalidProgramError
-from millstream.common.pickles import dump
 from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.carried import decode, encode
 from millstream.operators.chain import ChainNode
 from millstream.operators.protocol import JobPlan
-from millstream.operators.report import TakenOver
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
 from millstream.state.key_groups import owned_groups
@@ -94,9 +92,9 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
             if same:
                 start.carried[address] = snapshot.vertices[vertex.head.id].subtasks[subtask].carried
             else:
-                taken = _carried(vertex, subtask, owners, start.ended, plan)
+                taken = _taken_over(vertex, subtask, owners, start.ended, plan)
                 if taken is not None:
-                    start.carried[address] = dump(taken)
+                    start.carried[address] = taken
             files = start.state_files[address] = {}
             for node in vertex.nodes:
                 before = owners.get(node.id)
@@ -165,9 +163,9 @@ def _stored(before: VertexSnapshot, subtask: int, state_id: str, state_url: str 
     return StoredState(prefix + chain[-1]) if chain else None
 
 
-def _carried(
+def _taken_over(
     vertex: Vertex, subtask: int, owners: dict[str, VertexSnapshot], ended: frozenset[int], plan: JobPlan
-) -> TakenOver | None:
+) -> bytes | None:
     """Return what a subtask takes over besides state; None when all its operators are new."""
     head = vertex.head.operator
     reads = None
@@ -179,36 +177,28 @@ def _carried(
         before = owners.get(node.id)
         if before is None:
             continue
-        left = [pickle.loads(s.carried) for s in before.subtasks if s.carried]
-        carried = [_operators(one).get(node.id) for one in left]
+        left = [decode(s.carried) for s in before.subtasks if s.carried]
+        carried = [one.operators.get(node.id) for one in left]
         found = [c for c in carried if c is not None]
         if found:
             operators[node.id] = node.operator.redistribute(found, subtask, reads)
-        watermarks[node.id] = min((_watermarks(one).get(node.id, MIN_WATERMARK) for one in left), default=MIN_WATERMARK)
+        watermarks[node.id] = min((one.watermarks.get(node.id, MIN_WATERMARK) for one in left), default=MIN_WATERMARK)
     if not watermarks:
         return None
     over = {v.id for v in plan.vertices if v.id in ended}
-    return TakenOver(
-        watermarks.get(vertex.head.id, MIN_WATERMARK),
-        vertex.id in ended,
-        frozenset(e.id for e in vertex.in_edges if e.source in over),
-        operators,
-        watermarks,
+    return encode(
+        watermark=watermarks.get(vertex.head.id, MIN_WATERMARK),
+        idle=False,
+        ended=vertex.id in ended,
+        channels={},
+        operators=operators,
+        watermarks=watermarks,
+        ended_edges=frozenset(e.id for e in vertex.in_edges if e.source in over),
     )
 
 
 def _reads(source: SourceOperator, subtask: int, parallelism: int, split: Any) -> bool:
     return source.source.subtask_of(split, parallelism) == subtask
-
-
-def _operators(left: Any) -> dict[str, Any]:
-    found: dict[str, Any] = left.operators if isinstance(left, TakenOver) else left[4]
-    return found
-
-
-def _watermarks(left: Any) -> dict[str, int]:
-    found: dict[str, int] = left.watermarks if isinstance(left, TakenOver) else left[5]
-    return found
 
 
 def _operators_in(snapshot: Snapshot, plan: JobPlan) -> list[OperatorSnapshot]:

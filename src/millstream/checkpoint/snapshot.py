@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, field
+from typing import Any
 
+from millstream.common.pickles import dump
+from millstream.state.changelog import Loads
 from millstream.state.restored import StoredState
 
 # The files of one state of one subtask: the chain, oldest first, or its part of a savepoint.
@@ -54,7 +58,7 @@ class Snapshot:
         sources: how far each source had been dealt out, by operator id.
         committables: what sinks had staged and is not known to be committed, by operator id: (subtask, committable)s.
 
-    Sources and committables are pickled: whoever only looks need not have the classes.
+    Positions of sources and committables are packed, see `pack`: whoever only looks need not have the classes.
     """
 
     job_id: str
@@ -74,6 +78,19 @@ class Snapshot:
     def parts(self) -> list[str]:
         """Return the names of the files that state was exported to, for a savepoint."""
         return [p.file for v in self.vertices.values() for s in v.subtasks for p in s.parts.values()]
+
+
+def pack(value: Any) -> bytes:
+    """Return how a snapshot holds a source's position, or what a sink has staged; `unpack` is the way back.
+
+    The version of the manifest is that of what is packed in it too.
+    """
+    return dump(value)
+
+
+def unpack(packed: bytes, loads: Loads = pickle.loads) -> Any:
+    """Return the position, or the list of (subtask, committable); `loads` says how to read pickles."""
+    return loads(packed)
 
 
 def state_id_of(operator: str, which: str) -> str:

@@ -44,7 +44,7 @@ class Storage(Protocol):
         """Return the names of what is in a directory; nothing when there is no such directory."""
         ...
 
-    def settle(self, names: Iterable[str]) -> None:
+    def make_durable(self, names: Iterable[str]) -> None:
         """Make sure that files survive the machine they were written on."""
         ...
 
@@ -180,7 +180,7 @@ class DirectoryStorage:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def settle(self, names: Iterable[str]) -> None:
+    def make_durable(self, names: Iterable[str]) -> None:
         for name in names:
             self._sync(self._path(name))
         self._sync(self.url)
@@ -283,7 +283,7 @@ class RemoteStorage:
             return []
         return [path.rstrip("/").rpartition("/")[2] for path in found]
 
-    def settle(self, names: Iterable[str]) -> None:
+    def make_durable(self, names: Iterable[str]) -> None:
         """Do nothing: what an object store has taken, it keeps."""
 
     def forget(self, names: Iterable[str]) -> None:

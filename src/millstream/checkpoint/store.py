@@ -70,7 +70,7 @@ class CheckpointStore:
                 "writes no more checkpoints there."
             )
         directory = f"chk-{manifest.id}"
-        self.storage.settle(f"{SHARED}/{name}" for name in manifest.snapshot.files())
+        self.storage.make_durable(f"{SHARED}/{name}" for name in manifest.snapshot.files())
         self.storage.publish(f"{directory}/{NAME}", encode_manifest(manifest))
         fault_point("driver.after-manifest")
         return f"{self.storage.url}/{directory}"
@@ -80,7 +80,7 @@ class CheckpointStore:
         storage = open_storage(location, self.options)
         parts = manifest.snapshot.parts()
         if parts:
-            storage.settle(parts)
+            storage.make_durable(parts)
         storage.publish(NAME, encode_manifest(manifest))
         return storage.url
 

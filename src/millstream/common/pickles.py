@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -35,9 +37,22 @@ def load(data: Any) -> Any:
     try:
         return pickle.loads(data)
     except (ImportError, AttributeError) as e:
-        raise MissingClassError(
-            f"a class of the program is not found here ({e}): run this with the program's directory on PYTHONPATH."
-        ) from None
+        raise _missing(e) from None
+
+
+@contextmanager
+def naming_missing_classes() -> Iterator[None]:
+    """Let others read pickles; a class that is not here is an error that says so, as with `load`."""
+    try:
+        yield
+    except (ImportError, AttributeError) as e:
+        raise _missing(e) from None
+
+
+def _missing(error: Exception) -> MissingClassError:
+    return MissingClassError(
+        f"a class of the program is not found here ({error}): run this with the program's directory on PYTHONPATH."
+    )
 
 
 def load_leniently(data: Any) -> Any:

@@ -20,7 +20,6 @@ Four rules make the output exactly-once, whatever dies in between:
 from __future__ import annotations
 
 import math
-import pickle
 from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -29,8 +28,7 @@ from typing import Any
 
 from millstream.checkpoint.manifest import SHARED, Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.snapshot import Snapshot
-from millstream.common.pickles import dump
+from millstream.checkpoint.snapshot import Snapshot, pack, unpack
 from millstream.jobmaster.instructions import (
     CommitOutput,
     ConfirmSources,
@@ -103,7 +101,7 @@ class _Staged:
         found = {operator: list(committables) for operator, committables in waiting.items()}
         for operator, subtask, committable in self.entries:
             found.setdefault(operator, []).append((subtask, committable))
-        return {operator: dump(staged) for operator, staged in found.items()}
+        return {operator: pack(staged) for operator, staged in found.items()}
 
 
 def _restored(manifest: Manifest, now: float) -> Checkpoint:
@@ -225,7 +223,7 @@ class Coordinator:
         # One that was triggered before and is not complete yet has nothing to add.
         for older in [c for c in self._pending.values() if c.id < checkpoint.id]:
             self._fail(older, now, f"checkpoint {checkpoint.id} came first")
-        staged = {operator: pickle.loads(packed) for operator, packed in checkpoint.cut.committables.items()}
+        staged = {operator: unpack(packed) for operator, packed in checkpoint.cut.committables.items()}
         return [CommitOutput(staged=staged, checkpoint=checkpoint.id)]
 
     def committed(self, checkpoint_id: int) -> list[Instruction]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Callable, Collection
 from functools import partial
 
+from millstream.checkpoint.snapshot import unpack
 from millstream.common.errors import JobExecutionError, MillstreamError
 from millstream.common.faults import fault_point
 from millstream.jobmaster.coordinator import Committables
@@ -47,7 +47,7 @@ class Output:
         for operator, committer in self._committers.items():
             if operators is None or operator in operators:
                 packed = named.get(operator)
-                committables: Committables = [] if packed is None else pickle.loads(packed)
+                committables: Committables = [] if packed is None else unpack(packed)
                 self._guarded(operator, "recover", partial(committer.recover, committables, former_job_id))
                 fault_point("driver.in-recover")
         fault_point("driver.after-recover")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from millstream.common.pickles import dump
+from millstream.checkpoint.snapshot import pack, unpack
 from millstream.jobmaster.execution import Positions
 from millstream.operators.protocol import JobPlan, Shares
 from millstream.operators.source import SourceOperator, SplitEnumerator
@@ -39,7 +38,7 @@ class Sources:
             operator = vertex.head.operator
             if isinstance(operator, SourceOperator):
                 packed = positions.get(vertex.head.id)
-                restored = None if packed is None else pickle.loads(packed)
+                restored = None if packed is None else unpack(packed)
                 self._operators[vertex.id] = vertex.head.id
                 self._enumerators[vertex.id] = operator.source.create_enumerator(vertex.parallelism, restored)
 
@@ -58,14 +57,14 @@ class Sources:
 
     def positions(self) -> Positions:
         """Return how far each source has been dealt out."""
-        return {self._operators[v]: dump(e.snapshot()) for v, e in self._enumerators.items()}
+        return {self._operators[v]: pack(e.snapshot()) for v, e in self._enumerators.items()}
 
     def confirm(self, positions: Positions) -> None:
         """Tell the sources what has been processed for good."""
         for vertex, enumerator in self._enumerators.items():
             packed = positions.get(self._operators[vertex])
             if packed is not None:
-                enumerator.committed(pickle.loads(packed))
+                enumerator.committed(unpack(packed))
 
     def confirm_all(self) -> None:
         """Tell the sources that all they have dealt out was processed for good."""

@@ -73,7 +73,7 @@ class SubtaskReport:
         state_files: the files that now hold its operators' keyed state.
         state_bytes: how many bytes of state were written.
         committables: what its sinks have staged.
-        carried: what else must outlive the process: watermarks, ends of channels.
+        carried: what else must outlive the process, see `operators.carried`.
         next_wake: when, by the wall clock, there is something to do without input.
         aligned: how far the sources of each alignment group have come here.
         tables: with a checkpoint, what tables of state there are.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from millstream.common.errors import DamagedStateError
 from millstream.common.faults import fault_point
-from millstream.common.pickles import dump
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
 from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Control, Frame
+from millstream.operators.carried import Carried, decode, encode
 from millstream.operators.chain import ChainCompiler, ChainNode
 from millstream.operators.channels import Channel, merge
 from millstream.operators.context import RuntimeContext
@@ -23,7 +22,6 @@ from millstream.operators.metrics import MetricGroup
 from millstream.operators.partitioners import Place
 from millstream.operators.protocol import LevelTask, SubtaskReport
 from millstream.operators.reduce import ReduceOperator
-from millstream.operators.report import TakenOver
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Share, SourceOperator
 from millstream.operators.vertex import JobSettings, Vertex
@@ -73,6 +71,7 @@ class Subtask:
         self._watermark = MIN_WATERMARK
         self._records_in = 0
         self._nodes = vertex.nodes
+        self._operators = [(n.id, n.operator) for n in vertex.nodes]
         self._metrics: dict[str, MetricGroup] = {}
         self._states: dict[str, KeyedState] = {}
         self._channels = {
@@ -416,38 +415,40 @@ class Subtask:
     # --- what outlives the process
 
     def _carry(self) -> bytes:
-        channels = {address: (c.watermark, c.idle, c.ended) for address, c in self._channels.items()}
-        operators = {n.id: data for n in self._nodes if (data := n.operator.carry()) is not None}
-        watermarks = {n.id: n.operator.watermark for n in self._nodes}
-        self._carried = dump((self._watermark, self._idle, self.ended, channels, operators, watermarks))
+        self._carried = encode(
+            watermark=self._watermark,
+            idle=self._idle,
+            ended=self.ended,
+            channels=self._channels,
+            operators={i: data for i, o in self._operators if (data := o.carry()) is not None},
+            watermarks={i: o.watermark for i, o in self._operators},
+        )
         return self._carried
 
     def _restore(self, carried: bytes) -> None:
-        left = pickle.loads(carried)
-        if isinstance(left, TakenOver):
-            self._take_over(left)
-        else:
-            self._watermark, self._idle, self.ended, channels, operators, watermarks = left
-            for address, (watermark, idle, ended) in channels.items():
+        left = decode(carried)
+        self._watermark, self._idle, self.ended = left.watermark, left.idle, left.ended
+        if left.ended_edges is None:
+            for address, before in left.channels.items():
                 channel = self._channels[address]
-                channel.watermark, channel.idle, channel.ended = watermark, idle, ended
-            self._restore_operators(operators, watermarks)
+                channel.watermark, channel.idle, channel.ended = before.watermark, before.idle, before.ended
+        else:
+            self._begin_channels(left.watermark, left.ended_edges)
+            # Those behind do not know yet how far each of their new channels has come.
+            self._must_announce = not left.ended
+        self._restore_operators(left)
         self._carried = carried
 
-    def _restore_operators(self, operators: dict[str, Any], watermarks: dict[str, int]) -> None:
-        for node in self._nodes:
-            node.operator.watermark = watermarks.get(node.id, MIN_WATERMARK)
-            if operators.get(node.id) is not None:
-                node.operator.restore(operators[node.id])
-
-    def _take_over(self, left: TakenOver) -> None:
-        self._watermark, self._idle, self.ended = left.watermark, False, left.ended
+    def _begin_channels(self, watermark: int, ended_edges: frozenset[int]) -> None:
         for channel in self._channels.values():
-            channel.ended = channel.edge.id in left.ended_edges
-            channel.watermark, channel.idle = MAX_WATERMARK if channel.ended else left.watermark, False
-        self._restore_operators(left.operators, left.watermarks)
-        # Those behind do not know yet how far each of their new channels has come.
-        self._must_announce = not left.ended
+            channel.ended = channel.edge.id in ended_edges
+            channel.watermark, channel.idle = MAX_WATERMARK if channel.ended else watermark, False
+
+    def _restore_operators(self, left: Carried) -> None:
+        for operator_id, operator in self._operators:
+            operator.watermark = left.watermarks.get(operator_id, MIN_WATERMARK)
+            if left.operators.get(operator_id) is not None:
+                operator.restore(left.operators[operator_id])
 
     def _announce(self) -> None:
         if not self._must_announce:

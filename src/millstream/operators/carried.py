@@ -1,0 +1,143 @@
+"""What a subtask carries from one epoch to the next besides state: the record, and its one codec.
+
+The driver is given it at the end of each epoch, gives it to the next, and keeps it in checkpoints and savepoints: who
+reads it may be another process, and another version of millstream. It is written as a byte that says the version, and a
+pickle of plain data; what operators carry is pickled within.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, Protocol
+
+from millstream.common.errors import DamagedStateError
+from millstream.common.pickles import dump
+
+# The version of manifests with which this form has come.
+VERSION = 2
+_FRONT = bytes([VERSION])
+
+# An edge, and the number of the subtask that sends.
+ChannelAddress = tuple[int, int]
+
+
+class ChannelState(Protocol):
+    """How far a channel has come."""
+
+    @property
+    def watermark(self) -> int: ...
+
+    @property
+    def idle(self) -> bool: ...
+
+    @property
+    def ended(self) -> bool: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CarriedChannel:
+    """How far a channel had come."""
+
+    watermark: int
+    idle: bool
+    ended: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carried:
+    """What a subtask carries.
+
+    Attributes:
+        watermark: how far the time of its input has come.
+        idle: whether nothing is to be expected of its input for now.
+        ended: whether its input has ended.
+        channels: its channels.
+        operators: what each operator carries, by operator id.
+        watermarks: how far each operator's time has come, by operator id.
+        ended_edges: None for a subtask that goes on as it was. Where the graph or the parallelism was another, its
+            channels are new ones: those of these edges have ended, the others stand at `watermark`, and those behind it
+            do not know that yet. `checkpoint.restore` makes such records.
+    """
+
+    watermark: int
+    idle: bool
+    ended: bool
+    channels: Mapping[ChannelAddress, CarriedChannel]
+    operators: Mapping[str, Any]
+    watermarks: Mapping[str, int]
+    ended_edges: frozenset[int] | None = None
+
+
+def encode(
+    *,
+    watermark: int,
+    idle: bool,
+    ended: bool,
+    channels: Mapping[ChannelAddress, ChannelState],
+    operators: Mapping[str, Any],
+    watermarks: Mapping[str, int],
+    ended_edges: frozenset[int] | None = None,
+) -> bytes:
+    """Write a record.
+
+    It takes what is in a `Carried` and not the object: each subtask does this in each epoch, and to make one would cost
+    as much as a third of all the rest.
+    """
+    rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
+    return _FRONT + dump((watermark, idle, ended, rows, operators, watermarks, ended_edges))
+
+
+def decode(data: bytes) -> Carried:
+    """Read a record; the classes of what operators carry must be here."""
+    version = data[0]
+    if version == 1:
+        return _decode_1(data[1:])
+    if version != VERSION:
+        raise DamagedStateError(f"What a subtask carries is of format {version}; this millstream knows 1 to {VERSION}.")
+    watermark, idle, ended, rows, operators, watermarks, ended_edges = pickle.loads(memoryview(data)[1:])
+    return Carried(
+        watermark=watermark,
+        idle=idle,
+        ended=ended,
+        channels={(edge, sender): CarriedChannel(watermark=w, idle=i, ended=e) for edge, sender, w, i, e in rows},
+        operators=operators,
+        watermarks=watermarks,
+        ended_edges=ended_edges,
+    )
+
+
+# --- version 1: a pickle that did not say so, of a tuple or of an object
+
+
+def mark_version_1(data: bytes) -> bytes:
+    """Let a record of version 1 say what it is. It is not read: the classes of what is in it may not be here."""
+    return bytes([1]) + data if data else data
+
+
+def _decode_1(data: bytes) -> Carried:
+    left = _Unpickler1(BytesIO(data)).load()
+    if isinstance(left, _TakenOver1):
+        return Carried(idle=False, channels={}, **vars(left))
+    watermark, idle, ended, channels, operators, watermarks = left
+    return Carried(
+        watermark=watermark,
+        idle=idle,
+        ended=ended,
+        channels={a: CarriedChannel(watermark=w, idle=i, ended=e) for a, (w, i, e) in channels.items()},
+        operators=operators,
+        watermarks=watermarks,
+    )
+
+
+class _TakenOver1:
+    """The object that stood for a record with `ended_edges`: it had no `idle` and no `channels`."""
+
+
+class _Unpickler1(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if (module_name, global_name) == ("millstream.operators.report", "TakenOver"):
+            return _TakenOver1
+        return super().find_class(module_name, global_name)

@@ -1,0 +1,249 @@
+"""What there are golden files of, how they are made, and how a job goes on from them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from millstream.checkpoint.manifest import NAME, SHARED, Manifest
+from millstream.checkpoint.store import open_checkpoint
+from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
+from millstream.operators.carried import Carried, decode
+from millstream.testing import ManualClock, start_from
+
+from .driver import RECORDS, Driver, program
+from .place import PLACE, placed
+from .programs import CLOCK, LATER, files_in
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """One checkpoint or savepoint.
+
+    Attributes:
+        name: the directory it is in.
+        program: the program it is of.
+        asked: what is asked of the job, by the number of epochs before.
+        kept: the number of the checkpoint that is kept; 0 for a savepoint.
+        parallelism: of the job when it starts.
+        settings: further ones of the driver.
+        rescales: whether the output is the same at any parallelism, but for what is said of how far time has come.
+        loses: whether output is lost with the checkpoint: at most once.
+        recovers: whether output is recovered. At most once, that deletes the files that are open.
+    """
+
+    name: str
+    program: str
+    asked: dict[int, Callable[[], Request]]
+    kept: int
+    parallelism: int = 2
+    settings: dict[str, Any] = field(default_factory=dict)
+    rescales: bool = True
+    loses: bool = False
+    recovers: bool = True
+
+    def driver(self, home: Path, **more: Any) -> Driver:
+        return Driver(self.program, home, self.parallelism, CLOCK, **self.settings, **more)
+
+
+def _rescale(parallelism: int) -> Callable[[], Request]:
+    return lambda: RescaleRequest(parallelism)
+
+
+def _savepoint() -> Request:
+    return SavepointRequest(str(PLACE / "savepoints"), stop=True)
+
+
+_AT_MOST_ONCE = {"mode": CheckpointingMode.AT_MOST_ONCE}
+_LMDB = {"backend": "lmdb", "compression": True}
+
+CASES = [
+    Case("kinds", "kinds", {4: CheckpointRequest}, 1),
+    Case("kinds-savepoint", "kinds", {4: _savepoint}, 0, parallelism=1),
+    Case("kinds-lmdb", "kinds", {4: CheckpointRequest}, 1, settings=_LMDB),
+    Case("kinds-complete", "kinds", {4: CheckpointRequest}, 1, settings={"incremental": False}),
+    Case("windows", "windows", {3: CheckpointRequest}, 1),
+    Case("windows-savepoint", "windows", {3: _savepoint}, 0, parallelism=1),
+    Case("subtasks", "subtasks", {3: CheckpointRequest}, 1, rescales=False),
+    Case("subtasks-savepoint", "subtasks", {3: _savepoint}, 0, rescales=False),
+    Case("time", "time", {4: CheckpointRequest}, 1),
+    # Two epochs without input, and nobody expects any.
+    Case("time-idle", "time", {4: CheckpointRequest, 5: CheckpointRequest}, 2),
+    # Just rescaled and without state: the manifest has what all subtasks have taken over.
+    Case("time-rescaled", "stateless", {4: _rescale(1)}, 6, parallelism=3, settings=_AT_MOST_ONCE, loses=True),
+    Case("connected", "connected", {3: CheckpointRequest}, 1),
+    # An input that has ended is not asked any more, so that what it has taken over stays.
+    Case("connected-rescaled", "connected", {3: _rescale(3), 6: CheckpointRequest}, 2),
+    Case("connected-savepoint", "connected", {3: _rescale(1), 6: _savepoint}, 0),
+    Case("files", "files", {2: CheckpointRequest, 5: CheckpointRequest}, 2),
+    # Files that are not closed: subtasks carry how much of each counts.
+    Case("files-open", "files", {}, 4, settings=_AT_MOST_ONCE, rescales=False, loses=True, recovers=False),
+]
+
+
+# --- making
+
+
+def make(case: Case, into: Path) -> None:
+    """Make the files of a case with the program of today."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    with placed() as place:
+        whole = _uninterrupted(case, place / "whole")
+    with placed() as place:
+        before = _save(case, place / case.name, into)
+    with placed(into / "place"):
+        after = gone_on(case, into / "saved")
+    if not case.loses:
+        _check(case, whole, before, after)
+    expected = {**after, "carried": carried(into / "saved")}
+    lines = [f"{json.dumps(name)}: {json.dumps(content)}" for name, content in expected.items()]
+    (into / "expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _uninterrupted(case: Case, home: Path) -> dict[str, list[str]]:
+    _write_input()
+    return output(case.driver(home).run())
+
+
+def _write_input() -> None:
+    (PLACE / "in").mkdir()
+    for name, text in files_in().items():
+        (PLACE / "in" / name).write_text(text)
+
+
+def _save(case: Case, home: Path, into: Path) -> dict[str, list[str]]:
+    """Run the job until it is saved; return what counted before."""
+    _write_input()
+    before: dict[str, list[str]] = {}
+
+    def copy_place() -> None:
+        before.update(output(driver.sink.results()))
+        kept = ["in", *(name for name in ("plain", "compacted") if (PLACE / name).exists())]
+        if case.program == "files":
+            for name in kept:
+                shutil.copytree(PLACE / name, into / "place" / name)
+
+    def written(manifest: Manifest) -> None:
+        if manifest.id == case.kept:
+            _copy_checkpoint(home, manifest, into / "saved")
+            copy_place()
+            driver.master.cancel()
+
+    driver = case.driver(home, asked={n: make() for n, make in case.asked.items()}, written=written)
+    driver.run()
+    if not case.kept:
+        (savepoint,) = (PLACE / "savepoints").iterdir()
+        shutil.copytree(savepoint, into / "saved")
+        copy_place()
+    return before
+
+
+def _copy_checkpoint(home: Path, manifest: Manifest, into: Path) -> None:
+    shutil.copytree(home / f"chk-{manifest.id}", into / f"chk-{manifest.id}")
+    (into / SHARED).mkdir()
+    for name in manifest.snapshot.files():
+        shutil.copy(home / SHARED / name, into / SHARED / name)
+
+
+def _check(case: Case, whole: dict[str, list[str]], before: dict[str, list[str]], after: dict[str, list[str]]) -> None:
+    """What counted before and what came after must be what would have come without an interruption."""
+    if case.program in ("kinds", "subtasks"):
+        # What they show depends on when the job went on: how much there is does not.
+        assert len(whole["results"]) <= len(before["results"]) + len(after["results"]), case.name
+        return
+    both = {**after, "results": sorted(before["results"] + after["results"])}
+    assert timeless(both) == timeless(whole), case.name
+
+
+def timeless(output: Any) -> Any:
+    """Return the output without what depends on how epochs were cut, and how many subtasks there are."""
+    return {**output, "results": [r for r in output["results"] if not r.startswith("('at', ")]}
+
+
+# --- going on
+
+
+def carried(saved: Path) -> list[Any]:
+    """Return what all subtasks carry, as plain data."""
+    snapshot = open_checkpoint(location(saved)).manifest.snapshot
+    found = [
+        [v.operators[0].uid, i, _shown(decode(subtask.carried))]
+        for v in snapshot.vertices.values()
+        for i, subtask in enumerate(v.subtasks)
+    ]
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def _shown(left: Carried) -> dict[str, Any]:
+    return {
+        "watermark": left.watermark,
+        "idle": left.idle,
+        "ended": left.ended,
+        "channels": sorted([*address, c.watermark, c.idle, c.ended] for address, c in left.channels.items()),
+        "operators": {i: _plain(left.operators[i]) for i in sorted(left.operators)},
+        "watermarks": left.watermarks,
+        "ended_edges": None if left.ended_edges is None else sorted(left.ended_edges),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return what an object consists of."""
+    if isinstance(value, dict):
+        return [[_plain(k), _plain(v)] for k, v in value.items()]
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if hasattr(value, "__dict__"):
+        return [type(value).__name__, _plain(vars(value))]
+    return value
+
+
+def location(saved: Path) -> str:
+    """Return where the checkpoint or savepoint is."""
+    return str(next(saved.rglob(NAME)).parent)
+
+
+def gone_on(case: Case, saved: Path, parallelism: int | None = None, settings: dict[str, str] | None = None) -> Any:
+    """Go on from what is saved to the end, in this process; return what comes out.
+
+    Args:
+        case: the case.
+        saved: the directory with the checkpoint, or the savepoint.
+        parallelism: None for that of the job that was saved.
+        settings: of the job that goes on.
+    """
+    found = open_checkpoint(location(saved)).manifest.snapshot
+    if parallelism is None:
+        parallelism = max(v.parallelism for v in found.vertices.values())
+    env, sink = program(case.program, parallelism, **(settings or {}))
+    job = start_from(env, location(saved), clock=ManualClock(LATER), epoch_sizes=lambda: RECORDS)
+    if case.recovers:
+        job.output.recover(found.committables, found.job_id)
+    job.run()
+    return output(sink.results())
+
+
+def gone_on_as_a_job(case: Case, saved: Path, home: Path) -> Any:
+    """The same, under the job master."""
+    found = open_checkpoint(location(saved))
+    parallelism = max(v.parallelism for v in found.manifest.snapshot.vertices.values())
+    driver = Driver(case.program, home, parallelism, LATER, **case.settings, origin=found)
+    return output(driver.run())
+
+
+def output(results: list[Any]) -> dict[str, list[str]]:
+    return {"results": sorted(map(repr, results)), "files": sorted(_lines())}
+
+
+def _lines() -> Iterator[str]:
+    for name in ("plain", "compacted"):
+        for path in sorted((PLACE / name).rglob("*")):
+            if path.is_file() and not path.name.startswith("."):
+                yield from (f"{name}: {line}" for line in path.read_text().splitlines())

@@ -1,0 +1,24 @@
+"""Makes the golden files of the present version of the format: python -m tests.golden.make [case...]"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from millstream.checkpoint.manifest import VERSION
+
+# Classes of the programs must have the names under which the tests know them.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+
+def main(wanted: list[str]) -> None:
+    from golden.cases import CASES, HERE, make
+
+    for case in CASES:
+        if not wanted or case.name in wanted:
+            make(case, HERE / f"v{VERSION}" / case.name)
+            print(case.name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

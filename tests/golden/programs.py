@@ -1,0 +1,427 @@
+"""The programs of the golden files. They stay as they are: files of before are gone on from by these very programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from millstream.common import Encoder, Time, Types, WatermarkStrategy
+from millstream.common.time import Duration
+from millstream.common.watermark_strategy import Watermark, WatermarkGenerator, WatermarkOutput
+from millstream.datastream import KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
+from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.buckets import BucketAssigner
+from millstream.datastream.connectors.compaction import FileCompactor, FileCompactStrategy
+from millstream.datastream.connectors.file_formats import StreamFormat
+from millstream.datastream.connectors.file_sink import FileSink
+from millstream.datastream.connectors.file_source import FileSource
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.functions import (
+    AggregateFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+)
+from millstream.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from millstream.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from millstream.testing import CollectSink
+
+from .place import PLACE
+
+Env = StreamExecutionEnvironment
+COUNT = 60
+
+# Keys of all sorts, also some that can only be looked up in a frozen form.
+KEYS: list[Any] = [0, "1", (5, "x"), [3, 1], {"k": 4}, 3, "3"]
+
+# A day long before which nothing is written and long after which nothing is read, whatever the real clock says.
+CLOCK = 4_102_444_800_000
+MINUTE = 60_000
+# When the jobs go on: what lives for a quarter of an hour has expired by then, and timers of the wall clock are due.
+LATER = CLOCK + 30 * MINUTE
+
+
+def event(i: int) -> tuple[int, int, int]:
+    """Key, value, time: time goes up and down a little."""
+    return (i * 7919) % 7, i, i * 10 + (i * 31) % 50
+
+
+def marks() -> WatermarkStrategy:
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(60))
+    return strategy.with_timestamp_assigner(lambda e, _: e[2])
+
+
+def events(env: Env) -> Any:
+    source = env.from_collection([event(i) for i in range(COUNT)]).uid("events")
+    return source.assign_timestamps_and_watermarks(marks()).uid("marks")
+
+
+# --- all kinds of keyed state, with and without a time to live, and timers of both times
+
+
+class Mean(AggregateFunction):
+    """Sum and count."""
+
+    def create_accumulator(self) -> Any:
+        return 0, 0
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a[0] + b[0], a[1] + b[1]
+
+
+def _descriptors(name: str, minutes: int | None) -> list[Any]:
+    made = [
+        ValueStateDescriptor(f"{name} value", Types.INT()),
+        ListStateDescriptor(f"{name} list", Types.INT()),
+        MapStateDescriptor(f"{name} map", Types.INT(), Types.INT()),
+        ReducingStateDescriptor(f"{name} sum", lambda a, b: a + b, Types.INT()),
+        AggregatingStateDescriptor(f"{name} mean", Mean(), Types.PICKLED_BYTE_ARRAY()),
+    ]
+    if minutes is not None:
+        for descriptor in made:
+            descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.minutes(minutes)).build())
+    return made
+
+
+class _Five:
+    """One state of each kind."""
+
+    def __init__(self, context: Any, name: str, minutes: int | None) -> None:
+        value, elements, entries, summed, mean = _descriptors(name, minutes)
+        self.value = context.get_state(value)
+        self.list = context.get_list_state(elements)
+        self.map = context.get_map_state(entries)
+        self.sum = context.get_reducing_state(summed)
+        self.mean = context.get_aggregating_state(mean)
+
+    def add(self, value: int) -> None:
+        self.value.update(value)
+        self.list.add(value)
+        self.map.put(value % 3, value)
+        if value % 11 == 0:
+            self.map.remove((value + 1) % 3)
+        self.sum.add(value)
+        self.mean.add(value)
+
+    def shown(self) -> Any:
+        mean = self.mean.get()
+        return self.value.value(), list(self.list.get() or []), sorted(self.map.items()), self.sum.get(), mean
+
+
+class Kinds(KeyedProcessFunction):
+    """Shows all it has when its last timer is due."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.fives = [_Five(runtime_context, n, m) for n, m in (("ever", None), ("hour", 60), ("quarter", 15))]
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        for five in self.fives:
+            five.add(value[1])
+        timers = ctx.timer_service()
+        timers.register_event_time_timer(value[2] + 100)
+        if value[1] % 3 == 0:
+            timers.delete_event_time_timer(value[2] + 100)
+        timers.register_event_time_timer(1 << 40)
+        # Only before the checkpoint, or how often the job's clock is looked at would show.
+        if value[1] < 12:
+            timers.register_processing_time_timer(CLOCK + 10 * MINUTE + value[1])
+        return iter(())
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        key = ctx.get_current_key()
+        if timestamp == 1 << 40:
+            yield "kept", key, *(five.shown() for five in self.fives)
+        else:
+            yield "timer", key, timestamp
+
+
+def kinds(env: Env, sink: CollectSink) -> None:
+    keyed = events(env).key_by(lambda e: KEYS[e[0]])
+    keyed.process(Kinds()).uid("kinds").sink_to(sink).uid("out")
+
+
+# --- windows: the loops of their own, and the general operator
+
+
+class Listed(ProcessWindowFunction):
+    """All values of a window."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Iterator[Any]:
+        yield "listed", key, context.window().start, sorted(e[1] for e in elements)
+
+    def clear(self, context: Any) -> None:
+        pass
+
+
+def _more(a: Any, b: Any) -> Any:
+    return a[0], a[1] + b[1], max(a[2], b[2])
+
+
+class Counted(AggregateFunction):
+    """Key, sum and count."""
+
+    def create_accumulator(self) -> Any:
+        return None, 0, 0
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return value[0], accumulator[1] + value[1], accumulator[2] + 1
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a[0], a[1] + b[1], a[2] + b[2]
+
+
+class Numbered(Counted):
+    """Key and count."""
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator[0], accumulator[2]
+
+
+def windows(env: Env, sink: CollectSink) -> None:
+    keyed = events(env).key_by(lambda e: e[0])
+    made = {
+        "tumbling": keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(200))).reduce(_more),
+        "sliding": keyed.window(SlidingEventTimeWindows.of(Time.milliseconds(300), Time.milliseconds(100))).aggregate(
+            Counted()
+        ),
+        "sessions": keyed.window(EventTimeSessionWindows.with_gap(Time.milliseconds(80))).reduce(_more),
+        "general": keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(200))).process(Listed()),
+        "merging": keyed.window(EventTimeSessionWindows.with_gap(Time.milliseconds(80)))
+        .allowed_lateness(1)
+        .reduce(_more),
+        # Which records are in a window of four depends on the order they come in: only their number is shown.
+        "counting": keyed.count_window(4).aggregate(Numbered()),
+    }
+    for uid, stream in made.items():
+        stream.uid(uid).map(lambda r, uid=uid: (uid, r)).sink_to(sink).uid(f"{uid} out")
+
+
+# --- state of subtasks
+
+
+RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
+
+
+class Buffering(MapFunction):
+    """List state and union list state: what was there when the subtask began stands in every record."""
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.split = store.get_list_state(ListStateDescriptor("split", Types.INT()))
+        self.union = store.get_union_list_state(ListStateDescriptor("union", Types.INT()))
+        self.mine = list(self.split.get())
+        self.began = len(self.mine), sorted(self.union.get())
+
+    def snapshot_state(self, context: Any) -> None:
+        self.split.update(self.mine)
+        self.union.update(self.mine[-3:])
+
+    def map(self, value: int) -> Any:
+        self.mine.append(value)
+        return value, *self.began
+
+
+class Ruled(KeyedBroadcastProcessFunction):
+    """Broadcast state, and keyed state beside it."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        self.count.update((self.count.value() or 0) + 1)
+        yield "ruled", value, self.count.value(), sorted(ctx.get_broadcast_state(RULES).items())
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        ctx.get_broadcast_state(RULES).put(*value)
+        return iter(())
+
+
+def subtasks(env: Env, sink: CollectSink) -> None:
+    numbers = env.from_source(NumberSequenceSource(0, COUNT - 1)).uid("numbers").map(Buffering()).uid("buffer")
+    rules = env.from_collection([("a", 1), ("b", 2)]).uid("rules in").broadcast(RULES)
+    ruled = numbers.key_by(lambda v: v[0] % 7).connect(rules).process(Ruled()).uid("ruled")
+    ruled.sink_to(sink).uid("out")
+
+
+# --- time: several splits in a subtask, one of them idle, generators of the user's own
+
+
+class Uneven(Source):
+    """Three splits of numbers; the last one is silent from its fifth number on until the others are at their ends."""
+
+    name = "Uneven Source"
+    is_bounded = True
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _UnevenEnumerator(parallelism, restored)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _UnevenReader()
+
+    def subtask_of(self, split: Any, parallelism: int) -> int:
+        return "abc".index(split) % parallelism
+
+
+class _UnevenEnumerator(SplitEnumerator):
+    def __init__(self, parallelism: int, restored: Any) -> None:
+        self._parallelism = parallelism
+        self._at: dict[str, int] = {"a": 0, "b": 0, "c": 0} if restored is None else dict(restored)
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        shares: dict[int, list[Any]] = {}
+        others_end = all(self._at[split] == COUNT for split in "ab")
+        for split, at in self._at.items():
+            most = 4 if split == "c" and not others_end else COUNT
+            to = min(at + 4, most)
+            if at < to:
+                self._at[split] = to
+                shares.setdefault("abc".index(split) % self._parallelism, []).append((split, at, to))
+        return Dealt(shares, limited=not self.is_finished())
+
+    def is_finished(self) -> bool:
+        return all(at == COUNT for at in self._at.values())
+
+    def snapshot(self) -> Any:
+        return dict(self._at)
+
+
+class _UnevenReader(SourceReader):
+    def read(self, share: Any) -> Iterator[Collection[Any]]:
+        split, start, end = share
+        yield [(split, i) for i in range(start, end)]
+
+    def split_of(self, share: Any) -> Any:
+        return share[0]
+
+
+class At(KeyedProcessFunction):
+    """Shows how far time has come for every record; that depends on how many subtasks there are."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield "at", value, ctx.timer_service().current_watermark()
+
+
+class Hesitating(WatermarkGenerator):
+    """A generator with a memory of its own, as a user may write one."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        self.times = [*self.times, event_timestamp][-3:]
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        if len(self.times) == 3:
+            output.emit_watermark(Watermark(self.times[0]))
+
+
+def time(env: Env, sink: CollectSink) -> None:
+    own = WatermarkStrategy.for_generator(Hesitating).with_timestamp_assigner(lambda e, _: e[1] * 10)
+    stream = env.from_source(Uneven(), own.with_idleness(Duration.of_millis(150)), "Uneven").uid("uneven")
+    sums = stream.key_by(lambda e: e[1] % 5).window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
+    sums.reduce(lambda a, b: ("sum", a[1] + b[1])).uid("sums").sink_to(sink).uid("out")
+    _late(stream, sink)
+    stream.key_by(lambda e: e[1] % 5).process(At()).uid("at").sink_to(sink).uid("at out")
+
+
+def stateless(env: Env, sink: CollectSink) -> None:
+    strategy = WatermarkStrategy.for_generator(Hesitating).with_timestamp_assigner(lambda e, _: e[1] * 10)
+    stream = env.from_source(Uneven(), strategy.with_idleness(Duration.of_millis(150)), "Uneven").uid("uneven")
+    _late(stream, sink)
+    # An input of two, of which one has ended.
+    short = env.from_source(NumberSequenceSource(0, 5)).uid("short").map(lambda i: ("short", i)).uid("short events")
+    mixed = stream.rebalance().union(short.rebalance()).map(lambda e: ("mixed", *e)).uid("mixed")
+    mixed.sink_to(sink).uid("mixed out")
+
+
+def _late(stream: Any, sink: CollectSink) -> None:
+    bounded = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(20))
+    late = stream.assign_timestamps_and_watermarks(bounded.with_timestamp_assigner(lambda e, _: e[1] * 10)).uid("late")
+    late.map(lambda e: ("late", *e)).sink_to(sink).uid("late out")
+    late.key_by(lambda e: e[1] % 5).process(At()).uid("late at").sink_to(sink).uid("late at out")
+
+
+# --- two inputs, of which one ends early
+
+
+class Both(KeyedCoProcessFunction):
+    """Sums of both inputs."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.sums = runtime_context.get_map_state(MapStateDescriptor("sums", Types.STRING(), Types.INT()))
+
+    def _add(self, name: str, value: Any, ctx: Any) -> Iterator[Any]:
+        self.sums.put(name, (self.sums.get(name) or 0) + value[1])
+        ctx.timer_service().register_event_time_timer(1 << 40)
+        return iter(())
+
+    def process_element1(self, value: Any, ctx: Any) -> Iterator[Any]:
+        return self._add("left", value, ctx)
+
+    def process_element2(self, value: Any, ctx: Any) -> Iterator[Any]:
+        return self._add("right", value, ctx)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield "both", ctx.get_current_key(), sorted(self.sums.items())
+
+
+class Pairs(ProcessJoinFunction):
+    """What an interval join finds."""
+
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Iterator[Any]:
+        yield "pair", left, right
+
+
+def connected(env: Env, sink: CollectSink) -> None:
+    left = events(env).key_by(lambda e: e[0])
+    short = env.from_source(NumberSequenceSource(0, 13)).uid("short").map(event).uid("short events")
+    right = short.assign_timestamps_and_watermarks(marks()).uid("short marks").key_by(lambda e: e[0])
+    left.connect(right).process(Both()).uid("both").sink_to(sink).uid("both out")
+    near = left.interval_join(right).between(Time.milliseconds(-100), Time.milliseconds(100))
+    near.process(Pairs()).uid("pairs").sink_to(sink).uid("pairs out")
+
+
+# --- files in, files out
+
+
+def files_in() -> dict[str, str]:
+    """Return the names and contents of the files that are read."""
+    # Lines are as long as the source takes them to be while it does not know better.
+    return {f"{name}.txt": "".join(f"{name} {i} {'.' * 90}\n" for i in range(40)) for name in ("one", "two", "three")}
+
+
+def files(env: Env, sink: CollectSink) -> None:
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), PLACE / "in").build()
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_minutes(1))
+    stamped = strategy.with_timestamp_assigner(lambda line, _: int(line.split()[1]))
+    lines = env.from_source(source, stamped, "Files").uid("files").map(lambda line: line.rstrip(" .")).uid("stripped")
+    for name in ("plain", "compacted"):
+        rows = FileSink.for_row_format(str(PLACE / name), Encoder.simple_string_encoder())
+        rows = rows.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        if name == "compacted":
+            often = FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).build()
+            rows = rows.enable_compact(often, FileCompactor.concat_file_compactor())
+        lines.sink_to(rows.build()).uid(name)
+    lines.map(lambda line: line.upper()).sink_to(sink).uid("out")
+
+
+PROGRAMS: dict[str, Callable[[Env, CollectSink], None]] = {
+    f.__name__: f for f in (kinds, windows, subtasks, time, stateless, connected, files)
+}

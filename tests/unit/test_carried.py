@@ -1,0 +1,87 @@
+"""What subtasks carry from epoch to epoch: the record and its codec, in every version there was."""
+
+from __future__ import annotations
+
+import pickle
+import pickletools
+import sys
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millstream.common.errors import DamagedStateError
+from millstream.common.pickles import dump
+from millstream.operators import carried
+from millstream.operators.carried import Carried, CarriedChannel, decode, encode, mark_version_1
+
+CHANNELS = {
+    (3, 0): CarriedChannel(watermark=5, idle=True, ended=False),
+    (3, 1): CarriedChannel(watermark=9, idle=False, ended=True),
+}
+RECORD = Carried(
+    watermark=5,
+    idle=True,
+    ended=False,
+    channels=CHANNELS,
+    operators={"sink": (None,), "marks": {"sent": 5}},
+    watermarks={"sink": 4, "marks": 5},
+)
+TAKEN_OVER = Carried(
+    watermark=7,
+    idle=False,
+    ended=True,
+    channels={},
+    operators={"marks": {"sent": 7}},
+    watermarks={"marks": 7},
+    ended_edges=frozenset({2, 4}),
+)
+
+
+def encoded(record: Carried) -> bytes:
+    return encode(**{f.name: getattr(record, f.name) for f in fields(record)})
+
+
+@pytest.mark.parametrize("record", [RECORD, TAKEN_OVER], ids=["going on", "taken over"])
+def test_a_record_is_read_as_it_was_written(record: Carried) -> None:
+    assert decode(encoded(record)) == record
+    assert decode(encoded(decode(encoded(record)))) == record
+
+
+def test_a_record_says_its_version_and_has_no_class_of_ours_in_it() -> None:
+    for record in (RECORD, TAKEN_OVER):
+        data = encoded(record)
+        assert data[0] == carried.VERSION
+        named = [argument for opcode, argument, _ in pickletools.genops(data[1:]) if "GLOBAL" in opcode.name]
+        assert all(name is None for name in named)
+        assert b"millstream" not in data
+
+
+def test_a_record_of_version_1() -> None:
+    channels = {address: (c.watermark, c.idle, c.ended) for address, c in CHANNELS.items()}
+    data = dump((5, True, False, channels, RECORD.operators, RECORD.watermarks))
+    assert decode(mark_version_1(data)) == RECORD
+
+
+def test_a_record_of_version_1_that_was_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TakenOver:
+        pass
+
+    TakenOver.__module__, TakenOver.__qualname__ = "millstream.operators.report", "TakenOver"
+    left: Any = TakenOver()
+    names = ("watermark", "ended", "ended_edges", "operators", "watermarks")
+    vars(left).update({name: getattr(TAKEN_OVER, name) for name in names})
+    with monkeypatch.context() as then:
+        then.setitem(sys.modules, "millstream.operators.report", SimpleNamespace(TakenOver=TakenOver))
+        data = pickle.dumps(left)
+    assert decode(mark_version_1(data)) == TAKEN_OVER
+
+
+def test_nothing_is_nothing_in_any_version() -> None:
+    assert mark_version_1(b"") == b""
+
+
+def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
+    with pytest.raises(DamagedStateError, match=r"is of format 3; this millstream knows 1 to 2\."):
+        decode(bytes([3]) + encoded(RECORD)[1:])

@@ -1,0 +1,127 @@
+"""Checkpoints and savepoints that earlier versions have written are gone on from: by every way there is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import programs
+from golden.cases import CASES, HERE, Case, carried, gone_on, gone_on_as_a_job, location, make, timeless
+from golden.place import placed
+
+from millstream.checkpoint.manifest import NAME, VERSION
+from millstream.checkpoint.store import open_checkpoint
+from millstream.common.errors import MissingClassError
+from millstream.state_processor import Savepoint
+
+VERSIONS = sorted(int(p.name[1:]) for p in HERE.glob("v*"))
+
+
+class Golden:
+    """The files of a case, copied to where they may be changed."""
+
+    def __init__(self, case: Case, source: Path, directory: Path) -> None:
+        self.case = case
+        self.source = source
+        self.saved = directory / "saved"
+        shutil.copytree(source / "saved", self.saved)
+        self.expected = json.loads((source / "expected.json").read_text())
+        self.carried = self.expected.pop("carried")
+
+    def gone_on(self, **how: Any) -> Any:
+        with placed(self.source / "place"):
+            return gone_on(self.case, self.saved, **how)
+
+
+@pytest.fixture(params=[(v, c) for v in VERSIONS for c in CASES], ids=lambda p: f"v{p[0]}-{p[1].name}")
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
+    version, case = request.param
+    return Golden(case, HERE / f"v{version}" / case.name, tmp_path / "copy")
+
+
+def test_a_job_goes_on_from_it(golden: Golden) -> None:
+    assert golden.gone_on() == golden.expected
+
+
+def test_subtasks_carry_what_they_carried(golden: Golden) -> None:
+    assert carried(golden.saved) == golden.carried
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_with_another_parallelism(golden: Golden, parallelism: int) -> None:
+    if not golden.case.rescales:
+        pytest.skip("its output is another then")
+    assert timeless(golden.gone_on(parallelism=parallelism)) == timeless(golden.expected)
+
+
+def test_with_the_other_backend(golden: Golden) -> None:
+    assert golden.gone_on(settings={"state.backend.type": "lmdb"}) == golden.expected
+
+
+def test_under_the_job_master(golden: Golden, tmp_path: Path) -> None:
+    if not golden.case.recovers:
+        pytest.skip("its output cannot be recovered")
+    with placed(golden.source / "place"):
+        assert gone_on_as_a_job(golden.case, golden.saved, tmp_path / "job") == golden.expected
+
+
+def test_written_anew_by_the_state_processor(golden: Golden, tmp_path: Path) -> None:
+    Savepoint.load(location(golden.saved)).write(tmp_path / "anew")
+    golden.saved = tmp_path / "anew"
+    assert carried(golden.saved) == golden.carried
+    assert golden.gone_on() == golden.expected
+
+
+def test_with_operators_renamed_and_back(golden: Golden, tmp_path: Path) -> None:
+    """What subtasks carry, positions and staged output go with the operators they are of."""
+    renamed = Savepoint.load(location(golden.saved))
+    uids = [o.uid for o in renamed.operators() if o.uid is not None]
+    assert uids
+    for uid in uids:
+        renamed.rename(uid, f"{uid} 2")
+    back = Savepoint.load(renamed.write(tmp_path / "renamed"))
+    for uid in uids:
+        back.rename(f"{uid} 2", uid)
+    golden.saved = Path(back.write(tmp_path / "back"))
+    assert carried(golden.saved) == golden.carried
+    assert golden.gone_on() == golden.expected
+
+
+def test_it_is_of_the_version_that_its_directory_says() -> None:
+    for version in VERSIONS:
+        directory = HERE / f"v{version}"
+        assert {p.name for p in directory.iterdir()} == {c.name for c in CASES}
+        for manifest in directory.rglob(NAME):
+            assert json.loads(manifest.read_bytes().partition(b"\n")[0])["version"] == version
+    assert VERSIONS[-1] == VERSION, "python -m tests.golden.make makes the files of a new version"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_what_is_made_today_is_what_was_made_then(case: Case, tmp_path: Path) -> None:
+    make(case, tmp_path / case.name)
+    kept = HERE / f"v{VERSION}" / case.name
+    made = tmp_path / case.name
+    assert {p.name for p in made.iterdir()} == {p.name for p in kept.iterdir()}
+    then, now = (json.loads((d / "expected.json").read_text()) for d in (kept, made))
+    # What is carried also tells how often the clock was looked at.
+    assert (now["results"], now["files"]) == (then["results"], then["files"])
+    then, now = (open_checkpoint(location(d / "saved")).manifest for d in (kept, made))
+    assert (now.kind, now.snapshot.vertices.keys()) == (then.kind, then.snapshot.vertices.keys())
+
+
+def test_what_is_carried_is_copied_without_the_programs_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case,) = [c for c in CASES if c.name == "time"]
+    for version in VERSIONS:
+        golden = Golden(case, HERE / f"v{version}" / case.name, tmp_path / f"v{version}")
+        with monkeypatch.context() as without:
+            without.delattr(programs, "Hesitating")
+            savepoint = Savepoint.load(location(golden.saved))
+            golden.saved = Path(savepoint.write(tmp_path / f"written-{version}"))
+            with pytest.raises(MissingClassError, match="What a subtask carries besides state cannot be read because"):
+                savepoint.rename("uneven", "even").write(tmp_path / f"renamed-{version}")
+        assert golden.gone_on() == golden.expected
