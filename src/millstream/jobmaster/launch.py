@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from millstream.checkpoint.manifest import SHARED
 from millstream.checkpoint.options import CheckpointOptions
@@ -79,16 +80,8 @@ def prepare(launch: Launch) -> Prepared:
     checkpoints = CheckpointOptions.read(config)
     job_id = _job_id(config)
     graph = launch.graph(None)
-    settings = JobSettings(
-        job_id=job_id,
-        job_name=graph.job_name,
-        attempt=0,
-        batch=launch.batch,
-        job_parameters={k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
-        state_backend=graph.backend,
-        clock=launch.clock,
-        compressed=checkpoints.compression,
-        inlining=config.get_boolean(INLINING, True),
+    settings = settings_of(
+        config, graph, job_id, batch=launch.batch, clock=launch.clock, compressed=checkpoints.compression
     )
     options = JobOptions(
         buffer_timeout=_gathering(launch.buffer_timeout_ms),
@@ -98,6 +91,19 @@ def prepare(launch: Launch) -> Prepared:
         origin=find_origin(config, graph.job_name),
     )
     return Prepared(launch, JobPlan(settings=settings, vertices=graph.vertices), options)
+
+
+def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: Any) -> JobSettings:
+    """Return what the subtasks of a job must know; `about` are further fields."""
+    return JobSettings(
+        job_id=job_id,
+        job_name=graph.job_name,
+        attempt=0,
+        job_parameters={k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
+        state_backend=graph.backend,
+        inlining=config.get_boolean(INLINING, True),
+        **about,
+    )
 
 
 def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaster:

@@ -232,25 +232,25 @@ class KeyedState:
         """Return how many keys this epoch has changed."""
         return max((len(t.overlay) for t in self._tables.values()), default=0)
 
-    def write_delta(self, epoch: int, attempt: str, complete: bool = False) -> str | None:
+    def write_delta(self, epoch: int, attempt: str, whole: bool = False) -> str | None:
         """Write what this epoch changed; return the file that is now the last, None when there is no state.
 
         Args:
             epoch: the epoch.
             attempt: what tells this run of the epoch from every other.
-            complete: whether the file must not depend on others.
+            whole: whether the file must not depend on others.
         """
         # What was taken over from another run is made this one's own.
         taken_over = isinstance(self._version, Restored)
         changed = any(t.overlay for t in self._tables.values())
-        complete = taken_over or (complete and len(self._chain.files) + changed > 1)
-        if not changed and not complete:
+        whole = taken_over or (whole and len(self._chain.files) + changed > 1)
+        if not changed and not whole:
             self._dirty = False
             return None if isinstance(self._version, Restored) else self._version
         if taken_over and not self.has_rows():
             self._version, self._dirty = None, False
             return None
-        rebase = complete or self._chain.wants_rebase()
+        rebase = whole or self._chain.wants_rebase()
         if rebase:
             self._drop_expired()
         else:

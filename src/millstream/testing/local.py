@@ -15,6 +15,7 @@ from millstream.datastream.stream_execution_environment import StreamExecutionEn
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.transformations import Transformation
 from millstream.jobmaster.execution import Execution, merged
+from millstream.jobmaster.launch import settings_of
 from millstream.jobmaster.local import LocalSlots
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.progress import Progress
@@ -22,7 +23,6 @@ from millstream.jobmaster.sources import Sources
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
-from millstream.operators.vertex import INLINING, JobSettings
 from millstream.testing.clock import ManualClock
 
 
@@ -82,19 +82,9 @@ class LocalJob:
             job_name: the job's name, in place of the configured one.
         """
         graph = env._stream_graph(job_name, env._take_sinks() if sinks is None else sinks)
-        self._batch = env._is_batch(graph)
-        job_graph = build_job_graph(graph, self._batch)
-        config = env.get_configuration()
-        parameters = {k: v for k, v in config.to_dict().items() if not k.startswith("spark.")}
-        settings = JobSettings(
-            job_id="local",
-            job_name=graph.job_name,
-            attempt=0,
-            batch=self._batch,
-            job_parameters=parameters,
-            state_backend=job_graph.backend,
-            inlining=config.get_boolean(INLINING, True),
-        )
+        batch = env._is_batch(graph)
+        job_graph = build_job_graph(graph, batch)
+        settings = settings_of(env.get_configuration(), job_graph, "local", batch=batch)
         self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
         self._clock = clock or ManualClock()
         self._sizes = epoch_sizes or (lambda: 1 << 30)
