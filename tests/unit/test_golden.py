@@ -36,7 +36,17 @@ class Golden:
             return gone_on(self.case, self.saved, **how)
 
 
-@pytest.fixture(params=[(v, c) for v in VERSIONS for c in CASES], ids=lambda p: f"v{p[0]}-{p[1].name}")
+def _named(param: tuple[int, Case]) -> str:
+    return f"v{param[0]}-{param[1].name}"
+
+
+ALL = [(version, case) for version in VERSIONS for case in CASES]
+# Those whose output is the same with another parallelism, and those whose output can be recovered.
+RESCALING = [p for p in ALL if p[1].rescales]
+RECOVERING = [p for p in ALL if p[1].recovers]
+
+
+@pytest.fixture(params=ALL, ids=_named)
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
     version, case = request.param
     return Golden(case, HERE / f"v{version}" / case.name, tmp_path / "copy")
@@ -51,9 +61,8 @@ def test_subtasks_carry_what_they_carried(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("golden", RESCALING, ids=_named, indirect=True)
 def test_with_another_parallelism(golden: Golden, parallelism: int) -> None:
-    if not golden.case.rescales:
-        pytest.skip("its output is another then")
     assert timeless(golden.gone_on(parallelism=parallelism)) == timeless(golden.expected)
 
 
@@ -61,9 +70,8 @@ def test_with_the_other_backend(golden: Golden) -> None:
     assert golden.gone_on(settings={"state.backend.type": "lmdb"}) == golden.expected
 
 
+@pytest.mark.parametrize("golden", RECOVERING, ids=_named, indirect=True)
 def test_under_the_job_master(golden: Golden, tmp_path: Path) -> None:
-    if not golden.case.recovers:
-        pytest.skip("its output cannot be recovered")
     with placed(golden.source / "place"):
         assert gone_on_as_a_job(golden.case, golden.saved, tmp_path / "job") == golden.expected
 
