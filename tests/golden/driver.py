@@ -21,6 +21,7 @@ from millstream.common import Configuration
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import JobCancelledError
 from millstream.graph.job_graph import build_job_graph
+from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.events import Event
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.inbox import ThreadInbox
@@ -84,7 +85,7 @@ class Driver:
             self,
             _TellingStore(open_storage(str(self.home)), {"host": "golden", "pid": 0}, self._written),
             replan=self._plan,
-            clock=self._seconds,
+            clock=JobClock(self._seconds, self._seconds),
             inbox=_Inline(),
         )
         self.master.run()

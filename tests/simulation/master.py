@@ -11,6 +11,7 @@ from millstream.checkpoint.store import CheckpointStore
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
+from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.coordinator import CheckpointStatus
 from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.job import JobMaster
@@ -53,14 +54,14 @@ class WatchedMachine:
     def deadline(self) -> float:
         return self._machine.deadline
 
-    def handle(self, event: e.Event, now: float) -> list[i.Instruction]:
+    def handle(self, event: e.Event, now: float, ahead: float = 0.0) -> list[i.Instruction]:
         if isinstance(event, e.OutputCommitted):
             self._check_recovery(event)
         if isinstance(event, e.StepFailed):
             self._recovery = None
         if isinstance(event, (e.ManifestWritten, e.ManifestLost)):
             self._unanswered.discard(event.checkpoint)
-        instructions = self._machine.handle(event, now)
+        instructions = self._machine.handle(event, now, ahead)
         if isinstance(event, (e.ManifestWritten, e.ManifestLost)) and self._world.random.random() < 0.1:
             self._tell_again(event, now)
         if any(isinstance(x, i.PollSources) for x in instructions):
@@ -161,13 +162,14 @@ def make_master(
 ) -> JobMaster:
     """Return the job master, in the simulated world; `about` are further arguments of its own."""
     world = scene.world
-    machine = WatchedMachine(scene, JobMachine(plan, options, world.clock()), storage.url, set())
+    clock = JobClock(world.clock, lambda: world.now)
+    machine = WatchedMachine(scene, JobMachine(plan, options, clock.now()), storage.url, set())
     return JobMaster(
         machine,  # type: ignore[arg-type]
         engine,
         store,
         on_end=partial(world.step, "end"),
-        clock=world.clock,
+        clock=clock,
         inbox=VirtualInbox(scene, storage),
         **about,
     )

@@ -96,10 +96,10 @@ def late_commit(real: Real, self: Output, staged: dict[str, Any]) -> None:
 
 
 @_instead_of(JobMachine, "handle")
-def commit_before_manifest(real: Real, self: JobMachine, event: e.Event, now: float) -> list[i.Instruction]:
+def commit_before_manifest(real: Real, self: JobMachine, event: e.Event, *time: float) -> list[i.Instruction]:
     """Output is committed before the manifest that names it is written."""
     instructions: list[i.Instruction] = []
-    for instruction in real(self, event, now):
+    for instruction in real(self, event, *time):
         if isinstance(instruction, i.WriteManifest):
             named = instruction.manifest.snapshot.committables
             instructions.append(i.CommitOutput(staged={o: unpack(s) for o, s in named.items()}))

@@ -132,3 +132,21 @@ def test_a_job_restarts_as_its_strategy_says() -> None:
     view = client._job.view  # type: ignore[attr-defined]
     assert view.status is JobStatus.FAILED and len(view.failures) == 2
     assert {t.state for t in view.tasks.values()} <= {ExecutionState.FAILED, ExecutionState.CANCELED}
+
+
+def test_a_wall_clock_that_is_set_back_stops_nothing() -> None:
+    """Reading, checkpoints and the end of a job go by a clock of the job's own."""
+    behind = [0]
+
+    def wall() -> int:
+        return int(time.time() * 1000) - behind[0]
+
+    local = LocalEnvironment(Configuration.from_dict({"execution.checkpointing.interval": "10 ms"}), clock=wall)
+    sink = sums(local, 2_000, 4_000)
+    client = local.execute_async()
+    wait_until(lambda: len(sink.results()) > 20)
+    behind[0] = 3_600_000
+    before = client.get_checkpoint_statistics()["counts"]["completed"]
+    wait_until(lambda: client.get_checkpoint_statistics()["counts"]["completed"] > before + 3)
+    assert client.get_job_execution_result().result(20).records_in == 2_000
+    assert last(sink) == expected(2_000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
+from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine, EpochRunner
 from millstream.jobmaster.inbox import Inbox, ThreadInbox, patience
 from millstream.jobmaster.machine import JobMachine
@@ -45,7 +45,7 @@ class JobMaster:
         replan: Callable[[int], JobPlan],
         claim: Callable[[str], None] = lambda home: None,
         on_end: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.time,
+        clock: JobClock | None = None,
         inbox: Inbox | None = None,
     ) -> None:
         """Take a job, to be started.
@@ -57,7 +57,7 @@ class JobMaster:
             replan: plans the program for another parallelism.
             claim: given the job's directory, makes sure that nobody goes on from another checkpoint.
             on_end: deletes what the job has on this machine.
-            clock: the time in seconds.
+            clock: the job's clock.
             inbox: where events from outside come in.
         """
         self.result: Future[JobExecutionResult] = Future()
@@ -67,7 +67,7 @@ class JobMaster:
         self._replan = replan
         self._claim = claim
         self._on_end = on_end
-        self._clock = clock
+        self._clock = clock or JobClock()
         self._inbox = inbox or ThreadInbox()
         self._todo: deque[i.Instruction] = deque()
         self._is_cancelled = threading.Event()
@@ -122,13 +122,14 @@ class JobMaster:
             if self._todo:
                 self._carry_out(self._todo.popleft())
                 continue
-            event = self._inbox.take(patience(self._machine.deadline, self._clock()))
+            event = self._inbox.take(patience(self._machine.deadline, self._clock.now()))
             self._tell(e.TimePassed() if event is None else event)
         self._refuse_late()
 
     def _tell(self, event: e.Event) -> None:
         # What follows from an event comes before what was asked for earlier.
-        self._todo.extendleft(reversed(self._machine.handle(event, self._clock())))
+        clock = self._clock
+        self._todo.extendleft(reversed(self._machine.handle(event, clock.now(), clock.ahead())))
 
     def _carry_out(self, instruction: i.Instruction) -> None:
         try:
@@ -144,7 +145,7 @@ class JobMaster:
     def _refuse_late(self) -> None:
         """Answer those who ask when the job is over."""
         while (event := self._inbox.take(0.0)) is not None:
-            for instruction in self._machine.handle(event, self._clock()):
+            for instruction in self._machine.handle(event, self._clock.now()):
                 self._WAYS[type(instruction)](self, instruction)
 
     # --- an execution
@@ -171,7 +172,7 @@ class JobMaster:
             log.debug("the slots of the failed execution could not be ended: %s", error)
 
     def _poll_sources(self, asked: i.PollSources) -> e.SourcesPolled:
-        sources, now = self._opened_sources(), self._clock()
+        sources, now = self._opened_sources(), self._clock.now()
         read = sources.poll(asked.budget, now, asked.readable, asked.running)
         again = now if read.shares else sources.next_poll(now, asked.running)
         return e.SourcesPolled(shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again)

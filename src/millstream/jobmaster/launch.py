@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.faults import SETTING, arm
 from millstream.graph.job_graph import JobGraph
+from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.job import JobMaster
@@ -121,9 +121,9 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
     except InvalidProgramError:
         shutil.rmtree(directory)
         raise
-    clock = _seconds(prepared.launch.clock)
+    clock = _clock(prepared.launch.clock)
     master = JobMaster(
-        JobMachine(prepared.plan, options, clock()),
+        JobMachine(prepared.plan, options, clock.now()),
         engine,
         store,
         replan=prepared.replan,
@@ -135,8 +135,8 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
     return master
 
 
-def _seconds(clock: Callable[[], int] | None) -> Callable[[], float]:
-    return time.time if clock is None else lambda: clock() / 1000
+def _clock(wall: Callable[[], int] | None) -> JobClock:
+    return JobClock() if wall is None else JobClock(lambda: wall() / 1000)
 
 
 def _job_id(config: Configuration) -> str:

@@ -27,12 +27,14 @@ class Ledger:
     """The state of one job, apart from the step it is at.
 
     Attributes:
-        now: the time of the event that is being handled.
+        now: the time of the event that is being handled, by the job's clock.
+        ahead: by how much the wall clock was ahead of it.
         positions: how far sources were when that was last noted; one of which nothing is said is at its beginning.
     """
 
     def __init__(self, plan: JobPlan, options: JobOptions, now: float) -> None:
         self.now = now
+        self.ahead = 0.0
         self.plan = plan
         self.options = options
         self.coordinator = Coordinator(options.checkpoints, now, options.origin)
@@ -67,8 +69,9 @@ class Ledger:
 
     def next_wake(self) -> float:
         """Return when there is something to do without input."""
+        # Subtasks know the wall clock.
         wake = self.execution.next_wake()
-        return math.inf if wake is None else wake / 1000
+        return math.inf if wake is None else wake / 1000 - self.ahead
 
     # --- an execution
 

@@ -108,9 +108,15 @@ class JobMachine:
     def _own_deadline(self) -> float:
         return -math.inf if self._awaits_manifests and not self._coordinator.is_writing else self._until
 
-    def handle(self, event: e.Event, now: float) -> Instructions:
-        """Take note of what has happened; return what to do."""
-        self._ledger.now = now
+    def handle(self, event: e.Event, now: float, ahead: float = 0.0) -> Instructions:
+        """Take note of what has happened; return what to do.
+
+        Args:
+            event: what has happened.
+            now: the time by the job's clock, which never goes back.
+            ahead: by how much the wall clock is ahead of that.
+        """
+        self._ledger.now, self._ledger.ahead = now, ahead
         instructions = self._HANDLERS[type(event)](self, event)
         self._ledger.chronicle.look()
         return instructions
