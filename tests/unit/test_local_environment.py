@@ -150,3 +150,21 @@ def test_a_wall_clock_that_is_set_back_stops_nothing() -> None:
     wait_until(lambda: client.get_checkpoint_statistics()["counts"]["completed"] > before + 3)
     assert client.get_job_execution_result().result(20).records_in == 2_000
     assert last(sink) == expected(2_000)
+
+
+def test_at_most_once_files_are_gone_on_with_after_a_failure(tmp_path: Path) -> None:
+    """No file may be left open over an epoch: a restart deletes what no checkpoint names, and none names it."""
+    settings = {
+        "execution.checkpointing.interval": "10 ms",
+        "execution.checkpointing.mode": "AT_MOST_ONCE",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "2",
+        "restart-strategy.fixed-delay.delay": "1 ms",
+    }
+    local = LocalEnvironment(Configuration.from_dict(settings))
+    source: TestingSource[int] = TestingSource([1, 2, ABORT, 3, 4], batch_size=1)
+    sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
+    local.from_source(source).sink_to(sink)
+    local.execute()
+    found = sorted(int(x) for f in tmp_path.rglob("[!.]*") if f.is_file() for x in f.read_text().split())
+    assert found == [1, 2, 3, 4]

@@ -255,7 +255,8 @@ class JobMachine:
             epoch.shares,
             epoch.ending,
             checkpoint=number if self._taken is None else self._taken.id,
-            flush=epoch.flush or wanted,
+            # At most once, the position is saved before the epoch: no later checkpoint could name what sinks keep open.
+            flush=epoch.flush or wanted or self._options.at_most_once,
             whole_state=wanted and self._options.checkpoints.incremental is False,
             savepoint=epoch.savepoint,
             last_checkpoint=0 if latest is None else latest.id,
