@@ -40,7 +40,7 @@ class Execution:
         self._held = start.held
         # When subtasks have something to do without input.
         self._wakes: dict[Address, int] = {}
-        self._alignment = Alignment(plan)
+        self._alignment = Alignment(plan, start.ended)
 
     @property
     def is_finished(self) -> bool:
