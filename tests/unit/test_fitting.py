@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import linecache
+import sys
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from millstream.operators.base import Operator
 from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.fitting import made_to_fit
-from millstream.operators.inference import result_of
+from millstream.operators.inference import elements_of, result_of
 from millstream.operators.inline import BINARY_OPERATORS
 from millstream.testing import CollectSink
 from millstream.testing.local import LocalJob
@@ -263,6 +264,51 @@ LONG = Whole(-(2**63), 2**63 - 1, null=True)
 )
 def test_what_is_known_of_a_function(function: Callable[..., Any], arguments: list[Shape], result: Shape) -> None:
     assert result_of(function, arguments) == result
+
+
+def yields(text: str) -> Any:
+    for word in text.split():
+        if word:
+            yield word, 1
+    yield text, 5
+
+
+def yields_more(text: str) -> Any:
+    yield text, 1
+    yield from [(text, "x")]
+
+
+def yields_one_of_two(text: str) -> Any:
+    yield (text, 1) if text else text
+
+
+def returns_twice(text: str) -> Any:
+    return [(w, 1) for w in text] if text else [text]
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (yields, Fixed((ANYTHING, Whole(1, 5)))),
+        (yields_more, ANYTHING),
+        (yields_one_of_two, ANYTHING),
+        (returns_twice, ANYTHING),
+        (lambda s: [w for w in s], ANYTHING),
+        (lambda s: [(w, len(w)) for w in s], ANYTHING),
+        (lambda s: [(w, 1) for w in s][0], ANYTHING),
+        (lambda s: sorted([(w, 1) for w in s]), ANYTHING),
+        (str.split, ANYTHING),
+    ],
+)
+def test_what_is_known_of_the_results_of_a_function(function: Callable[..., Any], shape: Shape) -> None:
+    assert elements_of(function) == shape
+
+
+def test_what_is_known_of_a_list_comprehension() -> None:
+    # Python 3.12 compiles it into the function around it, where it is not looked for.
+    known = Fixed((ANYTHING, Whole(1, 1))) if sys.version_info < (3, 12) else ANYTHING
+    assert elements_of(lambda s: [(w, 1) for w in s.split()]) == known
+    assert elements_of(lambda s: [(w, 1) for w in s.split() if w]) == known
 
 
 def test_an_outer_variable_that_others_can_set_is_not_counted_on() -> None:

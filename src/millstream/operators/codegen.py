@@ -19,7 +19,7 @@ from typing import Any
 
 from millstream.common.shapes import ANYTHING, Shape
 from millstream.common.typeinfo import TypeInformation
-from millstream.operators.inference import result_of
+from millstream.operators.inference import elements_of, result_of
 from millstream.operators.inline import inline
 
 # CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
@@ -134,6 +134,10 @@ class CodeWriter:
     def result(self, function: Callable[..., Any], *arguments: Shape) -> Shape:
         """Return what is known of the results of a user's function, from what is known of its arguments."""
         return result_of(function, list(arguments)) if self._inlining else ANYTHING
+
+    def elements(self, function: Callable[..., Any]) -> Shape:
+        """Return what is known of each of the results that a user's function returns together."""
+        return elements_of(function) if self._inlining else ANYTHING
 
     def before(self, text: str) -> None:
         """Write a line that runs once, before the loop."""

@@ -7,11 +7,13 @@ it looked at. Only functions that `operators/inline.py` could write out are read
 from __future__ import annotations
 
 import dis
+import inspect
 import sys
-from types import FunctionType, MethodType
+from functools import reduce
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from millstream.common.shapes import ANYTHING, TRUTH, Fixed, Shape, shape_of
+from millstream.common.shapes import ANYTHING, TRUTH, Fixed, Shape, either, shape_of
 from millstream.operators.arithmetic import binary, compared, subscript, unary
 from millstream.operators.inline import REFERENCES_OF_ONE_OWNER, SILENT, is_expression
 
@@ -23,6 +25,53 @@ def result_of(function: Any, arguments: list[Shape]) -> Shape:
     if not isinstance(function, FunctionType) or not is_expression(function, len(arguments)):
         return ANYTHING
     return _Inference(function, arguments).run()
+
+
+def elements_of(function: Any) -> Shape:
+    """Return the shape of every element that a function yields, or has in the list comprehension that it returns.
+
+    Only tuples are told, as `yield word, 1` and `[(w, 1) for w in words]` make them, and their constants.
+    """
+    if isinstance(function, MethodType):
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        return ANYTHING
+    steps = list(dis.get_instructions(function.__code__))
+    if function.__code__.co_flags & inspect.CO_GENERATOR:
+        return _handed_over(steps, "YIELD_VALUE")
+    made = _comprehension(steps)
+    return ANYTHING if made is None else _handed_over(list(dis.get_instructions(made)), "LIST_APPEND")
+
+
+def _comprehension(steps: list[dis.Instruction]) -> CodeType | None:
+    """Return the code of the list comprehension that is all that a function returns, as Python 3.11 compiles it."""
+    codes = [i.argval for i in steps if i.opname == "LOAD_CONST" and isinstance(i.argval, CodeType)]
+    ends = [i.opname for i in steps[-4:]]
+    once = sum(i.opname == "RETURN_VALUE" for i in steps) == 1 and not any(i.is_jump_target for i in steps)
+    if len(codes) != 1 or codes[0].co_name != "<listcomp>" or not once:
+        return None
+    return codes[0] if ends == ["GET_ITER", "PRECALL", "CALL", "RETURN_VALUE"] else None
+
+
+def _handed_over(steps: list[dis.Instruction], operation: str) -> Shape:
+    """Return the shape of all values that an operation takes."""
+    if any(i.opname == "GET_YIELD_FROM_ITER" for i in steps):
+        return ANYTHING
+    found = [_tuple_before(steps, at) for at, i in enumerate(steps) if i.opname == operation]
+    return reduce(either, found) if found else ANYTHING
+
+
+def _tuple_before(steps: list[dis.Instruction], at: int) -> Shape:
+    build = steps[at - 1]
+    if build.opname != "BUILD_TUPLE":
+        return ANYTHING
+    start = at - 1 - (build.arg or 0)
+    members = steps[max(start, 0) : at - 1]
+    # Nobody comes to these steps but through the first of them.
+    straight = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : at + 1])
+    if not straight or any(i.opname not in ("LOAD_FAST", "LOAD_CONST") for i in members):
+        return ANYTHING
+    return Fixed(tuple(shape_of(i.argval) if i.opname == "LOAD_CONST" else ANYTHING for i in members))
 
 
 class _Inference:

@@ -38,4 +38,5 @@ class FlatMapOperator(FunctionOperator):
         many, out = w.var("r"), w.var()
         w.line(f"{many} = {w.call(self.function.call, value.name)}", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
-            downstream(value.renamed(out, value.detached and keeps_nothing(self.function.function)))
+            detached = value.detached and keeps_nothing(self.function.function)
+            downstream(value.renamed(out, detached, w.elements(self.function.call)))
