@@ -7,7 +7,8 @@ import json
 import time
 from typing import Any
 
-from millstream.common import Configuration, Duration, WatermarkStrategy
+from millstream.common import Configuration, Duration, Types, WatermarkStrategy
+from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
@@ -20,15 +21,27 @@ def discard(value: Any) -> None:
     """Throw a record away."""
 
 
+def declared(options: argparse.Namespace, type_info: TypeInformation) -> TypeInformation | None:
+    """Return the type as a PyFlink program would declare it; None in the untyped form of the program."""
+    return type_info if options.typed else None
+
+
+def sequence(env: Env, options: argparse.Namespace) -> DataStream:
+    """Return the numbers from 0 to as many as there are records."""
+    return env.from_source(NumberSequenceSource(0, options.records - 1), type_info=declared(options, Types.LONG()))
+
+
 def map_filter(env: Env, options: argparse.Namespace) -> None:
-    numbers = env.from_source(NumberSequenceSource(0, options.records - 1))
-    numbers.map(lambda x: x * 3 + 1).filter(lambda x: x % 2 == 0).add_sink(discard)
+    mapped = sequence(env, options).map(lambda x: x * 3 + 1, declared(options, Types.LONG()))
+    mapped.filter(lambda x: x % 2 == 0).add_sink(discard)
 
 
 def keyed_reduce(env: Env, options: argparse.Namespace) -> None:
     keys = options.keys
-    pairs = env.from_source(NumberSequenceSource(0, options.records - 1)).map(lambda x: (x * 7919 % keys, 1))
-    pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).add_sink(discard)
+    pair = declared(options, Types.TUPLE([Types.LONG(), Types.LONG()]))
+    pairs = sequence(env, options).map(lambda x: (x * 7919 % keys, 1), pair)
+    keyed = pairs.key_by(lambda t: t[0], declared(options, Types.LONG()))
+    keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).add_sink(discard)
 
 
 def line(i: int) -> str:
@@ -36,9 +49,11 @@ def line(i: int) -> str:
 
 
 def word_count(env: Env, options: argparse.Namespace) -> None:
-    lines = env.from_source(DataGeneratorSource(line, options.records))
-    words = lines.flat_map(lambda text: [(w, 1) for w in text.split()])
-    words.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).add_sink(discard)
+    text = declared(options, Types.STRING())
+    lines = env.from_source(DataGeneratorSource(line, options.records), type_info=text)
+    pair = declared(options, Types.TUPLE([Types.STRING(), Types.INT()]))
+    words = lines.flat_map(lambda text: [(w, 1) for w in text.split()], pair)
+    words.key_by(lambda t: t[0], text).reduce(lambda a, b: (a[0], a[1] + b[1])).add_sink(discard)
 
 
 OUT_OF_ORDER_MS, WINDOW_MS, GAP_MS = 1000, 10_000, 2_000
@@ -47,19 +62,21 @@ OUT_OF_ORDER_MS, WINDOW_MS, GAP_MS = 1000, 10_000, 2_000
 def events(env: Env, options: argparse.Namespace) -> DataStream:
     """Events (key, time, 1), five a millisecond, up to a second out of order; both subtasks cover the same time."""
     half, keys = options.records // 2, options.keys
-    numbers = env.from_source(NumberSequenceSource(0, options.records - 1))
-    made = numbers.map(lambda i: (i * 7919 % keys, i % half // 5 - i * 31 % 1000, 1))
+    event = declared(options, Types.TUPLE([Types.LONG(), Types.LONG(), Types.INT()]))
+    made = sequence(env, options).map(lambda i: (i * 7919 % keys, i % half // 5 - i * 31 % 1000, 1), event)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(OUT_OF_ORDER_MS))
     return made.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda e, _: e[1]))
 
 
 def tumbling(env: Env, options: argparse.Namespace) -> None:
-    windows = events(env, options).key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(WINDOW_MS))
+    keyed = events(env, options).key_by(lambda e: e[0], declared(options, Types.LONG()))
+    windows = keyed.window(TumblingEventTimeWindows.of(WINDOW_MS))
     windows.reduce(lambda a, b: (a[0], a[1], a[2] + b[2])).add_sink(discard)
 
 
 def session(env: Env, options: argparse.Namespace) -> None:
-    windows = events(env, options).key_by(lambda e: e[0]).window(EventTimeSessionWindows.with_gap(GAP_MS))
+    keyed = events(env, options).key_by(lambda e: e[0], declared(options, Types.LONG()))
+    windows = keyed.window(EventTimeSessionWindows.with_gap(GAP_MS))
     windows.reduce(lambda a, b: (a[0], a[1], a[2] + b[2])).add_sink(discard)
 
 
@@ -109,6 +126,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--parallelism", type=int, default=0)
+    parser.add_argument("--typed", action="store_true", help="declare every type, as PyFlink programs do")
     options = parser.parse_args()
     env = Env.get_execution_environment(Configuration.from_dict({"millstream.quiet": "true"}))
     if options.parallelism:

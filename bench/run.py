@@ -4,7 +4,7 @@ One run on one machine; what counts are the ratios. The bare loop and millstream
 of each counts, because neighbours on the machine only ever make a run slower; a peer, tens of times slower, runs once.
 Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes bench/results.json.
 
-    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k] [--without pyflink,bytewax,spark]
+    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k,l] [--without pyflink,bytewax,spark]
 """
 
 from __future__ import annotations
@@ -129,6 +129,31 @@ def show_throughput(table: dict[str, dict[str, float]]) -> list[str]:
     return lines
 
 
+def typed(only: list[str], scale: float) -> dict[str, dict[str, float]]:
+    """Run the programs without types and with every type declared, in turn; return records a second."""
+    table: dict[str, dict[str, float]] = {}
+    for program, (arguments, counts) in PROGRAMS.items():
+        if program not in only:
+            continue
+        row = table[program] = {"untyped": 0.0, "typed": 0.0}
+        records = ["--records", str(max(int(counts["millstream"] * scale / 4), 1000))]
+        for _ in range(ROUNDS):
+            for name, more in (("untyped", []), ("typed", ["--typed"])):
+                answer = run_script(sys.executable, "../millstream_job.py", [*arguments, *records, *more])
+                row[name] = max(row[name], float(answer["records"] / answer["seconds"]))
+        print(f"  {TITLES[program]:32} typed against untyped {row['typed'] / row['untyped']:>10.2f}", flush=True)
+    return table
+
+
+def show_typed(table: dict[str, dict[str, float]]) -> list[str]:
+    lines = ["| (l) every type declared | untyped records/s | typed records/s | typed is |", "|---|---:|---:|---:|"]
+    for program, row in table.items():
+        ratio = row["typed"] / row["untyped"]
+        judged = f"{ratio:.2f} x (goal 0.95: {'reached' if ratio >= 0.95 else 'MISSED'})"
+        lines.append(f"| ({program}) {TITLES[program]} | {row['untyped']:,.0f} | {row['typed']:,.0f} | {judged} |")
+    return lines
+
+
 def show_epochs(answer: dict[str, Any]) -> list[str]:
     lines = ["| empty epoch | millstream ms | bare Spark job ms | ratio |", "|---|---:|---:|---:|"]
     for levels, pair in answer["levels"].items():
@@ -204,7 +229,7 @@ def show_install(found: dict[str, dict[str, Any]]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i,k")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i,k,l")
     parser.add_argument("--without", default="", help="peers to leave out")
     options = parser.parse_args()
     only, without = options.only.split(","), options.without.split(",")
@@ -218,6 +243,10 @@ def main() -> None:
     }
     lines = show_throughput(results["throughput"])
     two_levels = None
+    if "l" in only:
+        # With no other program named, all of them.
+        results["typed"] = typed([p for p in only if p in PROGRAMS] or list(PROGRAMS), scale)
+        lines += ["", *show_typed(results["typed"])]
     if "e" in only:
         results["epochs"] = {"levels": run_script(sys.executable, "../empty_epoch.py", [])}
         lines += ["", *show_epochs(results["epochs"])]

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from millstream.common.errors import TypeMismatchError
+from millstream.common.shapes import Real, Shape, Some, Whole
 from millstream.common.time import Instant
 
 Converter = Callable[[Any], Any]
@@ -124,6 +125,26 @@ BASIC: dict[str, Converter] = {
     "BigInteger": _big_int,
     "BigDecimal": _decimal,
     "Instant": instance_of("Instant", Instant),
+}
+
+
+def _bits(bits: int) -> Whole:
+    return Whole(-(1 << (bits - 1)), (1 << (bits - 1)) - 1, null=True)
+
+
+# What values fit as they are, by the type's name; a string of one character has no shape.
+BASIC_SHAPES: dict[str, Shape] = {
+    "String": Some(str, exact=False, null=True),
+    "Boolean": Some(bool, exact=True, null=True),
+    "Byte": _bits(8),
+    "Short": _bits(16),
+    "Integer": _bits(32),
+    "Long": _bits(64),
+    "Float": Real(single=True, null=True),
+    "Double": Real(null=True),
+    "BigInteger": Whole(null=True),
+    "BigDecimal": Some(Decimal, exact=False, null=True),
+    "Instant": Some(Instant, exact=False, null=True),
 }
 
 

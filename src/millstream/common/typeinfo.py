@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
-from millstream.common.conversions import BASIC, Converter, instance_of, java_number, misfit
+from millstream.common.conversions import BASIC, BASIC_SHAPES, Converter, instance_of, java_number, misfit
 from millstream.common.errors import TypeMismatchError
 from millstream.common.missing import JAVA, missing_function
+from millstream.common.shapes import ANYTHING, Fixed, Shape, Some
 from millstream.common.time import Instant
 from millstream.common.types import Row, RowKind
 
@@ -47,6 +48,10 @@ class TypeInformation:
     def converter(self) -> Converter | None:
         """Return a function that makes a value fit or raises TypeMismatchError; None: any value fits."""
         raise NotImplementedError(f"{type(self).__name__} must say how values are made to fit")
+
+    def shape(self) -> Shape | None:
+        """Return what a converted value is: one that the converter leaves as it is. None: no shape says that."""
+        return None
 
     @property
     def copies(self) -> bool:
@@ -113,6 +118,9 @@ class BasicTypeInfo(TypeInformation):
 
     def converter(self) -> Converter | None:
         return BASIC[self._name]
+
+    def shape(self) -> Shape | None:
+        return BASIC_SHAPES.get(self._name)
 
     def has_field(self, field: int | str) -> bool:
         return field == 0
@@ -220,6 +228,9 @@ class SqlTimeTypeInfo(TypeInformation):
     def converter(self) -> Converter | None:
         return instance_of(self._name, self._class)
 
+    def shape(self) -> Shape | None:
+        return Some(self._class, exact=False, null=True)
+
     def __str__(self) -> str:
         return type(self).__name__
 
@@ -299,6 +310,9 @@ class ExternalTypeInfo(TypeInformation):
     def converter(self) -> Converter | None:
         return self._type_info.converter()
 
+    def shape(self) -> Shape | None:
+        return self._type_info.shape()
+
     @property
     def copies(self) -> bool:
         return self._type_info.copies
@@ -321,6 +335,9 @@ class PickledBytesTypeInfo(TypeInformation):
 
     def converter(self) -> Converter | None:
         return None
+
+    def shape(self) -> Shape | None:
+        return ANYTHING
 
     @property
     def copies(self) -> bool:
@@ -564,6 +581,10 @@ class TupleTypeInfo(_FieldsTypeInfo):
     def converter(self) -> Converter | None:
         fields = self._field_converter(None)
         return lambda value: None if value is None else tuple(fields(value))
+
+    def shape(self) -> Shape | None:
+        members = [t.shape() for t in self._field_types]
+        return None if None in members else Fixed(tuple(m for m in members if m is not None), null=True)
 
     def format(self, value: Any) -> str:
         if value is None:

@@ -317,7 +317,10 @@ class StreamExecutionEnvironment:
         convert = type_info.converter() if type_info is not None else None
         if convert is not None:
             elements = [_fit(convert, value, i) for i, value in enumerate(elements)]
-        stream = self._add_source(CollectionSource(elements), "Source: Collection Source", type_info)
+        source: CollectionSource[Any] = CollectionSource(elements)
+        # They fit from here on, so nobody looks at them again.
+        source.produced_type = type_info
+        stream = self._add_source(source, "Source: Collection Source", type_info)
         return stream.force_non_parallel()
 
     @overload

@@ -136,6 +136,7 @@ def _connect(
                 stream_edge.input_index,
                 stream_edge.partitioner,
                 Layout(_ships_key(stream_edge, batch), stamped),
+                None if stream_edge.tag else stream_edge.source.transformation.type_info,
             )
             number += 1
             source.out_edges.append(edge)

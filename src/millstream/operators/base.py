@@ -78,6 +78,8 @@ class Operator:
     tags_outputs = False
     # The type that all it emits fits already, if there is one.
     produced_type: TypeInformation | None = None
+    # The type that all it emits is made to fit, as the program declares it; set before the loop is written.
+    declared_type: TypeInformation | None = None
 
     @property
     def has_operator_state(self) -> bool:

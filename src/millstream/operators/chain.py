@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millstream.common.shapes import ANYTHING
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.edges import Edge, EdgeWriter
+from millstream.operators.fitting import made_to_fit
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.sink import InvokeOperator
@@ -69,6 +71,8 @@ class ChainCompiler:
         self._writers = writers
         self._inlining = inlining
         self._pending: list[tuple[_Later, ChainNode]] = []
+        for node in nodes:
+            node.operator.declared_type = node.type_info
 
     def source_function(self) -> Callable[[Iterable[Any]], None]:
         """Return the function that takes a batch of a source's records."""
@@ -83,6 +87,8 @@ class ChainCompiler:
         head = self._nodes[0]
         w = CodeWriter(head.name, many_new_keys, self._inlining)
         with edge.layout.loop(w) as (key, value):
+            shape = edge.type_info.shape() if edge.type_info is not None else None
+            value = replace(value, shape=shape or ANYTHING)
             self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
         self._compile_pending()
         return w.build("batch")
@@ -131,16 +137,16 @@ class ChainCompiler:
     def _output(self, w: CodeWriter, node: ChainNode, tag: str | None, value: Var) -> None:
         outputs = [o for o in node.outputs if o.tag == tag]
         type_info = node.type_info if tag is None else next((o.tag_type for o in outputs if o.tag_type), None)
-        value = _convert(w, node, type_info, value)
+        value = made_to_fit(w, node.operator, type_info, value)
         # Edges first: a chained operator may change the value.
         outputs.sort(key=lambda o: o.node is not None)
         for i, output in enumerate(outputs):
             last = i == len(outputs) - 1
-            mine = value if last else value.renamed(value.name, False)
+            mine = value if last else value.shared()
             if output.node is not None:
                 behind = self._nodes[output.node]
                 if node.operator.emits_state and not _only_looks(behind.operator):
-                    mine = detached(w, mine.renamed(mine.name, False))
+                    mine = detached(w, mine.shared())
                 elif not last:
                     mine = detached(w, mine)
                 self._node(w, behind, 0, mine, None)
@@ -164,12 +170,3 @@ def _only_looks(operator: Operator) -> bool:
     """Tell whether an operator cannot change the records it is given, nor hand them on to one that could."""
     functions = operator.functions()
     return isinstance(operator, InvokeOperator) and all(keeps_nothing(f.function) for f in functions)
-
-
-def _convert(w: CodeWriter, node: ChainNode, type_info: TypeInformation | None, value: Var) -> Var:
-    convert = type_info.converter() if type_info is not None else None
-    if convert is None or type_info is None or type_info == node.operator.produced_type:
-        return value
-    out = w.var()
-    w.line(f"{out} = {w.bind(convert, 'fit')}({value.name})", node.operator, value.name)
-    return value.renamed(out, value.detached or type_info.copies)

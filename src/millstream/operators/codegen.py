@@ -12,11 +12,14 @@ import linecache
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from types import FrameType
 from typing import Any
 
+from millstream.common.shapes import ANYTHING, Shape
+from millstream.common.typeinfo import TypeInformation
+from millstream.operators.inference import elements_of, result_of
 from millstream.operators.inline import inline
 
 # CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
@@ -38,14 +41,25 @@ class Var:
         name: the variable that holds the value.
         timestamp: the variable that holds its timestamp, None in a stream that has none.
         detached: whether nobody else can change the value any more.
+        shape: what is known of the value.
+        condition: the variable that must be true for the shape to hold, None where it always does.
+        fitted: the type that the value was made to fit and that it still fits, None for none.
     """
 
     name: str
     timestamp: str | None
     detached: bool
+    shape: Shape = ANYTHING
+    condition: str | None = None
+    fitted: TypeInformation | None = None
 
-    def renamed(self, name: str, detached: bool) -> Var:
-        return Var(name, self.timestamp, detached)
+    def renamed(self, name: str, detached: bool, shape: Shape = ANYTHING) -> Var:
+        """Return another value with the same timestamp."""
+        return Var(name, self.timestamp, detached, shape)
+
+    def shared(self) -> Var:
+        """Return the same value for one of several who may change it."""
+        return replace(self, detached=False)
 
 
 @dataclass(frozen=True)
@@ -116,6 +130,14 @@ class CodeWriter:
             return f"{self.bind(function, 'call')}({', '.join(arguments)})"
         self._inlined.append((function, list(arguments)))
         return text
+
+    def result(self, function: Callable[..., Any], *arguments: Shape) -> Shape:
+        """Return what is known of the results of a user's function, from what is known of its arguments."""
+        return result_of(function, list(arguments)) if self._inlining else ANYTHING
+
+    def elements(self, function: Callable[..., Any]) -> Shape:
+        """Return what is known of each of the results that a user's function returns together."""
+        return elements_of(function) if self._inlining else ANYTHING
 
     def before(self, text: str) -> None:
         """Write a line that runs once, before the loop."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.typeinfo import TypeInformation
 from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Layout
 from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.partitioners import Partitioner, Place
@@ -20,7 +21,11 @@ _MOST_BLOCK_RECORDS = 1 << 11
 
 @dataclass(frozen=True)
 class Edge:
-    """A connection between two vertices of the job graph; its layout says what it carries of a record."""
+    """A connection between two vertices of the job graph; its layout says what it carries of a record.
+
+    Attributes:
+        type_info: the type that the records have been made to fit, None where that is not known.
+    """
 
     id: int
     source: int
@@ -28,6 +33,7 @@ class Edge:
     input_index: int
     partitioner: Partitioner
     layout: Layout
+    type_info: TypeInformation | None = None
 
 
 class EdgeWriter:

@@ -21,14 +21,14 @@ Bind = Callable[[Any, str], str]
 
 _LONGEST = 400
 # The closure's own, the local variable's and the argument's to getrefcount.
-_REFERENCES_OF_ONE_OWNER = 3
+REFERENCES_OF_ONE_OWNER = 3
 # Constants that are written as they are; any other is bound to a name.
 _PLAIN_CONSTANTS = (int, str, bytes, type(None))
 
 # The bytecode operations that may be written out. Those of 3.11 are tested; what 3.12 and 3.13 have beside them is
 # taken from the documentation of `dis`. A Python that is not listed writes nothing out.
-_SILENT = frozenset(["RESUME", "NOP", "COPY_FREE_VARS", "EXTENDED_ARG"])
-_OF_ALL = _SILENT.union(
+SILENT = frozenset(["RESUME", "NOP", "COPY_FREE_VARS", "EXTENDED_ARG"])
+_OF_ALL = SILENT.union(
     [
         *("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF", "LOAD_GLOBAL", "LOAD_ATTR"),
         *("UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT"),
@@ -56,7 +56,7 @@ _INFIX: dict[str, Callable[[dis.Instruction], str]] = {
 }
 
 # The operations of a function that only walks into its argument.
-_PATH = _SILENT | {"LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR", "LOAD_ATTR", "RETURN_VALUE"}
+_PATH = SILENT | {"LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR", "LOAD_ATTR", "RETURN_VALUE"}
 
 # A plain function's flags, and those that only say how its source was read.
 _FLAGS = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | inspect.CO_NESTED
@@ -73,7 +73,7 @@ def inline(function: Any, arguments: list[str], bind: Bind) -> str | None:
     """
     if isinstance(function, MethodType):
         return inline(function.__func__, [bind(function.__self__, "self"), *arguments], bind)
-    if not isinstance(function, FunctionType) or not _is_listed(function.__code__, len(arguments), _LISTED):
+    if not isinstance(function, FunctionType) or not is_expression(function, len(arguments)):
         return None
     return _Reader(function, arguments, bind).read()
 
@@ -81,6 +81,11 @@ def inline(function: Any, arguments: list[str], bind: Bind) -> str | None:
 def is_path(function: Any) -> bool:
     """Tell whether a function of one argument only walks into it, by indexes, keys and attributes: `t[0]`, `o.city`."""
     return isinstance(function, FunctionType) and _is_listed(function.__code__, 1, _PATH & _LISTED)
+
+
+def is_expression(function: FunctionType, arguments: int) -> bool:
+    """Tell whether a function of so many arguments is one expression that may be written out."""
+    return _is_listed(function.__code__, arguments, _LISTED)
 
 
 def _is_listed(code: CodeType, arguments: int, operations: frozenset[str]) -> bool:
@@ -120,7 +125,7 @@ class _Reader:
                 return self._constant(instruction.argval)
             if instruction.opname == "RETURN_VALUE":
                 return self._stack.pop()
-            if instruction.opname in _SILENT:
+            if instruction.opname in SILENT:
                 continue
             if not self._step(instruction) or sum(map(len, self._stack)) > _LONGEST:
                 return None
@@ -172,7 +177,7 @@ class _Reader:
         if name not in free or self._function.__closure__ is None:
             return False
         cell = self._function.__closure__[free.index(name)]
-        if sys.getrefcount(cell) == _REFERENCES_OF_ONE_OWNER:
+        if sys.getrefcount(cell) == REFERENCES_OF_ONE_OWNER:
             try:
                 self._stack.append(self._bind(cell.cell_contents, "free"))
             except ValueError:  # not set, which only a call can say properly

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.shapes import ANYTHING, Shape, either, never_null, widened, within
 from millstream.common.types import Row
 from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.fitting import test_of
 from millstream.operators.functions import UserFunction
 from millstream.operators.lookup import look_up
 from millstream.operators.values import keeps_nothing
 from millstream.state.kinds import REDUCING
 from millstream.state.table import MISSING, StateTable
+
+# After so many rounds without an end nothing is known of a key's value.
+_STEPS = 4
 
 
 class ReduceOperator(FunctionOperator):
@@ -26,6 +32,8 @@ class ReduceOperator(FunctionOperator):
 
     uses_key = True
     emits_state = True
+    # Whether every key's first value in an epoch has had the shape that the loop counts on.
+    keeps_shape = True
     _table: StateTable
 
     def __init__(self, function: UserFunction) -> None:
@@ -46,11 +54,15 @@ class ReduceOperator(FunctionOperator):
         old, new = w.var("a"), w.var()
         assert key is not None
         k = key.name
+        state: Shape = ANYTHING
+        held: str | None = None
         if w.many_new_keys:
             make_hashable(w, key)
             w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
         else:
-            look_up(w, self, old, k, value.name, overlay, base_get)
+            state = self._state_shape(w, value)
+            held = self._held(w, state)
+            look_up(w, self, old, k, value.name, overlay, base_get, lambda: self._look_at(w, old, value, state, held))
         # A condition, not two blocks: the rest of the chain follows only once.
         reduced = w.call(self.function.call, old, value.name)
         w.line(
@@ -59,7 +71,37 @@ class ReduceOperator(FunctionOperator):
             value.name,
         )
         if not self.setup.batch:
-            downstream(value.renamed(new, value.detached and keeps_nothing(self.function.function)))
+            detached = value.detached and keeps_nothing(self.function.function)
+            first = value.shape if held is None else state
+            shape = either(w.result(self.function.call, state, value.shape), first)
+            downstream(replace(value.renamed(new, detached, shape), condition=held))
+
+    def _state_shape(self, w: CodeWriter, value: Var) -> Shape:
+        """Return what a key's value is after any number of records, if it was that when the epoch began."""
+        shape = never_null(value.shape) if self.declared_type is not None else ANYTHING
+        for _ in range(_STEPS):
+            reduced = w.result(self.function.call, shape, value.shape)
+            if within(reduced, shape):
+                return shape
+            shape = widened(shape, reduced)
+        return ANYTHING
+
+    def _held(self, w: CodeWriter, state: Shape) -> str | None:
+        """Return the variable that is true while all values of this epoch have a shape, None if that cannot be told."""
+        if not test_of(w, "", state):
+            return None
+        held = w.var("held")
+        w.before(f"{held} = {w.bind(self, 'reduce')}.keeps_shape")
+        return held
+
+    def _look_at(self, w: CodeWriter, old: str, value: Var, state: Shape, held: str | None) -> None:
+        """Write the lines that look at a key's first value in an epoch: what another program left, or the record."""
+        if held is None:
+            return
+        first = w.var()
+        w.line(f"{first} = {old} if {old} is not {w.bind(MISSING, 'missing')} else {value.name}")
+        with w.block(f"if not ({test_of(w, first, state)}):"):
+            w.line(f"{held} = {w.bind(self, 'reduce')}.keeps_shape = False")
 
     def finish(self) -> None:
         if self.setup.batch:

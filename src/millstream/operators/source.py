@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
+from millstream.common.shapes import ANYTHING, Shape
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, Operator
@@ -84,6 +85,8 @@ class Source(ABC, Generic[T_co]):
     name = "Source"
     # The type of its records, where it says so: they fit it.
     produced_type: TypeInformation | None = None
+    # What else is known of its records.
+    shape: Shape = ANYTHING
 
     @property
     @abstractmethod
@@ -122,4 +125,4 @@ class SourceOperator(Operator):
         self.reader.close()
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        downstream(value)
+        downstream(replace(value, shape=self.source.shape))

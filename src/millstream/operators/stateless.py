@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.operators.base import Downstream, FunctionOperator
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.values import keeps_nothing
@@ -12,9 +14,10 @@ class MapOperator(FunctionOperator):
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
-        out = w.var()
-        w.line(f"{out} = {w.call(self.function.call, value.name)}", self, value.name)
-        downstream(value.renamed(out, value.detached and keeps_nothing(self.function.function)))
+        out, call = w.var(), self.function.call
+        w.line(f"{out} = {w.call(call, value.name)}", self, value.name)
+        detached = value.detached and keeps_nothing(self.function.function)
+        downstream(value.renamed(out, detached, w.result(call, value.shape)))
 
 
 class FilterOperator(FunctionOperator):
@@ -23,7 +26,8 @@ class FilterOperator(FunctionOperator):
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
         with w.block(f"if {w.call(self.function.call, value.name)}:", self, value.name):
-            downstream(value)
+            # A function that may change the record may make it unfit for its type.
+            downstream(value if keeps_nothing(self.function.function) else replace(value, fitted=None))
 
 
 class FlatMapOperator(FunctionOperator):
@@ -34,4 +38,5 @@ class FlatMapOperator(FunctionOperator):
         many, out = w.var("r"), w.var()
         w.line(f"{many} = {w.call(self.function.call, value.name)}", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
-            downstream(value.renamed(out, value.detached and keeps_nothing(self.function.function)))
+            detached = value.detached and keeps_nothing(self.function.function)
+            downstream(value.renamed(out, detached, w.elements(self.function.call)))

@@ -8,6 +8,7 @@ when it is emitted: then it travels as it was at that moment, as if it had been 
 from __future__ import annotations
 
 import dis
+from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -136,7 +137,7 @@ def detached(w: CodeWriter, value: Var) -> Var:
         w.line("break")
     with w.block(f"elif {out}.__class__ not in {atoms}:"):
         w.line(f"{out} = {copy}({out})")
-    return value.renamed(out, True)
+    return replace(value, name=out, detached=True)
 
 
 def keeps_nothing(function: Any) -> bool:

@@ -7,6 +7,7 @@ user's may also emit at any record. With several splits the subtask's watermark 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import MillstreamError
@@ -117,7 +118,7 @@ class WatermarkOperator(Operator):
             w.line(f"{w.bind(_no_timestamp, 'refuse')}()", self, value.name)
             stamp = "None"
         if self.strategy.generator is not None:
-            downstream(Var(value.name, stamp, value.detached))
+            downstream(replace(value, timestamp=stamp))
             w.line(f"{w.bind(self, 'watermarks')}.on_event({value.name}, {stamp})", self, value.name)
             return
         if self.strategy.out_of_orderness is not None:
@@ -128,7 +129,7 @@ class WatermarkOperator(Operator):
             with w.block(f"if {stamp} > {highest}:"):
                 w.line(f"{highest} = {stamp}")
             w.after(f"{generator}.highest = {highest}")
-        downstream(Var(value.name, stamp, value.detached))
+        downstream(replace(value, timestamp=stamp))
 
     def current_generator(self) -> WatermarkGenerator:
         return self._split.generator

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.shapes import Whole
 from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
 
 __all__ = ["NumberSequenceSource"]
@@ -92,6 +93,7 @@ class NumberSequenceSource(Source[int]):
         if start > end:
             raise InvalidProgramError(f"NumberSequenceSource: the start {start} must not be above the end {end}.")
         self._start, self._end = start, end
+        self.shape = Whole(start, end)
 
     @property
     def is_bounded(self) -> bool:

@@ -1,0 +1,133 @@
+"""Writes the lines that make a record fit its declared type.
+
+What is known of the record decides once, when the loop is written, what must be looked at: nothing, if all values of
+its shape fit. Else one line tests what is not known and calls the type's converter only where the test fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from millstream.common.conversions import Converter
+from millstream.common.shapes import ANYTHING, Anything, Fixed, Real, Shape, Some, Whole, within
+from millstream.common.typeinfo import TypeInformation
+from millstream.operators.codegen import CodeWriter, Var
+
+# CPython compares ints below this in place, and others by a call.
+_QUICK = (1 << 30) - 1
+
+
+def made_to_fit(w: CodeWriter, operator: Any, type_info: TypeInformation | None, value: Var) -> Var:
+    """Write the lines after which a value that an operator emits fits a type; None: any value fits."""
+    convert = type_info.converter() if type_info is not None else None
+    if type_info is None or convert is None:
+        # What holds under a condition only is of no use further on.
+        return value if value.condition is None else replace(value, shape=ANYTHING, condition=None)
+    wanted = type_info.shape()
+    known = wanted is not None and within(value.shape, wanted)
+    shape = value.shape if known else wanted or ANYTHING
+    if type_info in (operator.produced_type, value.fitted) or (known and value.condition is None):
+        # What has a shape cannot change, so it need not be copied either.
+        detached = value.detached or (known and type_info.copies)
+        return replace(value, shape=shape, condition=None, fitted=type_info, detached=detached)
+    out = w.var()
+    _write(w, operator, convert, value, wanted, out)
+    detached = value.detached or type_info.copies
+    return Var(out, value.timestamp, detached, shape, fitted=type_info)
+
+
+def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted: Shape | None, out: str) -> None:
+    name, fit = value.name, w.bind(convert, "fit")
+    if isinstance(wanted, Fixed) and isinstance(value.shape, Anything) and wanted.members:
+        members = [w.var("m") for _ in wanted.members]
+        tests = _all(w, [(m, s, ANYTHING) for m, s in zip(members, wanted.members, strict=True)])
+        if tests is not None:
+            # Taking a tuple apart is quicker than asking for its length and each of its members.
+            with w.block("try:"):
+                w.line(f"{', '.join(members)}, = {name} if {name}.__class__ is {w.bind(tuple, 'tuple')} else ()")
+            with w.block("except ValueError:"):
+                w.line(f"{out} = {fit}({name})", operator, name)
+            with w.block("else:"):
+                w.line(_chosen(out, name, tests, fit), operator, name)
+            return
+    tests = None if wanted is None else _tests(w, name, wanted, value.shape)
+    if tests is None:
+        w.line(f"{out} = {fit}({name})", operator, name)
+    else:
+        held = [value.condition] if value.condition is not None else []
+        w.line(_chosen(out, name, [*held, *tests], fit), operator, name)
+
+
+def _chosen(out: str, name: str, tests: list[str], fit: str) -> str:
+    return f"{out} = {name} if {' and '.join(tests)} else {fit}({name})" if tests else f"{out} = {name}"
+
+
+def test_of(w: CodeWriter, name: str, shape: Shape) -> str:
+    """Return a text that is true only if a variable's value has a shape; empty where there is none to write."""
+    return " and ".join(_tests(w, name, shape, ANYTHING) or [])
+
+
+def _tests(w: CodeWriter, place: str, wanted: Shape, known: Shape) -> list[str] | None:
+    """Return texts, all of them true only if the value at a place has the wanted shape; None if no text can tell.
+
+    They may be false for None and for values of derived classes: there the converter decides.
+    """
+    if within(known, wanted):
+        return []
+    if isinstance(wanted, Fixed):
+        return _tests_of_tuple(w, place, wanted, known)
+    if isinstance(wanted, Whole):
+        return _tests_of_int(w, place, wanted, known)
+    if isinstance(wanted, Real):
+        return None if wanted.single else [f"{place}.__class__ is {w.bind(float, 'float')}"]
+    assert isinstance(wanted, Some)
+    return [f"{place}.__class__ is {w.bind(wanted.kind, 'kind')}"]
+
+
+def _tests_of_tuple(w: CodeWriter, place: str, wanted: Fixed, known: Shape) -> list[str] | None:
+    width = len(wanted.members)
+    members: tuple[Shape, ...] = (ANYTHING,) * width
+    tests = [f"{place}.__class__ is {w.bind(tuple, 'tuple')}", f"len({place}) == {width}"]
+    if isinstance(known, Fixed) and len(known.members) == width:
+        members, tests = known.members, tests[:1] if known.null else []
+    inner = _all(w, [(f"{place}[{i}]", m, members[i]) for i, m in enumerate(wanted.members)])
+    return None if inner is None else tests + inner
+
+
+def _all(w: CodeWriter, places: list[tuple[str, Shape, Shape]]) -> list[str] | None:
+    tests: list[str] = []
+    for place, wanted, known in places:
+        more = _tests(w, place, wanted, known)
+        if more is None:
+            return None
+        tests += more
+    return tests
+
+
+def _tests_of_int(w: CodeWriter, place: str, wanted: Whole, known: Shape) -> list[str]:
+    tests = []
+    number = place
+    if "[" in place:
+        number, place = (held := w.var("m")), f"({held} := {place})"
+    if not isinstance(known, Whole) or known.null:
+        tests.append(f"{place}.__class__ is {w.bind(int, 'int')}")
+        place = number
+    bounds = known if isinstance(known, Whole) else Whole()
+    low = None if within(bounds, Whole(wanted.low, None, null=True)) else wanted.low
+    high = None if within(bounds, Whole(None, wanted.high, null=True)) else wanted.high
+    wide = _between(low, number, number, high)
+    quick = (None if low is None else -_QUICK), (None if high is None else _QUICK)
+    if (low is None or low < -_QUICK) and (high is None or high > _QUICK) and wide:
+        tests.append(f"({_between(quick[0], place, number, quick[1])} or {wide})")
+    elif wide:
+        tests.append(_between(low, place, number, high))
+    return tests
+
+
+def _between(low: int | None, first: str, number: str, high: int | None) -> str:
+    """Return the text that tests bounds; the value is written `first` where it comes first, then `number`."""
+    tests = [] if low is None else [f"{low} <= {first}"]
+    if high is not None:
+        tests.append(f"{number if tests else first} <= {high}")
+    return " and ".join(tests)

@@ -1,0 +1,488 @@
+"""Records fit their declared types exactly as the types' converters say, however little of them is looked at."""
+
+from __future__ import annotations
+
+import datetime as dt
+import linecache
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.common import Configuration, Instant, Row, Types
+from millstream.common.errors import TypeMismatchError
+from millstream.common.shapes import ANYTHING, Fixed, Real, Shape, Some, Whole, either, shape_of, widened, within
+from millstream.common.typeinfo import TypeInformation
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.operators.arithmetic import binary, unary
+from millstream.operators.base import Operator
+from millstream.operators.codegen import CodeWriter, Var
+from millstream.operators.failures import SubtaskFailed
+from millstream.operators.fitting import made_to_fit
+from millstream.operators.inference import elements_of, result_of
+from millstream.operators.inline import BINARY_OPERATORS
+from millstream.testing import CollectSink
+from millstream.testing.local import LocalJob
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+class Name(str):
+    """A string that is not exactly one."""
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+class Index:
+    """An int by `__index__` alone, as numpy's are."""
+
+    def __index__(self) -> int:
+        return 3
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Index)
+
+
+NUMBERS = st.one_of(
+    st.integers(-300, 300),
+    st.integers(-(2**65), 2**65),
+    st.sampled_from([s * 2**b + d for s in (1, -1) for b in (7, 15, 30, 31, 63) for d in (-1, 0, 1)]),
+)
+PLAIN = st.one_of(
+    NUMBERS,
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    st.text(max_size=3),
+    st.binary(max_size=2),
+    st.decimals(allow_nan=False),
+    st.just(Colour.RED),
+    st.just(Name("n")),
+    st.just(Index()),
+    st.just(Instant(1, 2)),
+    st.just(dt.date(2024, 1, 2)),
+    st.just(dt.time(1)),
+    st.just(dt.datetime(2024, 1, 2)),
+)
+VALUES = st.recursive(
+    PLAIN,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.builds(Pair, inner, inner),
+        st.builds(Row, inner, inner),
+        st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    ),
+    max_leaves=4,
+)
+BASIC_TYPES = [
+    *(Types.STRING(), Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.FLOAT(), Types.DOUBLE()),
+    *(Types.BOOLEAN(), Types.CHAR(), Types.BIG_INT(), Types.BIG_DEC(), Types.INSTANT()),
+    *(Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMESTAMP(), Types.PICKLED_BYTE_ARRAY()),
+]
+TYPES = st.recursive(
+    st.sampled_from(BASIC_TYPES),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(Types.TUPLE), st.lists(inner, max_size=3).map(Types.ROW), inner.map(Types.LIST)
+    ),
+    max_leaves=4,
+)
+
+
+def fitting_values(type_info: TypeInformation) -> st.SearchStrategy[Any]:
+    """Return values that mostly have the form of a type, so that the tests of members are reached."""
+    if hasattr(type_info, "get_field_types"):
+        members = [fitting_values(t) for t in type_info.get_field_types()]
+        return st.one_of(st.tuples(*members), VALUES)
+    return PLAIN
+
+
+def told(action: Callable[[], Any]) -> Any:
+    """Return what an action returns, with all classes, or the error it raises."""
+    try:
+        return described(action())
+    except TypeMismatchError as e:
+        return ("error", str(e))
+
+
+def described(value: Any) -> Any:
+    if isinstance(value, (list, tuple, Row)):
+        return (type(value), [described(v) for v in value])
+    return (type(value), repr(value))
+
+
+def converted(type_info: TypeInformation, value: Any) -> Any:
+    convert = type_info.converter()
+    return value if convert is None else convert(value)
+
+
+def written(type_info: TypeInformation, known: Shape = ANYTHING) -> Callable[[Any], Any]:
+    """Return the lines that a loop has for a type, as a function."""
+    w, out = CodeWriter("test"), []
+    with w.block("for x in batch:"):
+        value = made_to_fit(w, Operator(), type_info, Var("x", None, detached=False, shape=known))
+        w.line(f"{w.bind(out.append, 'put')}({value.name})")
+    run = w.build("batch")
+
+    def fit(value: Any) -> Any:
+        out.clear()
+        run([value])
+        return out[0]
+
+    return fit
+
+
+@given(st.data())
+def test_a_loop_accepts_and_refuses_what_the_converter_does(data: st.DataObject) -> None:
+    type_info = data.draw(TYPES)
+    value = data.draw(fitting_values(type_info))
+    assert told(lambda: written(type_info)(value)) == told(lambda: converted(type_info, value))
+
+
+@given(st.data())
+def test_so_it_does_when_something_is_known_of_the_value(data: st.DataObject) -> None:
+    type_info = data.draw(TYPES)
+    value = data.draw(fitting_values(type_info))
+    known = either(shape_of(value), shape_of(data.draw(fitting_values(type_info))))
+    if data.draw(st.booleans()):
+        known = widened(shape_of(value), known)
+    assert told(lambda: written(type_info, known)(value)) == told(lambda: converted(type_info, value))
+
+
+@given(TYPES, TYPES, st.data())
+def test_a_value_that_fits_one_type_is_made_to_fit_another(
+    first: TypeInformation, second: TypeInformation, data: st.DataObject
+) -> None:
+    try:
+        value = converted(first, data.draw(fitting_values(first)))
+    except TypeMismatchError:
+        return
+    fit = written(second, first.shape() or ANYTHING)
+    assert told(lambda: fit(value)) == told(lambda: converted(second, value))
+
+
+@given(st.data())
+def test_what_a_converter_returns_has_the_shape_of_its_type_and_stays_as_it_is(data: st.DataObject) -> None:
+    type_info = data.draw(TYPES)
+    shape = type_info.shape()
+    try:
+        value = converted(type_info, data.draw(fitting_values(type_info)))
+    except TypeMismatchError:
+        return
+    if shape is not None:
+        assert is_in(value, shape)
+        assert described(converted(type_info, value)) == described(value)
+
+
+def is_in(value: Any, shape: Shape) -> bool:
+    """Tell whether a value has a shape: the definition, by which the quick tests are judged."""
+    if shape == ANYTHING or (value is None and shape.null):  # type: ignore[union-attr]
+        return True
+    if isinstance(shape, Whole):
+        above = type(value) is int and (shape.low is None or value >= shape.low)
+        return above and (shape.high is None or value <= shape.high)
+    if isinstance(shape, Real):
+        return type(value) is float
+    if isinstance(shape, Some):
+        return type(value) is shape.kind if shape.exact else isinstance(value, shape.kind)
+    assert isinstance(shape, Fixed)
+    return type(value) is tuple and len(value) == len(shape.members) and all(map(is_in, value, shape.members))
+
+
+WIDE = st.one_of(NUMBERS, st.booleans(), st.floats(), st.text(max_size=2), st.tuples(NUMBERS, st.text(max_size=2)))
+
+
+def drawn_shape(data: st.DataObject, value: Any) -> Shape:
+    """Return some shape that a value has."""
+    other = data.draw(st.sampled_from([type(value)]).flatmap(lambda k: WIDE.filter(lambda v: type(v) is k)))
+    shape = either(shape_of(value), shape_of(other))
+    return widened(shape_of(value), shape) if data.draw(st.booleans()) else shape
+
+
+@given(st.data(), st.sampled_from(sorted(BINARY_OPERATORS)))
+def test_what_operators_make_has_the_shape_that_is_told(data: st.DataObject, operator: str) -> None:
+    left = data.draw(WIDE)
+    right = data.draw(st.integers(-9, 9) if operator in ("**", "<<", ">>") else WIDE)
+    if operator == "**" or (operator == "*" and isinstance(right, (str, tuple))):
+        left = data.draw(st.integers(-9, 9))
+    elif operator == "*" and isinstance(left, (str, tuple)):
+        right = data.draw(st.integers(-9, 9))
+    shape = binary(operator, drawn_shape(data, left), drawn_shape(data, right))
+    try:
+        made = eval(f"a {operator} b", {"a": left, "b": right})
+    except (TypeError, ValueError, ArithmeticError):
+        return
+    assert is_in(made, shape)
+
+
+@given(st.data(), st.sampled_from([("UNARY_NEGATIVE", "-"), ("UNARY_INVERT", "~"), ("UNARY_NOT", "not ")]))
+def test_so_has_what_is_made_of_one(data: st.DataObject, operation: tuple[str, str]) -> None:
+    value = data.draw(WIDE)
+    shape = unary(operation[0], drawn_shape(data, value))
+    try:
+        made = eval(f"{operation[1]}a", {"a": value})
+    except TypeError:
+        return
+    assert is_in(made, shape)
+
+
+def scaled(by: int) -> Callable[[int], tuple[int, int]]:
+    return lambda x: (x * 7919 % by, 1)
+
+
+LONG = Whole(-(2**63), 2**63 - 1, null=True)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "result"),
+    [
+        (scaled(1000), [LONG], Fixed((Whole(0, 999), Whole(1, 1)))),
+        (scaled(1000), [ANYTHING], Fixed((ANYTHING, Whole(1, 1)))),
+        (lambda a, b: (a[0], a[1] + b[1]), [ANYTHING, ANYTHING], Fixed((ANYTHING, ANYTHING))),
+        (lambda a, b: (a[0], a[1] + b[1]), [Fixed((LONG, Whole(0, 5)))] * 2, Fixed((LONG, Whole(0, 10)))),
+        (lambda x: x, [LONG], LONG),
+        (lambda x: x > 3, [LONG], Some(bool, exact=True)),
+        (lambda x: x > 3, [ANYTHING], ANYTHING),
+        (lambda x: not x, [ANYTHING], Some(bool, exact=True)),
+        (lambda x: x / 2, [LONG], Real()),
+        (lambda x: [x], [LONG], ANYTHING),
+        (lambda x: LONG, [LONG], ANYTHING),
+        (lambda x: x.real, [LONG], ANYTHING),
+        (len, [ANYTHING], ANYTHING),
+        (lambda x: x if x else 1, [LONG], ANYTHING),
+    ],
+)
+def test_what_is_known_of_a_function(function: Callable[..., Any], arguments: list[Shape], result: Shape) -> None:
+    assert result_of(function, arguments) == result
+
+
+def yields(text: str) -> Any:
+    for word in text.split():
+        if word:
+            yield word, 1
+    yield text, 5
+
+
+def yields_more(text: str) -> Any:
+    yield text, 1
+    yield from [(text, "x")]
+
+
+def yields_one_of_two(text: str) -> Any:
+    yield (text, 1) if text else text
+
+
+def returns_twice(text: str) -> Any:
+    return [(w, 1) for w in text] if text else [text]
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (yields, Fixed((ANYTHING, Whole(1, 5)))),
+        (yields_more, ANYTHING),
+        (yields_one_of_two, ANYTHING),
+        (returns_twice, ANYTHING),
+        (lambda s: [w + "" for w in s], ANYTHING),
+        (lambda s: [(w, len(w)) for w in s], ANYTHING),
+        (lambda s: [(w, 1) for w in s][1], ANYTHING),
+        (lambda s: sorted([(w, 1) for w in s]), ANYTHING),
+        (str.split, ANYTHING),
+    ],
+)
+def test_what_is_known_of_the_results_of_a_function(function: Callable[..., Any], shape: Shape) -> None:
+    assert elements_of(function) == shape
+
+
+def test_what_is_known_of_a_list_comprehension() -> None:
+    # Python 3.12 compiles it into the function around it, where it is not looked for.
+    known = Fixed((ANYTHING, Whole(1, 1))) if sys.version_info < (3, 12) else ANYTHING
+    assert elements_of(lambda s: [(w, 1) for w in s.split()]) == known
+    assert elements_of(lambda s: [(w, 1) for w in s.split() if w]) == known
+
+
+def test_an_outer_variable_that_others_can_set_is_not_counted_on() -> None:
+    by = 10
+
+    def change() -> None:
+        nonlocal by
+        by = 0
+
+    assert result_of(lambda x: x % by, [LONG]) == ANYTHING
+    change()
+
+
+@given(WIDE, WIDE)
+def test_a_shape_of_two_has_both(a: Any, b: Any) -> None:
+    for both in (either(shape_of(a), shape_of(b)), widened(shape_of(a), shape_of(b))):
+        assert is_in(a, both)
+        assert is_in(b, both)
+        assert within(shape_of(a), both)
+
+
+# --- whole programs
+
+
+def new_env(inlining: bool = True) -> StreamExecutionEnvironment:
+    config = Configuration.from_dict({"millstream.inlining": str(inlining).lower()})
+    env = StreamExecutionEnvironment.get_execution_environment(config)
+    env.set_parallelism(1)
+    return env
+
+
+PAIR = Types.TUPLE([Types.LONG(), Types.INT()])
+
+
+def sum_up(
+    elements: list[Any], type_info: TypeInformation | None, before: LocalJob | None = None
+) -> tuple[LocalJob, list[Any], str | None]:
+    """Sum pairs up by key, perhaps on from another job; return the job, its results and its error.
+
+    The first epoch has one pair, the second all others. Without a type only the first is run.
+    """
+    env, sink = new_env(), CollectSink()
+    pairs = env.from_source(NumberSequenceSource(0, len(elements) - 1)).map(lambda i: elements[i], type_info)
+    keyed = pairs.key_by(lambda t: t[0])
+    keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sum").sink_to(sink)
+    sizes = iter([1])
+    job = LocalJob(
+        env,
+        epoch_sizes=lambda: next(sizes, 1 << 30),
+        snapshot=before.snapshot() if before else None,
+        storage=before.storage if before else None,
+    )
+    try:
+        if type_info is None:
+            job.run_epoch()
+        else:
+            job.run()
+    except SubtaskFailed as e:
+        return job, sink.results(), str(e)
+    return job, sink.results(), None
+
+
+ELEMENTS = st.lists(st.tuples(st.sampled_from([0, 1, True]), st.one_of(NUMBERS, st.booleans())), min_size=1, max_size=9)
+
+
+@given(ELEMENTS)
+def test_a_typed_reduce_emits_what_the_converter_makes_of_its_sums(elements: list[Any]) -> None:
+    sums: dict[Any, Any] = {}
+    expected = []
+    for key, number in (converted(PAIR, e) for e in elements):
+        sums[key] = (key, sums[key][1] + number) if key in sums else (key, number)
+        expected.append(converted(PAIR, sums[key]))
+    _, results, error = sum_up(elements, PAIR)
+    assert error is None
+    assert list(map(described, results)) == list(map(described, expected))
+
+
+@pytest.mark.parametrize("left", [(0, True), (False, 1), (0, 1.5), (0, 2**40), [0, 1], Pair(0, 1)])
+def test_state_that_another_program_left_is_looked_at(left: Any) -> None:
+    elements = [left, (0, 1), (0, 2)]
+    before, _, _ = sum_up(elements, None)
+    total = left
+    _, results, error = sum_up(elements, PAIR, before)
+    expected: Any = []
+    for number in (1, 2):
+        total = (total[0], total[1] + number)
+        expected.append(told(lambda: converted(PAIR, total)))  # noqa: B023
+    if error is None:
+        assert list(map(described, results)) == expected
+    else:
+        assert expected[0][0] == "error"
+        assert expected[0][1] in error
+
+
+def test_a_number_too_long_for_its_type_is_told_with_operator_and_record() -> None:
+    long_pair = Types.TUPLE([Types.LONG(), Types.LONG()])
+    _, _, error = sum_up([(0, 2**62), (0, 2**62), (0, 1)], long_pair)
+    assert error is not None
+    assert f"the value {2**63} (int) does not fit the type Long" in error
+    assert "in operator 'Keyed Reduce' (uid sum)" in error
+    assert f"record: (0, {2**63})" in error
+
+
+def test_none_in_a_reduce_is_refused_by_the_function_as_before() -> None:
+    _, results, error = sum_up([(0, None), (0, 1)], PAIR)
+    assert results in ([], [(0, None)])
+    assert error is not None
+    assert "unsupported operand type(s) for +: 'NoneType' and 'int'" in error
+
+
+def loops_of(env: StreamExecutionEnvironment) -> str:
+    """Return the text of the loops of a program."""
+    before = set(linecache.cache)
+    job = LocalJob(env)
+    text = "".join("".join(linecache.cache[name][2]) for name in set(linecache.cache) - before)  # type: ignore[misc]
+    assert job.slots
+    return text
+
+
+def test_what_is_known_to_fit_is_not_looked_at() -> None:
+    env = new_env()
+    numbers = env.from_source(NumberSequenceSource(0, 99), type_info=Types.LONG())
+    small = numbers.map(lambda x: (x % 10, x * 3), Types.TUPLE([Types.SHORT(), Types.LONG()]))
+    one = small.filter(lambda t: t[0] > 1)
+    two = small.filter(lambda t: t[0] < 1)
+    one.union(two).key_by(lambda t: t[0], Types.LONG()).filter(lambda t: t[1] > 5).add_sink(lambda t: None)
+    text = loops_of(env)
+    assert "for x in batch" in text
+    assert "fit" not in text
+
+
+def test_a_collection_is_made_to_fit_once_and_rows_pass_a_filter_that_only_looks() -> None:
+    env = new_env()
+    rows = env.from_collection([(1, "a"), (2, "b")], Types.ROW([Types.INT(), Types.STRING()]))
+    rows.filter(lambda r: r[0] > 1).add_sink(lambda r: None)
+    assert "fit" not in loops_of(env)
+
+
+def spoil(row: Row) -> bool:
+    row[0] = 2**31
+    return True
+
+
+def test_a_filter_that_changes_a_row_cannot_break_its_type() -> None:
+    env, sink = new_env(), CollectSink()
+    env.from_collection([(1,)], Types.ROW([Types.INT()])).filter(spoil).sink_to(sink)
+    LocalJob(env).run()
+    assert sink.results() == [Row(f0=-(2**31))]
+
+
+FUNCTIONS: list[Callable[[Any], Any]] = [
+    lambda x: x,
+    lambda x: x * 3 + 1,
+    lambda x: (x, 1),
+    lambda x: (x % 7, -x),
+    lambda x: x / 2,
+    lambda x: x > 3,
+    lambda x: (x & 255, "a" + "b"),
+    lambda x: [x, x],
+]
+
+
+@given(st.sampled_from(FUNCTIONS), TYPES, st.sampled_from(FUNCTIONS), TYPES, st.lists(NUMBERS, min_size=1, max_size=3))
+def test_types_do_the_same_whether_functions_are_read_or_not(
+    first: Any, first_type: TypeInformation, second: Any, second_type: TypeInformation, numbers: list[int]
+) -> None:
+    def outcome(inlining: bool) -> Any:
+        env, sink = new_env(inlining), CollectSink()
+        stream = env.from_collection([n % 2**63 for n in numbers], Types.LONG()).map(first, first_type)
+        stream.rebalance().map(second, second_type).sink_to(sink)
+        try:
+            LocalJob(env).run()
+        except SubtaskFailed as e:
+            return str(e).splitlines()[-3:]
+        return list(map(described, sink.results()))
+
+    assert outcome(True) == outcome(False)
