@@ -13,6 +13,11 @@ def wall_clock() -> int:
     return int(time.time() * 1000)
 
 
+def stopwatch(clock: Callable[[], int]) -> Callable[[], float]:
+    """Return what tells how many seconds have passed. To set the wall clock does not move it; a test's own clock does."""
+    return time.monotonic if clock is wall_clock else lambda: clock() / 1000
+
+
 class Requests:
     """An event loop for asynchronous requests. It lives as long as the function whose clients were made for it."""
 

@@ -167,6 +167,15 @@ class WatermarkOperator(Operator):
             self._wake(self._split)
         self._split.generator.on_periodic_emit(self._split)
 
+    def goes_on(self) -> None:
+        """Records of the split have passed, and more are to come: it is not silent."""
+        if self._idle_ms is not None:
+            self._wake(self._split)
+
+    @property
+    def follows_clock(self) -> bool:
+        return self._idle_ms is not None
+
     def _wake(self, split: _Split) -> None:
         split.last_record = self.setup.clock()
         if not split.timed_out:
