@@ -14,7 +14,7 @@ def wall_clock() -> int:
 
 
 def stopwatch(clock: Callable[[], int]) -> Callable[[], float]:
-    """Return what tells how many seconds have passed. To set the wall clock does not move it; a test's own clock does."""
+    """Return what tells how many seconds have passed: not moved when the wall clock is set, but a test's own clock."""
     return time.monotonic if clock is wall_clock else lambda: clock() / 1000
 
 

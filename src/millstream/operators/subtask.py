@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from millstream.common.errors import DamagedStateError
@@ -39,10 +38,11 @@ SOURCE = -1
 # With more keys than this for each record, an epoch's keys count as mostly new.
 MANY_NEW_KEYS = 0.1
 
-# So long a loop runs at most before timers that are due fire, where there can be any.
-PAUSE_SECONDS = 0.01
+# So often timers that are due are looked for while records are processed, where there can be any.
+LOOK_SECONDS = 0.002
 
-Loops = dict[int, Callable[[Iterable[Any]], None]]
+Loop = Callable[[Iterable[Any]], None]
+Loops = dict[int, Loop]
 
 # An address of an outgoing block: (edge, target subtask).
 Outgoing = tuple[Edge, int, bytes]
@@ -99,6 +99,7 @@ class Subtask:
         self._follows_clock = not settings.batch and any(n.operator.follows_clock for n in self._nodes)
         runs = [n.operator.records_in_run for n in self._nodes if n.operator.records_in_run is not None]
         self._pace = Pace(surroundings.stopwatch, min(runs, default=None))
+        self._look_again = -math.inf
         self._unfinished = Unfinished()
         # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
         self._behind = [
@@ -207,7 +208,7 @@ class Subtask:
         self._announce()
         self._on_processing_time()
         todo = self._unfinished.open(operator.reader, shares)
-        until = self._pace.now() + seconds if seconds > 0 else -math.inf
+        until = self._pace.begin() + seconds
         waiting: list[tuple[OpenShare, int, bool]] = []
         while todo and seconds > 0:
             before = self._records_in
@@ -219,7 +220,7 @@ class Subtask:
                 self._share_passed(operator, *waiting.pop())
             if is_read:
                 del todo[0]
-            if self._pace.now() >= until:
+            if self._pace.begin() >= until:
                 break
         self._unfinished.leave(todo)
         if ends and todo:
@@ -236,12 +237,12 @@ class Subtask:
 
     def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
-        run, pace, head = self._inputs[SOURCE], self._pace, self.vertex.head
+        run, head = self._inputs[SOURCE], self.vertex.head
         while (batch := self._guarded(share.batch, head)) is not None:
-            self._run_some(run, batch, share.at, until)
-            self._records_in += share.took(pace.at)
+            at = self._run_pieces(run, batch, share.at, until)
+            self._records_in += share.took(at)
             yield from self._full_blocks()
-            if pace.now() >= until:
+            if self._pace.begin() >= until:
                 return self._guarded(share.batch, head) is None
         return True
 
@@ -348,23 +349,40 @@ class Subtask:
         elif not self._follows_clock:
             self._run(self._inputs[edge.id], block.content)
         else:
-            at = 0
-            while at < len(block):
-                self._run_some(self._inputs[edge.id], block.content, at, math.inf, block.width)
-                at = self._pace.at
+            self._run_pieces(self._inputs[edge.id], block.content, 0, math.inf, block.width)
 
-    def _run_some(
-        self, run: Callable[[Iterable[Any]], None], records: Sequence[Any], at: int, until: float, width: int = 1
-    ) -> None:
-        """Run a loop over records, from one of them on, until it must pause; then let time pass."""
-        pace = self._pace
-        if self._follows_clock:
-            until = min(until, pace.now() + PAUSE_SECONDS)
-        self._run(run, chain.from_iterable(pace.pieces(records, at, until, width)))
-        if self._follows_clock:
-            for marker in self._markers:
-                marker.goes_on()
-            self._on_processing_time()
+    def _run_pieces(self, run: Loop, records: Sequence[Any], at: int, until: float, width: int = 1) -> int:
+        """Run a loop over records piece by piece, and let time pass in between.
+
+        Args:
+            run: the loop.
+            records: what can be sliced.
+            at: how many of the records were processed before.
+            until: stop when the stopwatch has come so far; at least one piece is processed.
+            width: how many items a record takes.
+
+        Returns:
+            how many of the records have been processed.
+        """
+        pace, count = self._pace, len(records) // width
+        pace.begin()
+        while at < count:
+            to = min(at + pace.size, count)
+            self._run(run, records if to - at == count else records[at * width : to * width])
+            now = pace.went(to - at)
+            at = to
+            if self._follows_clock and now >= self._look_again:
+                self._let_time_pass()
+                self._look_again = now + LOOK_SECONDS
+            if now >= until:
+                break
+        return at
+
+    def _let_time_pass(self) -> None:
+        """Time passes while records are processed."""
+        for marker in self._markers:
+            marker.goes_on()
+        self._on_processing_time()
 
     def _take_control(self, channel: Channel, control: Control) -> None:
         _, kind, value = control
@@ -517,7 +535,7 @@ class Subtask:
 
     # --- failures
 
-    def _run(self, function: Callable[[Iterable[Any]], None], batch: Iterable[Any]) -> None:
+    def _run(self, function: Loop, batch: Iterable[Any]) -> None:
         try:
             function(batch)
         except Exception as e:
