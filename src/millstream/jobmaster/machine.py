@@ -217,7 +217,7 @@ class JobMachine:
     def _sources_polled(self, event: e.SourcesPolled) -> Instructions:
         job, shares, ending = self._ledger, event.shares, event.finished
         unread = job.execution.unread_sources()
-        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(shares))
+        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(shares) or bool(unread))
         if not shares and not unread and not ending and not due and job.next_wake() > self._now:
             due_at = self._coordinator.next_due() if job.has_news else math.inf
             self._go(Step.WAITING, min(event.poll_again, due_at, job.next_wake()))
