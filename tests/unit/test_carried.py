@@ -88,6 +88,15 @@ def test_a_record_with_unread_input_is_told_from_others_without_being_read() -> 
     assert not any(has_unread(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
 
 
+def test_a_record_with_unread_input_as_it_was_first_written() -> None:
+    data = bytes.fromhex(
+        "038005956b00000000000000284b0588895d28284b034b004b05888974284b034b014b09898874657d288c04"
+        "73696e6b4e858c056d61726b737d8c0473656e744b0573757d288c0473696e6b4b048c056d61726b734b0575"
+        "4e5d284b02284b024b0a4b1488744b05874e8c0573686172654b008765742e"
+    )
+    assert decode(data) == UNREAD
+
+
 def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
     with pytest.raises(DamagedStateError, match=r"is of format 4; this millstream knows 1 to 3\."):
         decode(bytes([4]) + encoded(RECORD)[1:])

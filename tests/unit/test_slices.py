@@ -15,7 +15,7 @@ import pytest
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
-from millstream.datastream import AsyncDataStream, DataStream, StreamExecutionEnvironment
+from millstream.datastream import AsyncDataStream, DataStream, OutputTag, StreamExecutionEnvironment
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_source import FileSource, StreamFormat
@@ -225,16 +225,55 @@ class _Seen(KeyedProcessFunction):
 
 def test_a_split_whose_records_are_slow_is_not_idle() -> None:
     env, sink = program(), CollectSink()
-    strategy = (
-        WatermarkStrategy.for_monotonous_timestamps()
-        .with_timestamp_assigner(lambda x, t: x)
-        .with_idleness(Duration.of_millis(120))
-    )
-    read(env, NumberSequenceSource(1, 8)).map(slowly).assign_timestamps_and_watermarks(strategy).sink_to(sink)
+    read(env, NumberSequenceSource(1, 8)).map(slowly).assign_timestamps_and_watermarks(_IDLE).sink_to(sink)
     job = LocalJob(env, CLOCK)
     job.run_epoch()
     marker = next(iter(job.slots[0]._subtasks.values()))._markers[0]
     assert not marker._is_idle and not any(s.idle for s in marker._splits.values())
+
+
+def test_a_split_that_waits_for_another_to_be_read_is_not_idle() -> None:
+    env, late = program(), OutputTag("late")
+    read(env, _TwoSplits(), _IDLE).map(slowly).key_by(lambda x: 0).window(
+        TumblingEventTimeWindows.of(Time.milliseconds(5))
+    ).side_output_late_data(late).reduce(lambda a, b: a).get_side_output(late).sink_to(sink := CollectSink())
+    job = LocalJob(env, CLOCK, epoch_sizes=lambda: 30)
+    for _ in range(40):
+        job.run_epoch()
+    assert sink.results() == []
+
+
+_IDLE = (
+    WatermarkStrategy.for_monotonous_timestamps()
+    .with_timestamp_assigner(lambda x, t: x)
+    .with_idleness(Duration.of_millis(120))
+)
+
+
+class _TwoSplits(NumberSequenceSource):
+    """The same numbers in each of two splits, which one subtask reads one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 199)
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Doubled()
+
+
+class _Doubled(SplitEnumerator):
+    def __init__(self) -> None:
+        self._at = 0
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        # At first one record of each, so that both are known.
+        at, self._at = self._at, self._at + (budget if self._at else 1)
+        return Dealt({0: [(split, at, self._at, False) for split in (0, 1)]})
+
+    def is_finished(self) -> bool:
+        return False
+
+    def snapshot(self) -> int:
+        return self._at
 
 
 def test_requests_run_together_however_slow_they_are() -> None:

@@ -101,6 +101,7 @@ class Subtask:
         self._pace = Pace(surroundings.stopwatch, min(runs, default=None))
         self._look_again = -math.inf
         self._unfinished = Unfinished()
+        self._todo: list[OpenShare] = []
         # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
         self._behind = [
             list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in self._nodes
@@ -206,8 +207,8 @@ class Subtask:
         operator = self.vertex.head.operator
         assert isinstance(operator, SourceOperator)
         self._announce()
-        self._on_processing_time()
-        todo = self._unfinished.open(operator.reader, shares)
+        todo = self._todo = self._unfinished.open(operator.reader, shares)
+        self._let_time_pass()
         until = self._pace.begin() + seconds
         waiting: list[tuple[OpenShare, int, bool]] = []
         while todo and seconds > 0:
@@ -229,7 +230,7 @@ class Subtask:
                 for marker in self._markers:
                     marker.start_split(passed[0].split)
                 self._share_passed(operator, *passed)
-        self._on_processing_time()
+        self._let_time_pass()
         if ends and not todo:
             self._advance(MAX_WATERMARK)
             yield from self._end()
@@ -372,6 +373,8 @@ class Subtask:
             now = pace.went(to - at)
             at = to
             if self._follows_clock and now >= self._look_again:
+                for marker in self._markers:
+                    marker.goes_on()
                 self._let_time_pass()
                 self._look_again = now + LOOK_SECONDS
             if now >= until:
@@ -379,9 +382,9 @@ class Subtask:
         return at
 
     def _let_time_pass(self) -> None:
-        """Time passes while records are processed."""
+        """Fire timers that are due; what a source has not come to read yet is not silent."""
         for marker in self._markers:
-            marker.goes_on()
+            marker.expects(share.split for share in self._todo)
         self._on_processing_time()
 
     def _take_control(self, channel: Channel, control: Control) -> None:

@@ -6,7 +6,7 @@ user's may also emit at any record. With several splits the subtask's watermark 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from millstream.common.errors import MillstreamError
@@ -168,9 +168,16 @@ class WatermarkOperator(Operator):
         self._split.generator.on_periodic_emit(self._split)
 
     def goes_on(self) -> None:
-        """Records of the split have passed, and more are to come: it is not silent."""
+        """Records of the split have passed: it is not silent."""
         if self._idle_ms is not None:
             self._wake(self._split)
+
+    def expects(self, names: Iterable[Any]) -> None:
+        """There are records of these splits that nobody has come to read yet: they are not silent."""
+        if self._idle_ms is not None:
+            for name in names:
+                if name in self._splits:
+                    self._wake(self._splits[name])
 
     @property
     def follows_clock(self) -> bool:
