@@ -24,7 +24,10 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import AsyncFunction, KeyedProcessFunction, RuntimeContext
 from millstream.datastream.state import StateTtlConfig, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.operators import watermarks
+from millstream.operators.carried import decode
 from millstream.operators.pace import Pace
+from millstream.operators.reading import Unfinished
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
 # Functions are pickled: what they name in a module is the one that is there.
@@ -223,13 +226,15 @@ class _Seen(KeyedProcessFunction):
         yield count
 
 
-def test_a_split_whose_records_are_slow_is_not_idle() -> None:
-    env, sink = program(), CollectSink()
-    read(env, NumberSequenceSource(1, 8)).map(slowly).assign_timestamps_and_watermarks(_IDLE).sink_to(sink)
-    job = LocalJob(env, CLOCK)
-    job.run_epoch()
-    marker = next(iter(job.slots[0]._subtasks.values()))._markers[0]
-    assert not marker._is_idle and not any(s.idle for s in marker._splits.values())
+def test_input_whose_records_are_slow_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[int] = []
+    monkeypatch.setattr(watermarks._Split, "mark_idle", lambda self: marked.append(CLOCK()))
+    for shuffled in (False, True):
+        env, numbers = program(), NumberSequenceSource(1, 8)
+        stream = read(env, numbers).rebalance() if shuffled else read(env, numbers)
+        stream.map(slowly).assign_timestamps_and_watermarks(_IDLE).sink_to(CollectSink())
+        LocalJob(env, CLOCK).run()
+    assert marked == []
 
 
 def test_a_split_that_waits_for_another_to_be_read_is_not_idle() -> None:
@@ -366,7 +371,15 @@ def test_unread_input_is_gone_on_with_at_another_parallelism(
     env = program(after)
     counting(make(env), sink)
     snapshot: Snapshot = job.snapshot()
-    LocalJob(env, CLOCK, snapshot=snapshot, storage=job.storage).run()
+    job = LocalJob(env, CLOCK, snapshot=snapshot, storage=job.storage)
+    # Where the watermark of its split is.
+    head: Any = job.plan.vertices[0].head.operator
+    carried = {subtask: decode(c) for (v, subtask), c in job.execution._carried.items() if v == job.plan.vertices[0].id}
+    splits = [(split, subtask) for subtask, left in carried.items() for split, _, _ in left.unread]
+    assert splits and all(
+        subtask == head.source.subtask_of(split, len(carried)) for split, subtask in splits if split is not None
+    )
+    job.run()
     assert highest(sink.results()) == WANTED
 
 
@@ -382,6 +395,20 @@ def _failing_once(value: int) -> int:
         CALLS.append(value)
         raise ValueError("once")
     return value
+
+
+def test_an_epoch_that_failed_does_not_count_for_one_that_is_run_again_in_the_same_process() -> None:
+    reader, unfinished = _BatchReader([[1, 2, 3], [4]]), Unfinished()
+    [share] = unfinished.open(reader, ["all"])
+    assert share.batch() == [1, 2, 3] and share.took(1) == 1
+    unfinished.leave([share])
+    for _ in range(2):
+        [share] = unfinished.open(reader, [])
+        assert share.read == 1
+        batch = share.batch()
+        assert batch is not None and batch[share.at :] == [2, 3]
+        share.took(len(batch))
+        assert share.batch() == [4]
 
 
 class _Erratic:
@@ -468,13 +495,13 @@ def test_a_savepoint_in_the_middle_of_slow_input_is_gone_on_from(tmp_path: Path)
 def test_draining_reads_what_was_dealt_out(tmp_path: Path) -> None:
     config = Configuration.from_dict({"millstream.epoch.slice": "60 ms"})
     env, sink = LocalEnvironment(config), CollectSink()
-    env.from_collection(list(range(60))).map(sleepy).sink_to(sink)
+    env.from_collection(list(range(120))).map(sleepy).sink_to(sink)
     job = env.execute_async("slow")
     time.sleep(0.3)
     job.stop_with_savepoint(True, str(tmp_path)).result()
     job.get_job_execution_result().result()
     # All of it was dealt out at once: the environment reads a bounded source as a whole.
-    assert sink.results() == list(range(60))
+    assert sink.results() == list(range(120))
 
 
 def test_a_restart_in_the_middle_of_a_share_loses_and_doubles_nothing() -> None:
