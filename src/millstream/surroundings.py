@@ -13,6 +13,11 @@ def wall_clock() -> int:
     return int(time.time() * 1000)
 
 
+def stopwatch(clock: Callable[[], int]) -> Callable[[], float]:
+    """Return what tells how many seconds have passed: not moved when the wall clock is set, but a test's own clock."""
+    return time.monotonic if clock is wall_clock else lambda: clock() / 1000
+
+
 class Requests:
     """An event loop for asynchronous requests. It lives as long as the function whose clients were made for it."""
 

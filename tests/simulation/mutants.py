@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial, partialmethod
 from typing import Any
 from unittest.mock import patch
 
-from millstream.checkpoint import store
+from millstream.checkpoint import restore, store
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.restore import Start
@@ -25,7 +25,8 @@ from millstream.jobmaster.ledger import Ledger
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.steps import Step, Why
-from millstream.operators.protocol import JobPlan
+from millstream.operators.carried import Unread, decode, encode
+from millstream.operators.protocol import JobPlan, SubtaskReport
 
 from .external import SimulatedCommitter
 
@@ -308,3 +309,40 @@ def state_deleted_early(real: Real, self: Coordinator, live: set[str]) -> frozen
 def state_of_unanswered_deleted(real: Real, self: Coordinator) -> set[str]:
     """State files are deleted that a checkpoint needs whose manifest may still come to storage."""
     return {name for checkpoint in self.retained() for name in checkpoint.cut.files()}
+
+
+# --- input that was dealt out and is not read
+
+
+def _with_unread(report: SubtaskReport, change: Callable[[list[Unread]], list[Unread]]) -> SubtaskReport:
+    if not report.has_unread:
+        return report
+    left = decode(report.carried)
+    about = {f.name: getattr(left, f.name) for f in fields(left)}
+    return replace(report, carried=encode(**{**about, "unread": change(list(left.unread))}))
+
+
+@_instead_of(Execution, "_keep")
+def given_back_and_forgotten(real: Real, self: Execution, report: SubtaskReport, *about: Any) -> bool:
+    """What a subtask has not read of its shares is forgotten."""
+    return real(self, _with_unread(report, lambda unread: []), *about)
+
+
+@_instead_of(Execution, "_keep")
+def given_back_and_read_twice(real: Real, self: Execution, report: SubtaskReport, *about: Any) -> bool:
+    """A share that was read in part is read again from its beginning."""
+    return real(self, _with_unread(report, lambda unread: [(split, share, 0) for split, share, _ in unread]), *about)
+
+
+MUTANTS["unread-lost-when-rescaled"] = Mutant(
+    "unread-lost-when-rescaled",
+    "At another parallelism nobody reads what was dealt out before and not read.",
+    [(restore, "_unread", lambda *about: [])],
+)
+
+
+MUTANTS["unread-for-everybody"] = Mutant(
+    "unread-for-everybody",
+    "At another parallelism everybody reads what was dealt out before and not read.",
+    [(restore, "_reads", lambda *about: True)],
+)

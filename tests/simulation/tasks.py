@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import DamagedStateError
 from millstream.jobmaster.engine import EpochFailed
-from millstream.operators.carried import decode, encode
+from millstream.operators.carried import Unread, decode, encode
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.state.key_groups import key_group, owner
 from millstream.state.keyed import KeyedState, Version
@@ -20,10 +21,8 @@ from .scene import Scene
 from .storage import TaskStorage
 from .world import DriverDied, Injected
 
-# What a subtask carries, as `Subtask` writes it, while its input has not ended and when it has.
-_RUNNING, _ENDED = (
-    encode(watermark=0, idle=False, ended=ended, channels={}, operators={}, watermarks={}) for ended in (False, True)
-)
+# What a subtask carries, as `Subtask` writes it.
+_carried = partial(encode, watermark=0, idle=False, channels={}, operators={}, watermarks={})
 
 
 @dataclass
@@ -102,27 +101,48 @@ class SimulatedTasks:
 
     def _region(self, vertex: int, tasks: list[LevelTask]) -> list[_Work]:
         source, counter = self._plan.vertices[vertex : vertex + 2]
-        if _has_ended(tasks[0], vertex):
+        if _has_ended(tasks[1], vertex + 1, 0):
             return []
         works = []
-        ends = vertex in tasks[0].ending
+        all_end = vertex in tasks[0].ending
         names = Names(vertex // 2)
         by_owner: list[list[Record]] = [[] for _ in range(counter.parallelism)]
         for subtask in range(source.parallelism):
-            shares = tasks[0].shares.get(vertex, {}).get(subtask, [])
-            records = [r for share in shares for r in share]
+            if _has_ended(tasks[0], vertex, subtask):
+                continue
+            records, unread = self._read(tasks[0], vertex, subtask)
+            ends = vertex in tasks[0].ending and not unread
+            all_end = all_end and ends
             for record in records:
                 group = key_group(record.key, MAX_PARALLELISM)
                 by_owner[owner(group, counter.parallelism, MAX_PARALLELISM)].append(record)
             staged = [r.id for r in records]
-            works.append(self._work(tasks[0].epoch, vertex, subtask, names.records, staged, {}, ends))
+            carried = _carried(ended=ends, unread=unread)
+            works.append(self._work(tasks[0].epoch, vertex, subtask, names.records, staged, {}, carried, ends))
         for subtask, records in enumerate(by_owner):
             counted, file = self._count(names.counter, vertex + 1, subtask, tasks[1], records)
             files = {names.counter: file}
-            works.append(self._work(tasks[1].epoch, vertex + 1, subtask, names.counts, counted, files, ends))
-        if ends and self._scene.circumstances.mode is not CheckpointingMode.AT_MOST_ONCE:
+            carried = _carried(ended=all_end)
+            works.append(
+                self._work(tasks[1].epoch, vertex + 1, subtask, names.counts, counted, files, carried, all_end)
+            )
+        if all_end and self._scene.circumstances.mode is not CheckpointingMode.AT_MOST_ONCE:
             self._check_state(vertex)
         return works
+
+    def _read(self, task: LevelTask, vertex: int, subtask: int) -> tuple[list[Record], list[Unread]]:
+        """Read what a source's subtask was left and is dealt out, or a part of it; return also what is left."""
+        before = task.carried.get((vertex, subtask))
+        todo = list(decode(before).unread) if before else []
+        todo += [(s[0].id[1], s, 0) for s in task.shares.get(vertex, {}).get(subtask, [])]
+        records = [(place, r) for place, (_, share, read) in enumerate(todo) for r in share[read:]]
+        count = len(records)
+        if task.slice < math.inf and count and (not task.slice or self._world.random.random() < 0.5):
+            # At least one, so that the job gets to its end.
+            count = self._world.random.randint(1, count) if task.slice else 0
+        behind = [place for place, _ in records[count:]]
+        left = [(todo[p][0], todo[p][1], len(todo[p][1]) - behind.count(p)) for p in sorted(set(behind))]
+        return [r for _, r in records[:count]], left
 
     def _check_state(self, vertex: int) -> None:
         """At the end of a region's input, its state must be what all records come to, whatever has happened before."""
@@ -161,12 +181,12 @@ class SimulatedTasks:
         sink: str,
         output: list[Any],
         state_files: dict[str, Version],
+        carried: bytes,
         ends: bool,
     ) -> _Work:
         name = f"{self._plan.settings.job_id}-{sink}-{subtask}-{epoch}-{self._attempt}"
         transactions = [(name, sink, output)] if output else []
         committables = {sink: name} if output else {}
-        carried = _ENDED if ends else _RUNNING
         report = SubtaskReport(
             vertex=vertex,
             subtask=subtask,
@@ -189,6 +209,6 @@ class SimulatedTasks:
         return _Work(report, transactions, files)
 
 
-def _has_ended(task: LevelTask, vertex: int) -> bool:
-    carried = task.carried.get((vertex, 0))
+def _has_ended(task: LevelTask, vertex: int, subtask: int) -> bool:
+    carried = task.carried.get((vertex, subtask))
     return bool(carried) and decode(carried).ended

@@ -584,3 +584,48 @@ def test_a_key_that_cannot_be_pickled(env1: Env, collect: Collect) -> None:
     text = str(caught.value)
     assert "A key of type generator cannot be hashed the same way in every process" in text
     assert "record: 1" in text
+
+
+class _Lateness(KeyedProcessFunction[int, int, Any]):
+    """Sets a timer for half a second later with every record, and says by how much each comes too late."""
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        service = ctx.timer_service()
+        service.register_processing_time_timer(service.current_processing_time() + 500)
+        yield "record", value
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield "late", ctx.timer_service().current_processing_time() - timestamp
+
+
+def _sleepy(value: int) -> int:
+    time.sleep(0.05)
+    return value
+
+
+def test_time_goes_on_while_slow_records_are_read(config: Configuration, tmp_path: Path) -> None:
+    """Timers fire, checkpoints complete and a savepoint is served while hundreds of slow records are under way."""
+    settings = {"millstream.epoch.slice": "200 ms", "execution.checkpointing.interval": "100 ms"}
+    config = Configuration.from_dict({**config.to_dict(), **settings})
+    sink = CollectSink()
+
+    def start(**more: str) -> Any:
+        env = Env.get_execution_environment(Configuration.from_dict({**config.to_dict(), **more})).set_parallelism(2)
+        numbers = env.from_source(NumberSequenceSource(1, 300), WatermarkStrategy.no_watermarks(), "n").uid("n")
+        slow = numbers.map(_sleepy).uid("slow")
+        slow.key_by(lambda x: x).process(_Lateness()).uid("timers").sink_to(sink).uid("sink")
+        return env.execute_async("slow")
+
+    job = start()
+    wait_until(lambda: sum(kind == "late" for kind, _ in sink.results()) > 10, 30)
+    assert sum(kind == "record" for kind, _ in sink.results()) < 200
+    began = time.monotonic()
+    location = job.stop_with_savepoint(False, str(tmp_path)).result()
+    assert time.monotonic() - began < 3
+    job.get_job_execution_result().result()
+    # With another process for each slot.
+    start(**{"execution.state-recovery.path": location}).get_job_execution_result().result()
+    results = sink.results()
+    assert sorted(value for kind, value in results if kind == "record") == list(range(1, 301))
+    late = sorted(value for kind, value in results if kind == "late")
+    assert late[len(late) // 2] < 1500

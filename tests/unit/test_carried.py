@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import pickletools
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
 from millstream.operators import carried
-from millstream.operators.carried import Carried, CarriedChannel, decode, encode, mark_version_1
+from millstream.operators.carried import Carried, CarriedChannel, decode, encode, has_unread, mark_version_1
 
 CHANNELS = {
     (3, 0): CarriedChannel(watermark=5, idle=True, ended=False),
@@ -37,13 +37,14 @@ TAKEN_OVER = Carried(
     watermarks={"marks": 7},
     ended_edges=frozenset({2, 4}),
 )
+UNREAD = replace(RECORD, unread=((2, (2, 10, 20, True), 5), (None, "share", 0)))
 
 
 def encoded(record: Carried) -> bytes:
     return encode(**{f.name: getattr(record, f.name) for f in fields(record)})
 
 
-@pytest.mark.parametrize("record", [RECORD, TAKEN_OVER], ids=["going on", "taken over"])
+@pytest.mark.parametrize("record", [RECORD, TAKEN_OVER, UNREAD], ids=["going on", "taken over", "unread"])
 def test_a_record_is_read_as_it_was_written(record: Carried) -> None:
     assert decode(encoded(record)) == record
     assert decode(encoded(decode(encoded(record)))) == record
@@ -82,6 +83,20 @@ def test_nothing_is_nothing_in_any_version() -> None:
     assert mark_version_1(b"") == b""
 
 
+def test_a_record_with_unread_input_is_told_from_others_without_being_read() -> None:
+    assert encoded(UNREAD)[0] == carried.WITH_UNREAD and has_unread(encoded(UNREAD))
+    assert not any(has_unread(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
+
+
+def test_a_record_with_unread_input_as_it_was_first_written() -> None:
+    data = bytes.fromhex(
+        "038005956b00000000000000284b0588895d28284b034b004b05888974284b034b014b09898874657d288c04"
+        "73696e6b4e858c056d61726b737d8c0473656e744b0573757d288c0473696e6b4b048c056d61726b734b0575"
+        "4e5d284b02284b024b0a4b1488744b05874e8c0573686172654b008765742e"
+    )
+    assert decode(data) == UNREAD
+
+
 def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
-    with pytest.raises(DamagedStateError, match=r"is of format 3; this millstream knows 1 to 2\."):
-        decode(bytes([3]) + encoded(RECORD)[1:])
+    with pytest.raises(DamagedStateError, match=r"is of format 4; this millstream knows 1 to 3\."):
+        decode(bytes([4]) + encoded(RECORD)[1:])

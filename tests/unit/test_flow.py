@@ -42,3 +42,17 @@ def test_without_a_backlog_the_budget_stays() -> None:
 def test_records_never_pass_the_maximum() -> None:
     sizer, _ = simulate(1e-9, max_records=10_000)
     assert sizer.budget == 10_000
+
+
+def test_a_source_with_slow_records_is_asked_for_less_and_others_are_not() -> None:
+    sizer = EpochSizer(budget=1000)
+    sizer.source_was_cut(1, 100)
+    assert (sizer.budget_of(1), sizer.budget_of(2)) == (100, 1000)
+    sizer.source_was_read(1)
+    sizer.source_was_read(2)
+    assert (sizer.budget_of(1), sizer.budget_of(2)) == (200, 1000)
+    for _ in range(5):
+        sizer.source_was_read(1)
+    assert sizer.budget_of(1) == sizer.budget == 1000
+    sizer.source_was_cut(1, 0)
+    assert sizer.budget_of(1) == 1

@@ -274,6 +274,7 @@ class Edit:
             operators=self._moved(left.operators),
             watermarks=self._moved(left.watermarks),
             ended_edges=left.ended_edges,
+            unread=left.unread,
         )
 
     def _moved(self, by_operator: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ those it takes over from.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.carried import decode, encode
+from millstream.operators.carried import Unread, decode, encode, has_unread
 from millstream.operators.chain import ChainNode
 from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
@@ -168,9 +169,10 @@ def _taken_over(
 ) -> bytes | None:
     """Return what a subtask takes over besides state; None when all its operators are new."""
     head = vertex.head.operator
-    reads = None
+    reads, unread = None, list[Unread]()
     if isinstance(head, SourceOperator):
         reads = partial(_reads, head, subtask, vertex.parallelism)
+        unread = _unread(owners.get(vertex.head.id), subtask, vertex.parallelism, reads)
     operators: dict[str, Any] = {}
     watermarks: dict[str, int] = {}
     for node in vertex.nodes:
@@ -194,7 +196,24 @@ def _taken_over(
         operators=operators,
         watermarks=watermarks,
         ended_edges=frozenset(e.id for e in vertex.in_edges if e.source in over),
+        unread=unread,
     )
+
+
+def _unread(
+    before: VertexSnapshot | None, subtask: int, parallelism: int, reads: Callable[[Any], bool]
+) -> list[Unread]:
+    """Return what a source's subtask has to read of what was dealt out to all of them and not read."""
+    if before is None:
+        return []
+    # Where a source has no splits, anybody may read anything.
+    return [
+        one
+        for i, found in enumerate(before.subtasks)
+        if has_unread(found.carried)
+        for one in decode(found.carried).unread
+        if (i % parallelism == subtask if one[0] is None else reads(one[0]))
+    ]
 
 
 def _reads(source: SourceOperator, subtask: int, parallelism: int, split: Any) -> bool:

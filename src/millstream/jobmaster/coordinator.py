@@ -70,6 +70,8 @@ class Checkpoint:
     # How many bytes of state were written for it: since the checkpoint before.
     state_bytes: int = 0
     reason: str = ""
+    # How far sources were processed: not to the end of what was dealt out where that is not read.
+    processed: dict[str, bytes] = field(default_factory=dict)
     # Where it is, once it is complete.
     location: str | None = None
 
@@ -188,7 +190,12 @@ class Coordinator:
     # --- what happens to a checkpoint
 
     def acknowledge(
-        self, checkpoint_id: int, snapshot: Snapshot, now: float, state_bytes: int = 0
+        self,
+        checkpoint_id: int,
+        snapshot: Snapshot,
+        now: float,
+        state_bytes: int = 0,
+        processed: dict[str, bytes] | None = None,
     ) -> list[Instruction]:
         """The checkpoint's epoch has ended in all subtasks: the cut is known."""
         checkpoint = self._pending.get(checkpoint_id)
@@ -199,6 +206,7 @@ class Coordinator:
         checkpoint.staged = self._staged.end
         checkpoint.acknowledged_at = now
         checkpoint.state_bytes = state_bytes
+        checkpoint.processed = snapshot.sources if processed is None else processed
         checkpoint.status = CheckpointStatus.WRITING
         self._writing.add(checkpoint.id)
         self._stored[checkpoint.id] = checkpoint
@@ -238,7 +246,7 @@ class Coordinator:
         checkpoint.status = CheckpointStatus.NOTIFIED
         self._staged.drop_until(checkpoint.staged)
         del self._completed[: -self._options.retained]
-        return [ConfirmSources(positions=checkpoint.cut.sources), *self.drop_origin(), *self.clean_up()]
+        return [ConfirmSources(positions=checkpoint.processed), *self.drop_origin(), *self.clean_up()]
 
     def lost(self, checkpoint_id: int, reason: str, now: float) -> str | None:
         """The manifest could not be written; return why the job must fail, if it must."""

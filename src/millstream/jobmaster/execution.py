@@ -11,6 +11,7 @@ from typing import Any
 from millstream.checkpoint.restore import Start, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.jobmaster.alignment import Alignment
+from millstream.operators.carried import has_unread
 from millstream.operators.protocol import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
 from millstream.operators.vertex import Vertex
 from millstream.state.keyed import Version
@@ -41,6 +42,8 @@ class Execution:
         # When subtasks have something to do without input.
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
+        # The subtasks that were dealt out more than they have read.
+        self._behind = {a for a, carried in start.carried.items() if has_unread(carried)}
 
     @property
     def is_finished(self) -> bool:
@@ -62,9 +65,14 @@ class Execution:
     def running_sources(self) -> frozenset[int]:
         return self.sources - self.ended
 
+    def unread_sources(self) -> frozenset[int]:
+        """Return the sources that have dealt out what is not read yet."""
+        return frozenset(vertex for vertex, _ in self._behind)
+
     def readable_sources(self) -> frozenset[int]:
-        """Return the running sources that need not wait for slower ones."""
-        return frozenset(v for v in self.running_sources() if not self._alignment.holds_back(v))
+        """Return the running sources that have nothing left to read and need not wait for slower ones."""
+        open_to_more = self.running_sources() - self.unread_sources()
+        return frozenset(v for v in open_to_more if not self._alignment.holds_back(v))
 
     def next_wake(self) -> int | None:
         """Return when, in milliseconds, there is something to do without input."""
@@ -110,6 +118,10 @@ class Execution:
         self._wakes.pop(address, None)
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
+        if report.has_unread:
+            self._behind.add(address)
+        else:
+            self._behind.discard(address)
         self._written += report.state_bytes
         self._alignment.learn(report)
         for state_id, tables in report.tables.items():

@@ -27,8 +27,24 @@ class EpochSizer:
 
     def __post_init__(self) -> None:
         self.budget = min(self.budget, self.max_records)
+        # Less for sources whose records are so slow that a slice was over before the budget was read.
+        self._less: dict[int, int] = {}
         # What an epoch costs however few its records: the shortest that was seen.
         self._overhead = self.target_seconds / 5
+
+    def budget_of(self, source: int) -> int:
+        """Return how many records a subtask of a source may be dealt out."""
+        return min(self.budget, self._less.get(source, self.budget))
+
+    def source_was_cut(self, source: int, records: int) -> None:
+        """A subtask of a source has read so many records when its slice was over, and more are left."""
+        self._less[source] = max(records, 1)
+
+    def source_was_read(self, source: int) -> None:
+        """All that a source was dealt out was read within a slice."""
+        more = 2 * self._less.pop(source, self.budget)
+        if more < self.budget:
+            self._less[source] = more
 
     def finished(self, seconds: float, limited: bool, records: int, most_bytes: int) -> None:
         """Learn from an epoch.

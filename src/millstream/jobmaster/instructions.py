@@ -51,10 +51,9 @@ class ReleaseSlots:
 
 @dataclass(frozen=True, kw_only=True)
 class PollSources:
-    """Ask sources what to read next: SourcesPolled."""
+    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled."""
 
-    budget: int
-    readable: frozenset[int]
+    budgets: dict[int, int]
     running: frozenset[int]
 
 
@@ -72,9 +71,10 @@ class RunEpoch:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmSources:
-    """Tell the sources what has been processed for good; None: all that was dealt out."""
+    """Tell the sources what has been processed for good; None: all that was dealt out, but where that is unread."""
 
     positions: Positions | None
+    unread: frozenset[int] = frozenset()
 
 
 # --- output

@@ -201,8 +201,8 @@ class JobMaster:
 
     def _poll_sources(self, asked: i.PollSources) -> e.SourcesPolled:
         sources, now = self._opened_sources(), self._clock.now()
-        read = sources.poll(asked.budget, now, asked.readable, asked.running)
-        again = now if read.shares else sources.next_poll(now, asked.readable)
+        read = sources.poll(asked.budgets, now, asked.running)
+        again = now if read.shares else sources.next_poll(now, asked.budgets)
         return e.SourcesPolled(shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again)
 
     def _note_positions(self, _: i.NotePositions) -> e.PositionsNoted:
@@ -220,7 +220,7 @@ class JobMaster:
 
     def _confirm_sources(self, asked: i.ConfirmSources) -> None:
         if asked.positions is None:
-            self._opened_sources().confirm_all()
+            self._opened_sources().confirm_all(asked.unread)
         else:
             self._opened_sources().confirm(asked.positions)
 

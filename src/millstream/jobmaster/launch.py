@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -34,6 +35,9 @@ from millstream.operators.vertex import INLINING, JobSettings
 
 # How long input may gather when the user has asked for throughput above all.
 _LONGEST_GATHERING = 1.0
+
+# The configuration's key for how long a subtask reads in an epoch.
+SLICE = "millstream.epoch.slice"
 
 _JOB_ID = "$internal.pipeline.job-id"
 
@@ -85,6 +89,7 @@ def prepare(launch: Launch) -> Prepared:
     )
     options = JobOptions(
         buffer_timeout=_gathering(launch.buffer_timeout_ms),
+        slice=slice_of(config, launch.batch),
         sizer=_sizer(config),
         checkpoints=checkpoints,
         restart=restart_strategy(config, checkpoints.enabled),
@@ -148,6 +153,14 @@ def _job_id(config: Configuration) -> str:
 
 def _gathering(buffer_timeout_ms: int) -> float:
     return _LONGEST_GATHERING if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
+
+
+def slice_of(config: Configuration, batch: bool) -> float:
+    """Return for how many seconds a subtask reads in an epoch; in BATCH nothing waits for the end of one."""
+    millis = config.get_millis(SLICE, 1000)
+    if millis <= 0:
+        raise InvalidProgramError(f"{SLICE} must be at least a millisecond, it is {config.get_string(SLICE, '')!r}.")
+    return math.inf if batch else millis / 1000
 
 
 def _sizer(config: Configuration) -> EpochSizer:

@@ -40,6 +40,8 @@ class Ledger:
         self.coordinator = Coordinator(options.checkpoints, now, options.origin)
         self.chronicle = Chronicle(plan, self.coordinator, now)
         self.positions: Positions = {}
+        # The last of them up to which each source is known to have been processed.
+        self._processed: Positions = {}
         # The sinks whose output has to wait for a checkpoint.
         self.transactional: frozenset[str] = frozenset()
         self.wants_checkpoints = False
@@ -82,7 +84,7 @@ class Ledger:
         self._attempt += 1
         self.plan = plan
         self._execution = Execution(plan, start)
-        self.positions = start.sources
+        self.positions, self._processed = start.sources, {}
         self.has_changed = start.epoch > 0
         self.has_regions = region_of(plan, plan.vertices[0].head.id) is not None
         self.chronicle.deployed(plan, self._attempt, self.now)
@@ -93,6 +95,7 @@ class Ledger:
         execution = self.execution
         self.has_changed = True
         written, replaced = execution.acknowledge(reports)
+        self._note_processed()
         self.coordinator.wrote(written)
         self.chronicle.epoch_finished(execution.epoch, reports, execution.ended, self.now)
         printed = "".join(r.printed for r in reports)
@@ -101,6 +104,13 @@ class Ledger:
         if replaced:
             instructions += self.coordinator.delete_unneeded(execution.live_files())
         return instructions
+
+    def _note_processed(self) -> None:
+        """A source that has read all it was dealt out is processed as far as was noted last."""
+        unread = self.execution.unread_sources()
+        behind = {v.head.id for v in self.plan.vertices if v.id in unread}
+        read = {operator: at for operator, at in self.positions.items() if operator not in behind}
+        self._processed = {**self._processed, **read}
 
     def _stage(self, reports: list[SlotReport]) -> Instructions:
         """Keep output until a checkpoint names it; what need not wait is committed at once."""
@@ -131,8 +141,9 @@ class Ledger:
         """The epoch of a checkpoint has ended, and all that need not wait for it is committed: it is cut here."""
         self.has_changed = False
         execution = self.execution
+        self._note_processed()
         snapshot, written = execution.snapshot(self.positions), execution.take_written()
-        instructions = self.coordinator.acknowledge(checkpoint.id, snapshot, self.now, written)
+        instructions = self.coordinator.acknowledge(checkpoint.id, snapshot, self.now, written, self._processed)
         self.look_at_checkpoints()
         return instructions
 

@@ -19,7 +19,7 @@ from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.operators.slot import SlotRuntime
 from millstream.state.keyed import StateStorage
-from millstream.surroundings import Requests
+from millstream.surroundings import Requests, stopwatch
 
 
 class LocalSlots:
@@ -34,7 +34,7 @@ class LocalSlots:
 
     def start(self) -> None:
         """Make slots as new processes would have them: nothing in memory."""
-        surroundings = Surroundings(self._clock, Requests)
+        surroundings = Surroundings(self._clock, Requests, stopwatch(self._clock))
         count = max(self._plan.slots(level) for level in range(self._plan.levels))
         self.slots = [SlotRuntime(pickle.loads(self._pickled), i, self._storage, surroundings) for i in range(count)]
 

@@ -218,21 +218,31 @@ class JobMachine:
         self._go(Step.POLLING, math.inf)
         return [
             i.PollSources(
-                budget=self._options.sizer.budget,
-                readable=execution.readable_sources(),
+                budgets={v: self._options.sizer.budget_of(v) for v in execution.readable_sources()},
                 running=execution.running_sources(),
             )
         ]
 
     def _sources_polled(self, event: e.SourcesPolled) -> Instructions:
         job, shares, ending = self._ledger, event.shares, event.finished
-        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(shares))
-        if not shares and not ending and not due and job.next_wake() > self._now:
+        unread = job.execution.unread_sources()
+        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(shares) or bool(unread))
+        if not shares and not unread and not ending and not due and job.next_wake() > self._now:
             due_at = self._coordinator.next_due() if job.has_news else math.inf
             self._go(Step.WAITING, min(event.poll_again, due_at, job.next_wake()))
             return []
-        last = ending == job.execution.running_sources() and self._options.checkpoints.enabled
-        return self._begin(Epoch(shares=shares, ending=ending, limited=event.limited, checkpoint=due or last))
+        # Where there is more to read than fits into a slice, nobody knows which epoch is the last.
+        last = ending == job.execution.running_sources() and not unread and self._options.checkpoints.enabled
+        return self._begin(
+            Epoch(
+                shares=shares,
+                ending=ending,
+                limited=event.limited,
+                goes_on=bool(unread),
+                slice=self._options.slice,
+                checkpoint=due or last,
+            )
+        )
 
     def _ready(self) -> Instructions:
         self._go(Step.READY)
@@ -263,6 +273,7 @@ class JobMachine:
         tasks = execution.tasks(
             epoch.shares,
             epoch.ending,
+            slice=epoch.slice,
             checkpoint=number if self._taken is None else self._taken.id,
             # At most once, the position is saved before the epoch: no later checkpoint could name what sinks keep open.
             flush=epoch.flush or wanted or self._options.at_most_once,
@@ -272,7 +283,8 @@ class JobMachine:
         )
         self._go(Step.EPOCH, math.inf)
         # What a snapshot says of the sources is how far they were when the epoch was sent.
-        cut = wanted or epoch.cut or job.has_regions
+        # Also when all of that may be read now, which sources want to know.
+        cut = wanted or epoch.cut or job.has_regions or epoch.goes_on
         return [*([i.NotePositions()] if cut else []), i.RunEpoch(tasks=tasks)]
 
     def _positions_noted(self, event: e.PositionsNoted) -> Instructions:
@@ -291,11 +303,11 @@ class JobMachine:
         if self._taken is not None:
             instructions = self._ledger.cut(self._taken)
         elif not self._options.checkpoints.enabled:
-            instructions = [i.ConfirmSources(positions=None)]
+            instructions = [i.ConfirmSources(positions=None, unread=self._ledger.execution.unread_sources())]
         self._ledger.remember_cut()
         if epoch.then is not Step.READY:
             return instructions + self._after_own_epoch(epoch.then)
-        self._learn(seconds, epoch.limited)
+        self._learn(seconds, epoch)
         self._go(Step.LINGERING, self._now + _PATIENCE, awaits_manifests=True)
         return instructions
 
@@ -307,16 +319,24 @@ class JobMachine:
         self._await_manifests(Step.SERVING)
         return []
 
-    def _learn(self, seconds: float, limited: bool) -> None:
-        subtasks = [r for slot in self._reports for r in slot.subtasks]
-        read = max((r.records_in for r in subtasks if r.vertex in self._ledger.execution.sources), default=0)
-        sent = max((r.bytes_out for r in subtasks), default=0)
-        self._options.sizer.finished(seconds, limited, read, sent)
+    def _learn(self, seconds: float, epoch: Epoch) -> None:
+        sizer, subtasks = self._options.sizer, [r for slot in self._reports for r in slot.subtasks]
+        cut = {r.vertex: r.records_in for r in sorted(subtasks, key=lambda r: r.records_in) if r.has_unread}
+        for source, records in cut.items():
+            sizer.source_was_cut(source, records)
+        for source in epoch.shares.keys() - cut.keys():
+            sizer.source_was_read(source)
+        # One that was cut has lasted as long as its slice: that says something only of what came behind.
+        if not cut or seconds > self._options.slice + sizer.target_seconds:
+            read = max((r.records_in for r in subtasks if r.vertex in self._ledger.execution.sources), default=0)
+            sent = max((r.bytes_out for r in subtasks), default=0)
+            sizer.finished(seconds, epoch.limited, read, sent)
         self._ledger.chronicle.epoch_took(seconds)
 
     def _gather(self) -> Instructions:
         """Nothing waits: let input gather for the rest of the buffer timeout."""
-        if self._epoch.limited or self._ledger.execution.is_finished:
+        execution = self._ledger.execution
+        if self._epoch.limited or self._epoch.goes_on or execution.unread_sources() or execution.is_finished:
             return self._ready()
         self._go(Step.GATHERING, self._began + self._options.buffer_timeout)
         return []
@@ -386,7 +406,7 @@ class JobMachine:
             case SavepointRequest():
                 ending = self._ledger.execution.running_sources() if request.drain else frozenset()
                 # What was staged counts before the savepoint is complete, so that the savepoint need not name it.
-                about = {"ending": ending, "savepoint": self._location(request)}
+                about = {"ending": ending, "savepoint": self._location(request), "slice": _DRAINING[request.drain]}
                 return self._begin(_own_epoch(checkpoint=enabled, **about))
             case CheckpointRequest():
                 return self._begin(_own_epoch(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
@@ -613,8 +633,12 @@ class JobMachine:
 _REQUEST_ALONE = (Step.REPLANNING, Step.SERVING, Step.EXPORTING)
 
 
+# Before sources end, all that they have dealt out is read.
+_DRAINING = {True: math.inf, False: 0.0}
+
+
 def _own_epoch(**about: Any) -> Epoch:
-    """Return an epoch that reads nothing, for a request."""
+    """Return an epoch that reads nothing, not even what was left, for a request."""
     return Epoch(flush=True, cut=True, then=Step.SERVING, **about)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from millstream.checkpoint.manifest import Origin
@@ -17,14 +18,21 @@ class JobOptions:
 
     Attributes:
         buffer_timeout: for how many seconds input may gather.
+        slice: for how many seconds a subtask reads in an epoch; what it does not get to is read in the next.
         origin: the checkpoint or savepoint it goes on from.
     """
 
     buffer_timeout: float = 0.1
+    slice: float = 1.0
     sizer: EpochSizer = field(default_factory=EpochSizer)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restart: RestartStrategy = field(default_factory=NoRestart)
     origin: Origin | None = None
+
+    def __post_init__(self) -> None:
+        if self.at_most_once:
+            # What was dealt out counts as processed: nobody may read the rest of it after a failure.
+            self.slice = math.inf
 
     @property
     def exactly_once(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from millstream.checkpoint.snapshot import pack, unpack
@@ -45,9 +45,9 @@ class Sources:
                 self._operators[vertex.id] = vertex.head.id
                 self._enumerators[vertex.id] = operator.source.create_enumerator(vertex.parallelism, restored)
 
-    def poll(self, budget: int, now: float, readable: Collection[int], running: Collection[int]) -> Read:
-        """Deal out the next input of those that may be read."""
-        dealt = {v: self._enumerators[v].poll(budget, now) for v in sorted(readable)}
+    def poll(self, budgets: Mapping[int, int], now: float, running: Collection[int]) -> Read:
+        """Deal out the next input of those that may be read: for each subtask about so many records."""
+        dealt = {v: self._enumerators[v].poll(budget, now) for v, budget in sorted(budgets.items())}
         return Read(
             shares={v: d.shares for v, d in dealt.items() if d.shares},
             limited=any(d.limited for d in dealt.values()),
@@ -69,10 +69,11 @@ class Sources:
             if packed is not None:
                 enumerator.committed(unpack(packed))
 
-    def confirm_all(self) -> None:
-        """Tell the sources that all they have dealt out was processed for good."""
-        for enumerator in self._enumerators.values():
-            enumerator.committed(enumerator.snapshot())
+    def confirm_all(self, unread: Collection[int]) -> None:
+        """Tell the sources that all they have dealt out was processed for good, but for those where it is not read."""
+        for vertex, enumerator in self._enumerators.items():
+            if vertex not in unread:
+                enumerator.committed(enumerator.snapshot())
 
     def close(self) -> None:
         for enumerator in self._enumerators.values():

@@ -59,6 +59,10 @@ class Epoch:
     shares: Shares = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
     limited: bool = False
+    # Whether it reads what epochs before it have left.
+    goes_on: bool = False
+    # For how long subtasks may read.
+    slice: float = 0.0
     checkpoint: bool = False
     flush: bool = False
     savepoint: str | None = None

@@ -65,6 +65,8 @@ class AsyncOperator(Operator):
         self.capacity = capacity
         self.ordered = ordered
         self.retry = retry
+        # Few enough that time goes on meanwhile, and enough that most requests need not wait for the slowest.
+        self.records_in_run = 4 * capacity
 
     def functions(self) -> list[UserFunction]:
         return [self.function]

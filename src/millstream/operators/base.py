@@ -34,10 +34,12 @@ class Surroundings:
     Attributes:
         clock: the wall clock, in milliseconds.
         requests: makes a runner of asynchronous requests.
+        stopwatch: tells how many seconds have passed, from whenever on.
     """
 
     clock: Callable[[], int]
     requests: Callable[[], Any]
+    stopwatch: Callable[[], float]
 
 
 @dataclass
@@ -91,6 +93,9 @@ class Operator:
 
     # Whether the records it emits have timestamps even if those it takes have none.
     assigns_timestamps = False
+
+    # How many records make one run of the loop, where the work is done at its end; None where it is done in it.
+    records_in_run: int | None = None
 
     @property
     def identity(self) -> str:
@@ -152,6 +157,11 @@ class Operator:
         if self.timers is not None:
             for timer in self.timers.processing.due(self.setup.clock()):
                 self.on_processing_timer(timer)
+
+    @property
+    def follows_clock(self) -> bool:
+        """Whether it may have something to do because time has passed."""
+        return self.timers is not None
 
     def on_end_of_key(self) -> None:
         """In BATCH: the records of a key have all been there; fire its timers."""

@@ -132,6 +132,11 @@ class Block:
         """What the loop of `Layout.loop` runs over."""
         return self._items
 
+    @property
+    def width(self) -> int:
+        """How many items of its content a record takes."""
+        return self._stride
+
     def add_control(self, kind: int, value: int) -> None:
         """Put a control element behind the records there are."""
         self._controls.append((len(self), kind, value))

@@ -2,13 +2,13 @@
 
 The driver is given it at the end of each epoch, gives it to the next, and keeps it in checkpoints and savepoints: who
 reads it may be another process, and another version of millstream. It is written as a byte that says the version, and a
-pickle of plain data; what operators carry is pickled within.
+pickle of plain data; what operators carry is pickled within, and so are shares of sources.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Protocol
@@ -19,6 +19,12 @@ from millstream.common.pickles import dump
 # The version of manifests with which this form has come.
 VERSION = 2
 _FRONT = bytes([VERSION])
+# The same with input that is not read: who knows nothing of that must not go on from it.
+WITH_UNREAD = 3
+_FRONT_WITH_UNREAD = bytes([WITH_UNREAD])
+
+# A share that was dealt out and is not read to its end: its split, the share, and how many of its records were read.
+Unread = tuple[Any, Any, int]
 
 # An edge, and the number of the subtask that sends.
 ChannelAddress = tuple[int, int]
@@ -60,6 +66,7 @@ class Carried:
         ended_edges: None for a subtask that goes on as it was. Where the graph or the parallelism was another, its
             channels are new ones: those of these edges have ended, the others stand at `watermark`, and those behind it
             do not know that yet. `checkpoint.restore` makes such records.
+        unread: in the order in which it is to be read, what its source was dealt out and did not get to read.
     """
 
     watermark: int
@@ -69,6 +76,7 @@ class Carried:
     operators: Mapping[str, Any]
     watermarks: Mapping[str, int]
     ended_edges: frozenset[int] | None = None
+    unread: Sequence[Unread] = ()
 
 
 def encode(
@@ -80,6 +88,7 @@ def encode(
     operators: Mapping[str, Any],
     watermarks: Mapping[str, int],
     ended_edges: frozenset[int] | None = None,
+    unread: Sequence[Unread] = (),
 ) -> bytes:
     """Write a record.
 
@@ -87,7 +96,13 @@ def encode(
     as much as a third of all the rest.
     """
     rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
-    return _FRONT + dump((watermark, idle, ended, rows, operators, watermarks, ended_edges))
+    record = watermark, idle, ended, rows, operators, watermarks, ended_edges
+    return _FRONT_WITH_UNREAD + dump((*record, list(unread))) if unread else _FRONT + dump(record)
+
+
+def has_unread(data: bytes) -> bool:
+    """Tell whether a record says that there is input that is not read, without reading it."""
+    return data[:1] == _FRONT_WITH_UNREAD
 
 
 def decode(data: bytes) -> Carried:
@@ -95,9 +110,12 @@ def decode(data: bytes) -> Carried:
     version = data[0]
     if version == 1:
         return _decode_1(data[1:])
-    if version != VERSION:
-        raise DamagedStateError(f"What a subtask carries is of format {version}; this millstream knows 1 to {VERSION}.")
-    watermark, idle, ended, rows, operators, watermarks, ended_edges = pickle.loads(memoryview(data)[1:])
+    if version not in (VERSION, WITH_UNREAD):
+        raise DamagedStateError(
+            f"What a subtask carries is of format {version}; this millstream knows 1 to {WITH_UNREAD}."
+        )
+    record = pickle.loads(memoryview(data)[1:])
+    watermark, idle, ended, rows, operators, watermarks, ended_edges, *unread = record
     return Carried(
         watermark=watermark,
         idle=idle,
@@ -106,6 +124,7 @@ def decode(data: bytes) -> Carried:
         operators=operators,
         watermarks=watermarks,
         ended_edges=ended_edges,
+        unread=tuple(unread[0]) if unread else (),
     )
 
 

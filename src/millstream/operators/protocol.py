@@ -5,9 +5,11 @@ Messages are made whole, by name, and never changed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.operators.carried import has_unread
 from millstream.operators.source import Share
 from millstream.operators.vertex import JobSettings, Vertex
 from millstream.state.keyed import Version
@@ -41,8 +43,9 @@ class LevelTask:
     """What the driver says about one level of one epoch.
 
     Attributes:
-        shares: what the sources of this level read.
-        ending: the sources of this level that end with this epoch.
+        shares: what the sources of this level read, behind what they have not read yet.
+        ending: the sources of this level that end as soon as they have read all there is.
+        slice: for how many seconds a subtask may read; with 0 it reads nothing, and carries what it was dealt out.
         state_files: the acknowledged state: operator id -> file.
         carried: what else the subtasks reported to be carried to this epoch.
         checkpoint: the checkpoint that is taken with this epoch, if one is.
@@ -56,6 +59,7 @@ class LevelTask:
     level: int
     shares: Shares = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
+    slice: float = math.inf
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     carried: dict[Address, bytes] = field(default_factory=dict)
     checkpoint: int | None = None
@@ -96,6 +100,11 @@ class SubtaskReport:
     ended: bool
     tables: dict[str, dict[str, dict[str, str]]]
     exported: dict[str, StoredState]
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether it was dealt out more than it has read."""
+        return has_unread(self.carried)
 
 
 @dataclass(frozen=True, kw_only=True)

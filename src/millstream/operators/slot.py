@@ -93,7 +93,7 @@ class SlotRuntime:
         vertex = subtask.vertex
         if vertex.is_source:
             shares = task.shares.get(vertex.id, {}).get(subtask.index, [])
-            outgoing = subtask.read_shares(shares, vertex.id in task.ending)
+            outgoing = subtask.read_shares(shares, vertex.id in task.ending, task.slice)
         else:
             outgoing = subtask.take_frames(frames)
         numbers: dict[tuple[int, int], int] = {}

@@ -65,7 +65,17 @@ class SourceReader(ABC):
 
     @abstractmethod
     def read(self, share: Share) -> Iterator[Collection[Any]]:
-        """Yield the records of a share in batches."""
+        """Yield the records of a share in batches.
+
+        What can be sliced is only asked for the records that are needed, a few at a time.
+        """
+
+    def rest(self, share: Share, read: int) -> Iterator[Collection[Any]]:
+        """Yield the records of a share behind the first `read`; where they can be found, without reading those."""
+        for batch in self.read(share):
+            if read < len(batch):
+                yield list(batch)[read:] if read else batch
+            read = max(read - len(batch), 0)
 
     def split_of(self, share: Share) -> Any:
         """Return which split a share is of; each has watermarks of its own. None: the source has no splits."""

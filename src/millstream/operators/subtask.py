@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +20,10 @@ from millstream.operators.context import RuntimeContext
 from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
 from millstream.operators.metrics import MetricGroup
+from millstream.operators.pace import Pace
 from millstream.operators.partitioners import Place
 from millstream.operators.protocol import LevelTask, SubtaskReport
+from millstream.operators.reading import OpenShare, Unfinished
 from millstream.operators.reduce import ReduceOperator
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Share, SourceOperator
@@ -35,7 +38,11 @@ SOURCE = -1
 # With more keys than this for each record, an epoch's keys count as mostly new.
 MANY_NEW_KEYS = 0.1
 
-Loops = dict[int, Callable[[Iterable[Any]], None]]
+# So often timers that are due are looked for while records are processed, where there can be any.
+LOOK_SECONDS = 0.002
+
+Loop = Callable[[Iterable[Any]], None]
+Loops = dict[int, Loop]
 
 # An address of an outgoing block: (edge, target subtask).
 Outgoing = tuple[Edge, int, bytes]
@@ -88,6 +95,13 @@ class Subtask:
         self._inputs = self._compile(False)
         self._batch = self._batch_input()
         self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
+        # In BATCH time stands still.
+        self._follows_clock = not settings.batch and any(n.operator.follows_clock for n in self._nodes)
+        runs = [n.operator.records_in_run for n in self._nodes if n.operator.records_in_run is not None]
+        self._pace = Pace(surroundings.stopwatch, min(runs, default=None))
+        self._look_again = -math.inf
+        self._unfinished = Unfinished()
+        self._todo: list[OpenShare] = []
         # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
         self._behind = [
             list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in self._nodes
@@ -188,33 +202,57 @@ class Subtask:
                 self._guarded(partial(node.operator.notify_checkpoint_complete, task.last_checkpoint), node)
         self._notified = task.last_checkpoint
 
-    def read_shares(self, shares: list[Share], ends: bool) -> Iterator[Outgoing]:
-        """Read a source's shares of this epoch."""
+    def read_shares(self, shares: list[Share], ends: bool, seconds: float) -> Iterator[Outgoing]:
+        """Read a source's shares for so long: first what is unread from before, then those of this epoch."""
         operator = self.vertex.head.operator
         assert isinstance(operator, SourceOperator)
-        run = self._inputs[SOURCE]
         self._announce()
-        self._on_processing_time()
-        for share in shares:
+        todo = self._todo = self._unfinished.open(operator.reader, shares)
+        self._let_time_pass()
+        until = self._pace.begin() + seconds
+        waiting: list[tuple[OpenShare, int, bool]] = []
+        while todo and seconds > 0:
             before = self._records_in
             for marker in self._markers:
-                marker.start_split(operator.reader.split_of(share))
-            batches = iter(operator.reader.read(share))
-            while (batch := self._guarded(lambda: next(batches, None), self.vertex.head)) is not None:  # noqa: B023
-                self._records_in += len(batch)
-                self._run(run, batch)
-                yield from self._full_blocks()
-            # At the end of input the last watermark says all there is to say.
+                marker.start_split(todo[0].split)
+            is_read = yield from self._read_share(todo[0], until)
+            waiting.append((todo[0], self._records_in - before, is_read))
             if not ends:
-                self._tick(self._records_in - before)
-                if operator.reader.ends_split(share):
-                    for marker in self._markers:
-                        marker.end_split(operator.reader.split_of(share))
-        self._on_processing_time()
-        if ends:
+                self._share_passed(operator, *waiting.pop())
+            if is_read:
+                del todo[0]
+            if self._pace.begin() >= until:
+                break
+        self._unfinished.leave(todo)
+        if ends and todo:
+            # At the end of input the last watermark says all there is to say, but this is not the end.
+            for passed in waiting:
+                for marker in self._markers:
+                    marker.start_split(passed[0].split)
+                self._share_passed(operator, *passed)
+        self._let_time_pass()
+        if ends and not todo:
             self._advance(MAX_WATERMARK)
             yield from self._end()
         yield from self._drain()
+
+    def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
+        """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
+        run, head = self._inputs[SOURCE], self.vertex.head
+        while (batch := self._guarded(share.batch, head)) is not None:
+            at = self._run_pieces(run, batch, share.at, until)
+            self._records_in += share.took(at)
+            yield from self._full_blocks()
+            if self._pace.begin() >= until:
+                return self._guarded(share.batch, head) is None
+        return True
+
+    def _share_passed(self, operator: SourceOperator, share: OpenShare, records: int, is_read: bool) -> None:
+        """Records of a share have passed: let watermarks follow, and its split end if it does."""
+        self._tick(records)
+        if is_read and operator.reader.ends_split(share.share):
+            for marker in self._markers:
+                marker.end_split(share.split)
 
     def take_frames(self, frames: list[Frame]) -> Iterator[Outgoing]:
         """Process the frames of this epoch, merging the channels in one order that is always the same."""
@@ -309,8 +347,45 @@ class Subtask:
         self._records_in += len(block)
         if self._batch is not None:
             self._batch.add(edge, block, self._epoch)
-        else:
+        elif not self._follows_clock:
             self._run(self._inputs[edge.id], block.content)
+        else:
+            self._run_pieces(self._inputs[edge.id], block.content, 0, math.inf, block.width)
+
+    def _run_pieces(self, run: Loop, records: Sequence[Any], at: int, until: float, width: int = 1) -> int:
+        """Run a loop over records piece by piece, and let time pass in between.
+
+        Args:
+            run: the loop.
+            records: what can be sliced.
+            at: how many of the records were processed before.
+            until: stop when the stopwatch has come so far; at least one piece is processed.
+            width: how many items a record takes.
+
+        Returns:
+            how many of the records have been processed.
+        """
+        pace, count = self._pace, len(records) // width
+        pace.begin()
+        while at < count:
+            to = min(at + pace.size, count)
+            self._run(run, records if to - at == count else records[at * width : to * width])
+            now = pace.went(to - at)
+            at = to
+            if self._follows_clock and now >= self._look_again:
+                for marker in self._markers:
+                    marker.goes_on()
+                self._let_time_pass()
+                self._look_again = now + LOOK_SECONDS
+            if now >= until:
+                break
+        return at
+
+    def _let_time_pass(self) -> None:
+        """Fire timers that are due; what a source has not come to read yet is not silent."""
+        for marker in self._markers:
+            marker.expects(share.split for share in self._todo)
+        self._on_processing_time()
 
     def _take_control(self, channel: Channel, control: Control) -> None:
         _, kind, value = control
@@ -422,6 +497,7 @@ class Subtask:
             channels=self._channels,
             operators={i: data for i, o in self._operators if (data := o.carry()) is not None},
             watermarks={i: o.watermark for i, o in self._operators},
+            unread=self._unfinished.shares,
         )
         return self._carried
 
@@ -437,6 +513,7 @@ class Subtask:
             # Those behind do not know yet how far each of their new channels has come.
             self._must_announce = not left.ended
         self._restore_operators(left)
+        self._unfinished.restore(left.unread)
         self._carried = carried
 
     def _begin_channels(self, watermark: int, ended_edges: frozenset[int]) -> None:
@@ -461,7 +538,7 @@ class Subtask:
 
     # --- failures
 
-    def _run(self, function: Callable[[Iterable[Any]], None], batch: Iterable[Any]) -> None:
+    def _run(self, function: Loop, batch: Iterable[Any]) -> None:
         try:
             function(batch)
         except Exception as e:

@@ -6,7 +6,7 @@ user's may also emit at any record. With several splits the subtask's watermark 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -167,6 +167,22 @@ class WatermarkOperator(Operator):
         if records:
             self._wake(self._split)
         self._split.generator.on_periodic_emit(self._split)
+
+    def goes_on(self) -> None:
+        """Records of the split have passed: it is not silent."""
+        if self._idle_ms is not None:
+            self._wake(self._split)
+
+    def expects(self, names: Iterable[Any]) -> None:
+        """There are records of these splits that nobody has come to read yet: they are not silent."""
+        if self._idle_ms is not None:
+            for name in names:
+                if name in self._splits:
+                    self._wake(self._splits[name])
+
+    @property
+    def follows_clock(self) -> bool:
+        return self._idle_ms is not None
 
     def _wake(self, split: _Split) -> None:
         split.last_record = self.setup.clock()

@@ -25,7 +25,7 @@ from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
 from millstream.spark.dependencies import Dependencies
-from millstream.surroundings import Requests, wall_clock
+from millstream.surroundings import Requests, stopwatch, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
 _LONG = struct.Struct(">q")
@@ -89,7 +89,8 @@ def _runtime(job: JobRef, slot: int, printed: _Printed) -> SlotRuntime:
         plan, storage = load_plan(job.directory)
         plan = replace(plan, settings=replace(plan.settings, attempt=job.attempt))
         arm(plan.settings.job_parameters.get(SETTING))
-        surroundings = Surroundings(plan.settings.clock or wall_clock, Requests)
+        clock = plan.settings.clock or wall_clock
+        surroundings = Surroundings(clock, Requests, stopwatch(clock))
         runtime = SlotRuntime(plan, slot, storage, surroundings)
         _runtimes[job.key, slot] = runtime
     runtime.take_printed = printed.take

@@ -15,7 +15,7 @@ from millstream.datastream.stream_execution_environment import StreamExecutionEn
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.transformations import Transformation
 from millstream.jobmaster.execution import Execution, merged
-from millstream.jobmaster.launch import settings_of
+from millstream.jobmaster.launch import settings_of, slice_of
 from millstream.jobmaster.local import LocalSlots
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.progress import Progress
@@ -86,6 +86,7 @@ class LocalJob:
         job_graph = build_job_graph(graph, batch)
         settings = settings_of(env.get_configuration(), job_graph, "local", batch=batch)
         self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
+        self._slice = slice_of(env.get_configuration(), batch)
         self._clock = clock or ManualClock()
         self._sizes = epoch_sizes or (lambda: 1 << 30)
         self.storage = storage or MemoryStorage()
@@ -142,9 +143,11 @@ class LocalJob:
         """
         execution = self.execution
         now = self._clock() / 1000
-        read = self._sources.poll(self._sizes(), now, execution.readable_sources(), execution.running_sources())
-        self.run_tasks(execution.tasks(read.shares, read.finished, flush=flush))
-        return len(read.shares)
+        unread = execution.unread_sources()
+        budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
+        read = self._sources.poll(budgets, now, execution.running_sources())
+        self.run_tasks(execution.tasks(read.shares, read.finished, flush=flush, slice=self._slice))
+        return len(read.shares) + len(unread)
 
     def run_tasks(self, tasks: list[LevelTask]) -> None:
         """Run an epoch of these tasks; all it did counts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
@@ -50,15 +50,33 @@ class _RatedEnumerator(SplitEnumerator):
         return max(self._started + (self._at + 1) / self._rate, now + 0.002)
 
 
+class _Made(Sequence[Any]):
+    """Records that are made when they are asked for: the function may take long."""
+
+    def __init__(self, function: Callable[[int], Any], indexes: range) -> None:
+        self._function = function
+        self._indexes = indexes
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self._indexes[place]
+        return [self._function(i) for i in found] if isinstance(place, slice) else self._function(found)
+
+
 class _Reader(SourceReader):
     def __init__(self, function: Callable[[int], Any]) -> None:
         self._function = function
 
     def read(self, share: Any) -> Iterator[Collection[Any]]:
         start, end = share
-        function = self._function
         for at in range(start, end, BATCH):
-            yield [function(i) for i in range(at, min(at + BATCH, end))]
+            yield _Made(self._function, range(at, min(at + BATCH, end)))
+
+    def rest(self, share: Any, read: int) -> Iterator[Collection[Any]]:
+        start, end = share
+        return self.read((start + read, end))
 
 
 class DataGeneratorSource(Source[T_co]):

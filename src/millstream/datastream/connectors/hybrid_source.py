@@ -107,6 +107,9 @@ class _Reader(SourceReader):
     def read(self, share: HybridShare) -> Iterator[Collection[Any]]:
         return self._of(share).read(share.inner)
 
+    def rest(self, share: HybridShare, read: int) -> Iterator[Collection[Any]]:
+        return self._of(share).rest(share.inner, read)
+
     def split_of(self, share: HybridShare) -> tuple[int, Any] | None:
         split = self._of(share).split_of(share.inner)
         return None if split is None else (share.source, split)

@@ -63,6 +63,10 @@ class IntervalEnumerator(SplitEnumerator):
 class IntervalReader(SourceReader):
     """Reads shares of an interval, each split with watermarks of its own."""
 
+    def rest(self, share: Any, read: int) -> Iterator[Collection[Any]]:
+        split, start, end, ends = share
+        return self.read((split, start + read, end, ends))
+
     def split_of(self, share: Any) -> int:
         split: int = share[0]
         return split
