@@ -71,11 +71,24 @@ class _Caller:
 class Channels:
     """The channels of one slot."""
 
-    def __init__(self, slot: int, arrivals: Arrivals, poller: Poller, secret: bytes, own: Address) -> None:
+    def __init__(
+        self, slot: int, arrivals: Arrivals, poller: Poller, secret: bytes, own: Address, go_on: Callable[[], None]
+    ) -> None:
+        """Listen for others.
+
+        Args:
+            slot: whose channels they are.
+            arrivals: where all goes that comes.
+            poller: what sends and receives.
+            secret: what all of this execution know.
+            own: where others call.
+            go_on: is called whenever this slot has waited a while, and may raise.
+        """
         self._slot = slot
         self._arrivals = arrivals
         self._poller = poller
         self._secret = secret
+        self._go_on = go_on
         self._listener = listen(own)
         self._channels: dict[int, Channel] = {}
         self._lost: set[int] = set()
@@ -87,13 +100,8 @@ class Channels:
 
     # --- meeting
 
-    def meet(self, roster: dict[int, Address], go_on: Callable[[], None]) -> None:
-        """Connect to all others: those with higher numbers are called, those with lower ones call.
-
-        Args:
-            roster: where everybody is.
-            go_on: is called now and then, and may raise.
-        """
+    def meet(self, roster: dict[int, Address]) -> None:
+        """Connect to all others: those with higher numbers are called, those with lower ones call."""
         self._poller.watch(self._listener.fileno(), self._admit)
         for other in sorted(roster):
             if other > self._slot:
@@ -102,9 +110,7 @@ class Channels:
                 self._channels[other] = Channel(link)
                 self._poller.add(link, partial(self._arrivals.take, other), partial(self._lost.add, other))
         while not self._all_met(len(roster) - 1):
-            self._poller.turn()
-            go_on()
-            self._check_lost()
+            self._wait()
         self._poller.forget(self._listener.fileno())
         self._listener.close()
 
@@ -149,16 +155,14 @@ class Channels:
         channel.most_queued = max(channel.most_queued, link.queued)
         if link.queued > _GATHER_BYTES:
             # Also takes what has come: a slot that sends much is not deaf meanwhile.
-            self._poller.turn(0)
-            self._check_lost()
+            self._wait(0)
 
     def _wait_for_room(self, channel: Channel, size: int) -> None:
         link, start = channel.link, time.monotonic()
         channel.blocked += 1
         try:
             while link.queued and link.queued + size > CREDIT_BYTES:
-                self._poller.turn()
-                self._check_lost()
+                self._wait()
         finally:
             channel.blocked_seconds += time.monotonic() - start
 
@@ -167,11 +171,12 @@ class Channels:
     def wait_for(self, epoch: int, level: int) -> list[bytes]:
         """Wait for the barriers of all slots of the level before; return what came ahead of them."""
         while not self._arrivals.is_complete(epoch, level):
-            self._check_lost()
-            self._poller.turn()
+            self._wait()
         return self._arrivals.collect(epoch, level)
 
-    def _check_lost(self) -> None:
+    def _wait(self, seconds: float | None = None) -> None:
+        self._poller.turn(seconds)
+        self._go_on()
         if self._lost:
             raise PeerLostError(f"slot {min(self._lost)} is gone")
 
@@ -195,7 +200,5 @@ class Channels:
         )
 
     def close(self) -> None:
-        """Hang up on all."""
+        """Listen no more; hanging up is the poller's part."""
         self._listener.close()
-        for channel in self._channels.values():
-            channel.link.close()

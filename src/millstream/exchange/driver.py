@@ -97,10 +97,11 @@ class Exchange:
         self._handle(p.EpochAsked(epoch, payload))
         deadline = time.monotonic() + START_SECONDS
         while self._outcome is None:
-            running = self._machine.phase is p.Phase.RUNNING
-            happened = self._turn(None if running else deadline - time.monotonic())
-            if not happened and not running:
+            left = None if self._machine.phase is p.Phase.RUNNING else deadline - time.monotonic()
+            if left is not None and left <= 0:
                 self._handle(p.StartTimedOut())
+            else:
+                self._turn(left)
         if isinstance(self._outcome, p.FailEpoch):
             raise ExchangeFailed(self._outcome.cause)
         return self._outcome.reports
@@ -123,8 +124,7 @@ class Exchange:
     def close(self) -> None:
         """Hang up on all, and listen no more."""
         self._hang_up(p.HangUp())
-        for link in self._slots.values():
-            link.close()
+        self._poller.close()
         self._listener.close()
         self._wake.close()
         self._waker.close()
@@ -133,12 +133,11 @@ class Exchange:
 
     # --- events
 
-    def _turn(self, seconds: float | None) -> bool:
+    def _turn(self, seconds: float | None) -> None:
         try:
-            return self._poller.turn(seconds)
+            self._poller.turn(seconds)
         except ProtocolError as e:
             self._handle(p.RulesBroken(str(e)))
-            return True
 
     def _hear(self) -> None:
         """See to what other threads have told."""

@@ -53,9 +53,17 @@ class Poller:
         if known:
             self._poll.unregister(fd)
 
+    def close(self) -> None:
+        """Hang up on all."""
+        for watched in self._links.values():
+            watched.link.close()
+        self._links.clear()
+
     def turn(self, seconds: float | None = None) -> bool:
-        """Send what can be sent, then wait for something to happen and see to it; tell whether something did."""
-        self._offer()
+        """Send what can be sent, else wait for something to happen; see to it, and tell whether something did."""
+        if self._offer():
+            # Somebody may have waited for just that.
+            seconds = 0.0
         ready = self._poll.poll(None if seconds is None else max(0.0, seconds * 1000))
         for fd, _ in ready:
             watched = self._links.get(fd)
@@ -75,15 +83,20 @@ class Poller:
             self.turn(left)
         return True
 
-    def _offer(self) -> None:
+    def _offer(self) -> bool:
+        """Send what can be sent; tell whether something was."""
+        has_sent = False
         for fd, watched in self._links.items():
             link = watched.link
             if link.has_to_send:
+                before = link.sent
                 link.flush()
+                has_sent = has_sent or link.sent > before
             wanted = select.POLLIN | select.POLLOUT if link.has_to_send else select.POLLIN
             if wanted != watched.events:
                 watched.events = wanted
                 self._poll.modify(fd, wanted)
+        return has_sent
 
     def _serve(self, fd: int, watched: _Watched) -> None:
         link = watched.link

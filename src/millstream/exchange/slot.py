@@ -63,7 +63,8 @@ class Slot:
         self._widths = widths
         self._work = work
         self._poller = Poller()
-        self._channels = Channels(number, Arrivals(number, widths), self._poller, secret, beside(driver, number))
+        arrivals, own = Arrivals(number, widths), beside(driver, number)
+        self._channels = Channels(number, arrivals, self._poller, secret, own, self._check_driver)
         self._commands: deque[Frame] = deque()
         self._driver_is_gone = False
         self._driver = Link.to(driver, secret)
@@ -76,8 +77,12 @@ class Slot:
     def serve(self) -> None:
         """Do what the driver asks, until it says stop or is gone."""
         # When the driver is gone there is nobody to tell.
-        with contextlib.suppress(DriverGoneError):
-            self._serve()
+        try:
+            with contextlib.suppress(DriverGoneError):
+                self._serve()
+        finally:
+            self._channels.close()
+            self._poller.close()
 
     def _serve(self) -> None:
         try:
@@ -103,7 +108,7 @@ class Slot:
     def _obey(self, command: Frame) -> None:
         if command.kind is Kind.ROSTER:
             addresses: dict[str, str | list[str | int]] = json.loads(command.payload)
-            self._channels.meet({int(slot): _address(a) for slot, a in addresses.items()}, self._check_driver)
+            self._channels.meet({int(slot): _address(a) for slot, a in addresses.items()})
             self._driver.push(Frame(Kind.MET))
         elif command.kind is Kind.EPOCH:
             self._run(pickle.loads(command.payload))
