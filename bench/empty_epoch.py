@@ -1,7 +1,8 @@
 """The cost of an empty epoch with 1, 2 and 3 levels, against the same Spark job without millstream.
 
-Prints one JSON object: levels -> milliseconds of each. Medians of many runs, the two sides taking turns in two
-processes, so that noise on the machine falls on both.
+Prints one JSON object: levels -> milliseconds of each: bare Spark, an epoch as a Spark job (millstream), and an epoch
+in slots that stay (resident). Medians of many runs, the sides taking turns in processes of their own, so that noise on
+the machine falls on all.
 """
 
 from __future__ import annotations
@@ -96,9 +97,10 @@ class _EmptyReader(SourceReader):
         return iter(())
 
 
-def millstream(levels: int, cores: int, rounds: int) -> float:
+def millstream(levels: int, cores: int, rounds: int, exchange: str = "spark") -> float:
     """The whole loop of a real job, from one question to the source to the next."""
-    config = Configuration.from_dict({"spark.master": f"local[{cores}]", "millstream.quiet": "true"})
+    settings = {"spark.master": f"local[{cores}]", "millstream.quiet": "true", "millstream.exchange": exchange}
+    config = Configuration.from_dict(settings)
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(cores).set_buffer_timeout(0)
     stream = env.from_source(EmptyEpochs(rounds + WARM_UP))
     for _ in range(levels - 1):
@@ -109,19 +111,25 @@ def millstream(levels: int, cores: int, rounds: int) -> float:
     return statistics.median((b - a) * 1000 for a, b in itertools.pairwise(times))
 
 
+def resident(levels: int, cores: int, rounds: int) -> float:
+    return millstream(levels, cores, rounds, "resident")
+
+
+SIDES = {"spark": bare_spark, "millstream": millstream, "resident": resident}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--side", choices=["spark", "millstream"])
+    parser.add_argument("--side", choices=[*SIDES])
     parser.add_argument("--levels", type=int)
     parser.add_argument("--rounds", type=int, default=60)
     options = parser.parse_args()
     if options.side:
-        side = bare_spark if options.side == "spark" else millstream
-        print(json.dumps(side(options.levels, 2, options.rounds)))
+        print(json.dumps(SIDES[options.side](options.levels, 2, options.rounds)))
         return
     results: dict[str, dict[str, float]] = {}
     for levels in LEVELS:
-        for side in ("spark", "millstream"):
+        for side in SIDES:
             arguments = ["--side", side, "--levels", str(levels), "--rounds", str(options.rounds)]
             command = [sys.executable, __file__, *arguments]
             done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -127,8 +127,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--parallelism", type=int, default=0)
     parser.add_argument("--typed", action="store_true", help="declare every type, as PyFlink programs do")
+    parser.add_argument("--exchange", default="auto")
     options = parser.parse_args()
-    env = Env.get_execution_environment(Configuration.from_dict({"millstream.quiet": "true"}))
+    settings = {"millstream.quiet": "true", "millstream.exchange": options.exchange}
+    env = Env.get_execution_environment(Configuration.from_dict(settings))
     if options.parallelism:
         env.set_parallelism(options.parallelism)
     # A first small job starts Spark and its workers, which the peers' figures leave out as well.

@@ -1,7 +1,11 @@
-"""One Spark for the whole run; every test gets a fresh environment on it."""
+"""One Spark for the whole run; every test gets a fresh environment on it.
+
+MILLSTREAM_TEST_EXCHANGE=spark (or resident) runs all tests on Spark with that exchange; without it, as jobs choose.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,8 +48,15 @@ def config(spark_files: Path) -> Configuration:
             "spark.local.dir": str(spark_files),
             "millstream.quiet": "true",
             "parallelism.default": "2",
+            "millstream.exchange": os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"),
         }
     )
+
+
+@pytest.fixture
+def slots_stay(config: Configuration) -> bool:
+    """Whether streaming jobs run in slots that stay."""
+    return config.get_string("millstream.exchange", "auto") != "spark"
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ runs it once, as a driver of its own; `directory` holds its database and its che
 from __future__ import annotations
 
 import argparse
+import os
 import sqlite3
 import sys
 from collections import Counter
@@ -93,6 +94,7 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
         "restart-strategy.fixed-delay.delay": "10 ms",
         "millstream.epoch.max-records": str(EPOCH),
         "millstream.quiet": "true",
+        "millstream.exchange": os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"),
         "parallelism.default": "2",
     }
     config = Configuration(config)

@@ -188,13 +188,19 @@ def kill(victims: list[psutil.Process]) -> None:
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
-def test_state_survives_the_death_of_idle_slots(env: Env, how_many: int) -> None:
+def test_the_death_of_idle_slots(env: Env, how_many: int, slots_stay: bool) -> None:
+    """An epoch as a Spark job finds new slots, which read the state; slots that stay fail with their execution."""
     reader, sink, client = running_counts(env)
     reader.push(100)
     wait_until(lambda: len(sink.results()) == 100)
     before = {pid for _, _, pid in sink.results()}
     kill(slot_processes()[:how_many])
     reader.push(100)
+    if slots_stay:
+        with pytest.raises(JobExecutionError, match="worker process died"):
+            client.get_job_execution_result().result(30)
+        assert slot_processes() == []
+        return
     wait_until(lambda: len(sink.results()) == 200)
     client.cancel().result(10)
     check_counts(sink.results(), 20)
@@ -269,7 +275,7 @@ def test_two_jobs_at_once_do_not_mix(env: Env, config: Any) -> None:
     assert not pids[0] & pids[1]
 
 
-def test_with_no_input_no_spark_job_runs(env: Env) -> None:
+def test_with_no_input_no_spark_job_runs(env: Env, slots_stay: bool) -> None:
     reader, sink, client = running_counts(env)
     reader.push(10)
     wait_until(lambda: len(sink.results()) == 10)
@@ -281,7 +287,8 @@ def test_with_no_input_no_spark_job_runs(env: Env) -> None:
     assert jobs() == before
     reader.push(10)
     wait_until(lambda: len(sink.results()) == 20)
-    assert jobs() > before
+    # Slots that stay need no other job.
+    assert (jobs() == before) is slots_stay
     client.cancel().result(10)
 
 

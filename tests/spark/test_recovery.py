@@ -17,7 +17,13 @@ from helpers import slot_processes, wait_until
 from millstream.checkpoint.store import list_checkpoints, open_checkpoint
 from millstream.common import Configuration, JobStatus, Types, WatermarkStrategy
 from millstream.common.checkpointing_mode import CheckpointingMode
-from millstream.common.errors import InvalidProgramError, JobCancelledError, JobExecutionError, MillstreamError
+from millstream.common.errors import (
+    DamagedStateError,
+    InvalidProgramError,
+    JobCancelledError,
+    JobExecutionError,
+    MillstreamError,
+)
 from millstream.common.faults import SETTING
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
@@ -264,8 +270,13 @@ def test_the_directory_of_a_long_job_does_not_grow(config: Configuration, tmp_pa
 
 def newest(directory: Path) -> Any:
     (job,) = os.listdir(directory)
-    location, _ = list_checkpoints(str(directory / job))[0]
-    return open_checkpoint(location).manifest
+    while True:
+        location, _ = list_checkpoints(str(directory / job))[0]
+        try:
+            return open_checkpoint(location).manifest
+        except DamagedStateError:
+            # The job has deleted it meanwhile: there is a newer one.
+            continue
 
 
 def test_layout_retention_and_number_retained(config: Configuration, tmp_path: Path) -> None:

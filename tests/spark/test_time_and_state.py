@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from backend_programs import Tell, running, windows
-from helpers import PushedReader, slot_processes, wait_until
+from helpers import PushedReader, restart_at_once, slot_processes, wait_until
 
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, JobExecutionError
@@ -102,6 +102,7 @@ class Reminder(KeyedProcessFunction):  # type: ignore[type-arg]
 
 
 def test_timers_and_state_outlive_their_process(env: Env) -> None:
+    restart_at_once(env)
     reader, sink = Numbers(), CollectSink()
     events = env.from_source(reader).set_parallelism(1).map(lambda i: (f"k{i % 3}", i)).set_parallelism(1)
     marked = events.assign_timestamps_and_watermarks(BY_TIME).set_parallelism(1)
@@ -223,6 +224,7 @@ class Rated(BroadcastProcessFunction):  # type: ignore[type-arg]
 
 
 def test_broadcast_state_reaches_every_subtask_and_outlives_processes(env: Env) -> None:
+    restart_at_once(env)
     rules, numbers, sink = Numbers(), Numbers(), CollectSink()
     broadcast = env.from_source(rules).map(lambda i: ("factor", i + 10)).broadcast(RULES)
     env.from_source(numbers).rebalance().connect(broadcast).process(Rated()).sink_to(sink)
@@ -285,6 +287,7 @@ class Buffering(MapFunction, CheckpointedFunction):  # type: ignore[type-arg]
 
 
 def test_operator_state_outlives_its_process(env1: Env) -> None:
+    restart_at_once(env1)
     reader, sink = Numbers(), CollectSink()
     env1.from_source(reader).map(Buffering()).sink_to(sink)
     client = env1.execute_async()

@@ -89,7 +89,10 @@ def _kill_worker(_: str) -> None:
     if _java_above():
         os.kill(os.getpid(), signal.SIGKILL)
     daemons = [d for java in _children(os.getpid()) if _name(java) == "java" for d in _children(java)]
-    for worker in [w for d in daemons for w in _children(d)][-1:]:
+    workers = [w for d in daemons for w in _children(d)]
+    # Slots are started by the daemon or, when they stay, by one of its children.
+    slots = [s for w in workers for s in (w, *_children(w)) if _name(s).startswith("millstream-s")]
+    for worker in (slots or workers)[-1:]:
         os.kill(worker, signal.SIGKILL)
 
 

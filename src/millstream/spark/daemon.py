@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import ctypes
 import importlib
 import json
 import os
@@ -39,6 +38,7 @@ from pyspark import daemon as stock_daemon
 from pyspark.serializers import read_int, write_int, write_with_length
 
 from millstream.spark.control import DIRECTORY_VARIABLE
+from millstream.spark.processes import die_with_parent, is_alive, kill, name_process, run_child
 from millstream.spark.resident import ReplayedStream, serve
 
 JOB_PROPERTY = "millstream.job"
@@ -92,7 +92,7 @@ class Manager:
                     pid = read_int(stdin)  # type: ignore[no-untyped-call]
                 except EOFError:
                     return
-                _kill(pid, signal.SIGKILL)
+                kill(pid, signal.SIGKILL)
             if self.listener.fileno() in ready:
                 self._accept()
             if self.control.fileno() in ready:
@@ -103,8 +103,8 @@ class Manager:
         connection, _ = self.listener.accept()
         pid = self._fork()
         if pid == 0:
-            _name_process("millstream-relay")
-            _run_child(lambda: Relay(connection, self.control_path).run())
+            name_process("millstream-relay")
+            run_child(lambda: Relay(connection, self.control_path).run())
         connection.close()
 
     def _answer(self) -> None:
@@ -124,7 +124,7 @@ class Manager:
 
     def _resident(self, job: str, slot: int) -> _Resident:
         found = self.residents.get((job, slot))
-        if found is not None and _is_alive(found.pid):
+        if found is not None and is_alive(found.pid):
             return found
         path = os.path.join(self.directory, f".s{uuid.uuid4().hex[:12]}")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -132,8 +132,8 @@ class Manager:
         listener.listen(16)
         pid = self._fork()
         if pid == 0:
-            _name_process(f"millstream-s{slot}")
-            _run_child(lambda: serve(listener))
+            name_process(f"millstream-s{slot}")
+            run_child(lambda: serve(listener))
         listener.close()
         resident = self.residents[job, slot] = _Resident(pid, path)
         return resident
@@ -144,7 +144,7 @@ class Manager:
         pids = []
         for key in mine:
             resident = self.residents.pop(key)
-            _kill(resident.pid, signal.SIGTERM)
+            kill(resident.pid, signal.SIGTERM)
             pids.append(resident.pid)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(resident.path)
@@ -152,10 +152,10 @@ class Manager:
 
     def _finish_releases(self) -> None:
         for release in list(self.releases):
-            release.pids = [p for p in release.pids if _is_alive(p)]
+            release.pids = [p for p in release.pids if is_alive(p)]
             if release.pids and time.monotonic() > release.kill_at:
                 for pid in release.pids:
-                    _kill(pid, signal.SIGKILL)
+                    kill(pid, signal.SIGKILL)
             if not release.pids:
                 self.releases.remove(release)
                 with contextlib.suppress(OSError):
@@ -167,7 +167,7 @@ class Manager:
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            _die_with_parent()
+            die_with_parent()
             self.listener.close()
             self.control.close()
             for release in self.releases:
@@ -275,45 +275,6 @@ def _read_exactly(connection: socket.socket, count: int) -> bytes:
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
-
-
-def _run_child(action: object) -> None:
-    code = 1
-    try:
-        action()  # type: ignore[operator]
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _name_process(name: str) -> None:
-    """Name the process for ps and top."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _kill(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
 
 
 def main() -> None:

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.serializers import NoOpSerializer
 from pyspark.util import _load_from_socket
 
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import control
 from millstream.spark.daemon import JOB_PROPERTY, RELEASE_PROPERTY
 from millstream.spark.errors import translate
+from millstream.spark.rdd import SERIALIZER, interpreter, partitions, python_rdd
 from millstream.spark.worker import JobRef, LevelFunction
-
-_SERIALIZER = NoOpSerializer()
 
 
 class SparkEpochs:
-    """The epochs of one job. All but `cancel` must be called from one thread: the job's own.
-
-    The chain of RDDs is put together from Spark's own building blocks rather than with PySpark's RDD class, which
-    would wrap and pickle its functions anew for every epoch.
-    """
+    """The epochs of one job. All but `cancel` must be called from one thread: the job's own."""
 
     def __init__(
         self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
@@ -37,33 +30,29 @@ class SparkEpochs:
         self._name = name
         self._slots = [plan.slots(level) for level in range(plan.levels)]
         self._start: Any = None
-        # On this machine the very interpreter that runs here, whatever the context was told.
-        own = sys.executable if str(context.master).startswith("local") else context.pythonExec
-        self._python = executable or own
+        self._python = interpreter(context, executable)
         self._embedded = control.is_embedded()
 
     def open(self) -> None:
         """Give this thread's Spark jobs their group and their slots."""
         self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
         self._context.setLocalProperty(JOB_PROPERTY, self._job.key)
-        # One element a partition: the partitions are the slots, what they do comes with the function. A list and not
-        # a range, of which PySpark would make a Python task of its own, nested in the slot's.
-        count = self._slots[0]
-        self._start = self._context.parallelize([0] * count, count)._jrdd
+        # The partitions are the slots.
+        self._start = partitions(self._context, self._slots[0])
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
         """Run the levels of one epoch; raise the user's error when one fails."""
         shuffles = []
-        rdd = self._start.rdd()
+        rdd = self._start
         last = len(tasks) - 1
         for level, task in enumerate(tasks):
-            rdd = self._level(rdd, LevelFunction(self._job, task, level == last))
+            rdd = python_rdd(self._context, rdd, LevelFunction(self._job, task, level == last), self._python)
             if level < last:
                 rdd = self._shuffle(rdd, self._slots[level + 1])
                 shuffles.append(rdd)
         try:
             info = self._jvm.PythonRDD.collectAndServe(rdd)
-            with _load_from_socket(info, _SERIALIZER) as stream:
+            with _load_from_socket(info, SERIALIZER) as stream:
                 return [report for answer in stream for report in pickle.loads(answer)]
         except Exception as e:
             raise translate(e, tasks[0].epoch) from None
@@ -94,20 +83,6 @@ class SparkEpochs:
             sc.parallelize(range(count), count).map(_identity).count()
         finally:
             sc.setLocalProperty(RELEASE_PROPERTY, None)  # type: ignore[arg-type]
-
-    def _level(self, parent: Any, function: LevelFunction) -> Any:
-        sc = self._context
-        command = pickle.dumps((function, None, _SERIALIZER, _SERIALIZER), 5)
-        wrapped = self._jvm.SimplePythonFunction(
-            bytearray(command),
-            sc.environment,
-            sc._python_includes,
-            self._python,
-            sc.pythonVer,
-            [],
-            sc._javaAccumulator,
-        )
-        return self._jvm.PythonRDD(parent, wrapped, False, False)
 
     def _shuffle(self, parent: Any, slots: int) -> Any:
         pairs = self._jvm.PairwiseRDD(parent).asJavaPairRDD()

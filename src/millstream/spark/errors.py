@@ -24,24 +24,41 @@ _WORKER_DIED = (
 def translate(error: Exception, epoch: int) -> EpochFailed:
     """Return the error to show for one that Spark raised."""
     trace = _trace(error)
-    found = _REPORT.search(trace)
-    if found is not None:
-        report = json.loads(base64.b64decode(found.group(1)))
-        printed = report.pop("printed")
-        failure = Failure(**report)
-        return EpochFailed.of(failure, printed, trace)
+    reported = failure_in(trace)
+    if reported is not None:
+        return reported
     if any(mark in trace for mark in _WORKER_DIED):
-        return EpochFailed(
-            f"A Python worker process died while it worked on epoch {epoch}: it was killed, ran out of memory, or user "
-            "code ended it (os._exit, a crash in a native library).",
-            engine_trace=trace,
-        )
+        return worker_died(epoch, trace)
     if isinstance(error, (Py4JError, OSError, EOFError)) and not isinstance(error, Py4JJavaError):
-        text = f"The connection to Spark broke in epoch {epoch}: its Java process has ended."
-        return EpochFailed(text, engine_trace=trace)
+        return java_ended(epoch, trace)
     python = re.search(r"(Traceback \(most recent call last\):\n.*?)(?:\n\s*\n|\n\tat )", trace, re.DOTALL)
     said = python.group(1) if python else trace.splitlines()[0]
     return EpochFailed(f"Spark could not run epoch {epoch}: {said}", engine_trace=trace)
+
+
+def failure_in(trace: str) -> EpochFailed | None:
+    """Return the failure that a slot has described in some text, if there is one."""
+    found = _REPORT.search(trace)
+    if found is None:
+        return None
+    report = json.loads(base64.b64decode(found.group(1)))
+    printed = report.pop("printed")
+    return EpochFailed.of(Failure(**report), printed, trace)
+
+
+def worker_died(epoch: int, trace: str) -> EpochFailed:
+    """Return the error for a slot's process that is gone."""
+    return EpochFailed(
+        f"A Python worker process died while it worked on epoch {epoch}: it was killed, ran out of memory, or user "
+        "code ended it (os._exit, a crash in a native library).",
+        engine_trace=trace,
+    )
+
+
+def java_ended(epoch: int, trace: str) -> EpochFailed:
+    """Return the error for a Spark that is gone."""
+    text = f"The connection to Spark broke in epoch {epoch}: its Java process has ended."
+    return EpochFailed(text, engine_trace=trace)
 
 
 def _trace(error: Exception) -> str:

@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import uuid
 from dataclasses import dataclass, field
+from enum import Enum
+
+from pyspark import SparkContext
 
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
 from millstream.operators.protocol import JobPlan
+from millstream.spark.control import is_embedded
 from millstream.spark.dependencies import Dependencies, bring
 from millstream.spark.epoch import SparkEpochs
+from millstream.spark.exchange_epochs import ExchangeEpochs, executions_that_hold, is_local
 from millstream.spark.pickling import dump_plan
-from millstream.spark.session import DEFAULT_MASTER, get_context
+from millstream.spark.session import DEFAULT_MASTER, SPARE_CORES, get_context, local_cores
 from millstream.spark.worker import JobRef, save_plan
+
+# The configuration's key for how blocks get from slot to slot.
+EXCHANGE = "millstream.exchange"
 
 
 def default_parallelism(config: Configuration) -> int:
     """Return the parallelism of a program that sets none: as many as the master has cores."""
     master = config.get_string("spark.master", os.environ.get("MASTER", DEFAULT_MASTER))
-    local = re.fullmatch(r"local(?:\[([*\d]+)(?:,\s*\d+)?\])?", master)
-    if local is None:
-        return get_context(config).defaultParallelism
-    threads = local.group(1) or "1"
-    return len(os.sched_getaffinity(0)) if threads == "*" else int(threads)
+    cores = local_cores(master)
+    return get_context(config).defaultParallelism if cores is None else cores
 
 
 def launch(job: Launch) -> JobMaster:
     """Start a job and return its master."""
     prepared = prepare(job)
     plan, config = prepared.plan, job.config
+    exchange = ExchangeChoice.read(config)
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
     get_context(config)
@@ -41,9 +48,26 @@ def launch(job: Launch) -> JobMaster:
     def make_engine(home: Home) -> SparkEngine:
         dependencies = bring(config, home.directory)
         name = plan.settings.job_name
-        return SparkEngine(config, home.directory, home.state, dependencies, name, {plan: pickled})
+        return SparkEngine(config, home.directory, home.state, dependencies, name, {plan: pickled}, exchange)
 
     return start(prepared, make_engine)
+
+
+class ExchangeChoice(Enum):
+    """How blocks get from slot to slot: straight, between slots that stay, or through Spark's shuffle."""
+
+    RESIDENT = "resident"
+    SPARK = "spark"
+    AUTO = "auto"
+
+    @classmethod
+    def read(cls, config: Configuration) -> ExchangeChoice:
+        value = config.get_string(EXCHANGE, cls.AUTO.value)
+        try:
+            return cls(value.lower())
+        except ValueError:
+            names = ", ".join(choice.value for choice in cls)
+            raise InvalidProgramError(f"{EXCHANGE}={value!r} is none of {names}.") from None
 
 
 @dataclass
@@ -57,14 +81,27 @@ class SparkEngine:
     name: str
     # Plans are pickled and saved once, however often a job restarts.
     pickled: dict[JobPlan, bytes]
+    exchange: ExchangeChoice
     _saved: dict[JobPlan, str] = field(default_factory=dict)
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
-    def runner(self, plan: JobPlan, attempt: int) -> SparkEpochs:
+    def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
         if plan not in self._saved:
             directory = self._saved[plan] = os.path.join(self.directory, f"plan-{len(self._saved)}")
             pickled = self.pickled.pop(plan, None) or dump_plan(plan)
             save_plan(directory, pickled, [p for p in sys.path if p], self.state, self.dependencies)
         key = f"{plan.settings.job_id}-{self._run}-{attempt}"
         job = JobRef(key, self._saved[plan], attempt, self._run)
-        return SparkEpochs(get_context(self.config), plan, job, self.name, self.dependencies.executable)
+        context, python = get_context(self.config), self.dependencies.executable
+        if self._slots_stay(plan, context):
+            return ExchangeEpochs(context, plan, job, self.name, python)
+        return SparkEpochs(context, plan, job, self.name, python)
+
+    def _slots_stay(self, plan: JobPlan, context: SparkContext) -> bool:
+        """Choose how blocks get from slot to slot."""
+        if self.exchange is not ExchangeChoice.AUTO:
+            return self.exchange is ExchangeChoice.RESIDENT
+        # Spark's shuffle spills to disk what a batch job has too much of, and takes cores only while they work.
+        # Elsewhere than here cores are scarce, and hosts may not reach each other.
+        here = is_embedded() and is_local(context)
+        return here and not plan.settings.batch and executions_that_hold() < SPARE_CORES

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import gc
 import io
 import os
 import signal
@@ -12,13 +11,13 @@ import socket
 import struct
 import sys
 import threading
-import time
 import traceback
 from typing import Any, BinaryIO
 
 import pyspark.worker
 
-from millstream.spark import worker
+from millstream.spark import termination, worker
+from millstream.spark.garbage import Collector
 
 
 class ReplayedStream(io.RawIOBase):
@@ -49,40 +48,10 @@ class ReplayedStream(io.RawIOBase):
         super().close()
 
 
-class _Collector:
-    """Collects garbage between tasks.
-
-    The collector never runs inside a user's loop. After a task it looks at what was made since it last did, and less
-    often at everything; the longer that takes, as it does with much state, the more seldom: each is given at most a
-    hundredth of the time.
-    """
-
-    _SHARE = 100
-    _FULL = 2
-    _LEAST_SECONDS = {1: 0.0, _FULL: 5.0}
-
-    def __init__(self) -> None:
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-        self._due = {1: 0.0, self._FULL: time.monotonic() + self._LEAST_SECONDS[self._FULL]}
-
-    def after_task(self) -> None:
-        start = time.monotonic()
-        for generation in (self._FULL, 1):
-            if start >= self._due[generation]:
-                gc.collect(generation)
-                end = time.monotonic()
-                self._due[generation] = end + max(self._LEAST_SECONDS[generation], (end - start) * self._SHARE)
-                return
-
-
 def serve(listener: socket.socket) -> None:
     """Run the tasks that relays pass on, until the process is told to end."""
-    signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGALRM, _terminate)
-    sys.unraisablehook = _unraisable
-    collector = _Collector()
+    termination.expect()
+    collector = Collector()
     try:
         while True:
             connection, _ = listener.accept()
@@ -91,28 +60,8 @@ def serve(listener: socket.socket) -> None:
     except SystemExit:
         pass
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        termination.ignore()
         worker.close_all()
-
-
-_ending = threading.Event()
-
-
-def _unraisable(unraisable: Any) -> None:
-    if not isinstance(unraisable.exc_value, SystemExit):
-        sys.__unraisablehook__(unraisable)
-
-
-def _terminate(*_: object) -> None:
-    """Break off whatever runs.
-
-    An exception raised while Python runs a destructor or a weakref callback is swallowed, so it is raised again
-    until it has got through.
-    """
-    _ending.set()
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
-    raise SystemExit(0)
 
 
 def _serve_one(connection: socket.socket) -> bool:
@@ -166,7 +115,7 @@ def _run(head: bytes, fd: int) -> bool:
         pyspark.worker.main(infile, outfile)
         outfile.flush()
     except SystemExit as e:
-        if _ending.is_set():
+        if termination.is_asked():
             raise
         with contextlib.suppress(OSError):
             outfile.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -22,6 +23,11 @@ from millstream.spark.java import Java, find_java
 
 DEFAULT_MASTER = "local[*]"
 DAEMON_MODULE = "millstream.spark.daemon"
+# A job whose slots stay holds one core of an embedded Spark. There cores are nothing but permits, so there are so many
+# more of them than were asked for: jobs do not wait for each other, and Spark's own jobs find as many free as ever.
+SPARE_CORES = 16
+
+_LOCAL = re.compile(r"local(?:\[([*\d]+)(?:,\s*(\d+))?\])?")
 
 # What a stream wants of Spark, on any master. A user's own spark.* settings win.
 _STREAM = {
@@ -92,9 +98,12 @@ def _start(config: Configuration) -> SparkContext:
     if bridge.level == logging.NOTSET:
         bridge.setLevel(logging.WARNING)
     log_level = config.get_string("millstream.spark.log-level", "off")
-    started = ""
+    started, cores = "", local_cores(master)
     if master.startswith("local") and SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         started = f", Java {_start_jvm(settings, log_level).version}"
+        if cores is not None:
+            settings["spark.master"] = _with_spare_cores(master, cores)
+            settings.setdefault("spark.default.parallelism", str(cores))
     conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
@@ -105,14 +114,29 @@ def _start(config: Configuration) -> SparkContext:
     atexit.register(stop_context)
     if not master.startswith("local"):
         context.setLogLevel(log_level.upper())
-    _settings.update(wanted)
+    _settings.update(wanted, **{"spark.master": master})
     if not config.get_boolean("millstream.quiet", False):
         cores = context.defaultParallelism
         print(
-            f"millstream: running on Spark {context.version} ({context.master}, {cores} cores{started})",
+            f"millstream: running on Spark {context.version} ({master}, {cores} cores{started})",
             file=sys.stderr,
         )
     return context
+
+
+def local_cores(master: str) -> int | None:
+    """Return how many cores a master on this machine has; None if it is elsewhere."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return None
+    cores = found.group(1) or "1"
+    return len(os.sched_getaffinity(0)) if cores == "*" else int(cores)
+
+
+def _with_spare_cores(master: str, cores: int) -> str:
+    found = _LOCAL.fullmatch(master)
+    failures = found.group(2) if found else None
+    return f"local[{cores + SPARE_CORES}{f',{failures}' if failures else ''}]"
 
 
 def _start_jvm(settings: dict[str, str], log_level: str) -> Java:

@@ -58,9 +58,9 @@ class LevelFunction:
         self.is_last = is_last
 
     def __call__(self, slot: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-        printed = sys.stdout = _Printed()
+        printed = sys.stdout = Printed()
         try:
-            runtime = _runtime(self.job, slot, printed)
+            runtime = runtime_of(self.job, slot, printed)
             context = TaskContext.get()
             # No name is ever used twice: not by another run, execution or task.
             attempt = f"{self.job.run}.{self.job.attempt}.{context.taskAttemptId() if context else 0:x}"
@@ -71,7 +71,7 @@ class LevelFunction:
                     yield _LONG.pack(target)
                 yield message
         except SubtaskFailed as e:
-            raise TaskFailed(_report(e, printed.take())) from None
+            raise TaskFailed(describe(e, printed.take())) from None
         finally:
             sys.stdout = sys.__stdout__
 
@@ -83,7 +83,8 @@ class TaskFailed(Exception):
 _runtimes: dict[tuple[str, int], SlotRuntime] = {}
 
 
-def _runtime(job: JobRef, slot: int, printed: _Printed) -> SlotRuntime:
+def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
+    """Return the slot's part of a job; the plan is loaded when it is first asked for."""
     runtime = _runtimes.get((job.key, slot))
     if runtime is None:
         plan, storage = load_plan(job.directory)
@@ -172,12 +173,13 @@ def _nothing(messages: Iterable[bytes]) -> list[bytes]:
     return []
 
 
-def _report(error: SubtaskFailed, printed: str) -> str:
+def describe(error: SubtaskFailed, printed: str) -> str:
+    """Write a failure as text, for the driver to find in whatever text it comes with."""
     report: dict[str, Any] = {**asdict(error.failure), "printed": printed}
     return FAILURE_MARK + base64.b64encode(json.dumps(report).encode()).decode() + ";"
 
 
-class _Printed(io.TextIOBase):
+class Printed(io.TextIOBase):
     """Takes what user code prints; it reaches the driver's console with the epoch's report."""
 
     def __init__(self) -> None:

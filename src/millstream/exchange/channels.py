@@ -1,0 +1,204 @@
+"""The connections of a slot to all other slots: who is where, what may be sent, and what it costs to wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from millstream.exchange.addresses import Address, accept, address_of, listen
+from millstream.exchange.arrivals import Arrivals
+from millstream.exchange.frames import Frame, Kind, ProtocolError
+from millstream.exchange.handshake import Side
+from millstream.exchange.link import Link
+from millstream.exchange.poller import Poller
+
+# The credit of a channel: so many bytes may wait at the sender before its loop has to.
+CREDIT_BYTES = 8 << 20
+# Small messages gather until there is this much, or the level has ended.
+_GATHER_BYTES = 1 << 16
+
+
+class PeerLostError(ConnectionError):
+    """Another slot is gone: this epoch cannot end."""
+
+
+@dataclass
+class Channel:
+    """What one slot has to do with another.
+
+    Attributes:
+        link: the connection, which serves both directions.
+        blocked: how often this slot had to wait until the other took what was sent, and for how many seconds in all.
+        most_queued: the most bytes that ever waited to be sent.
+    """
+
+    link: Link
+    blocked: int = 0
+    blocked_seconds: float = 0.0
+    most_queued: int = 0
+
+
+@dataclass(frozen=True)
+class ChannelFacts:
+    """What is known of a channel, as Flink has it: pool usages as shares of the credit, time spent back-pressured.
+
+    Attributes:
+        out_usage, most_out_usage: what waits to be sent, now and at most.
+        in_bytes, most_in_bytes: what has come and waits for its level, now and at most.
+        sent, received: bytes in all.
+        blocked, blocked_seconds: how often and how long this slot waited for the other to take something.
+    """
+
+    out_usage: float
+    most_out_usage: float
+    in_bytes: int
+    most_in_bytes: int
+    sent: int
+    received: int
+    blocked: int
+    blocked_seconds: float
+
+
+@dataclass
+class _Caller:
+    """Who is at the other end of a connection that was accepted, once that is known."""
+
+    slot: int | None = None
+
+
+class Channels:
+    """The channels of one slot."""
+
+    def __init__(
+        self, slot: int, arrivals: Arrivals, poller: Poller, secret: bytes, own: Address, go_on: Callable[[], None]
+    ) -> None:
+        """Listen for others.
+
+        Args:
+            slot: whose channels they are.
+            arrivals: where all goes that comes.
+            poller: what sends and receives.
+            secret: what all of this execution know.
+            own: where others call.
+            go_on: is called whenever this slot has waited a while, and may raise.
+        """
+        self._slot = slot
+        self._arrivals = arrivals
+        self._poller = poller
+        self._secret = secret
+        self._go_on = go_on
+        self._listener = listen(own)
+        self._channels: dict[int, Channel] = {}
+        self._lost: set[int] = set()
+
+    @property
+    def address(self) -> Address:
+        """Where other slots call this one."""
+        return address_of(self._listener)
+
+    # --- meeting
+
+    def meet(self, roster: dict[int, Address]) -> None:
+        """Connect to all others: those with higher numbers are called, those with lower ones call."""
+        self._poller.watch(self._listener.fileno(), self._admit)
+        for other in sorted(roster):
+            if other > self._slot:
+                link = Link.to(roster[other], self._secret)
+                link.push(Frame(Kind.MEET, level=self._slot))
+                self._channels[other] = Channel(link)
+                self._poller.add(link, partial(self._arrivals.take, other), partial(self._lost.add, other))
+        while not self._all_met(len(roster) - 1):
+            self._wait()
+        self._poller.forget(self._listener.fileno())
+        self._listener.close()
+
+    def _all_met(self, others: int) -> bool:
+        return len(self._channels) == others and all(c.link.is_trusted for c in self._channels.values())
+
+    def _admit(self) -> None:
+        connection = accept(self._listener)
+        if connection is None:
+            return
+        link = Link(connection, self._secret, Side.CALLED)
+        caller = _Caller()
+        # Whoever cannot prove itself is hung up on, and nothing comes of it.
+        self._poller.add(link, partial(self._hear, link, caller), partial(self._lose, caller))
+
+    def _hear(self, link: Link, caller: _Caller, frame: Frame) -> None:
+        if caller.slot is not None:
+            self._arrivals.take(caller.slot, frame)
+            return
+        other = frame.level
+        if frame.kind is not Kind.MEET or other in self._channels or other >= self._slot:
+            raise ProtocolError(f"slot {other} introduced itself with {frame.kind.name} to slot {self._slot}")
+        caller.slot = other
+        self._channels[other] = Channel(link)
+
+    def _lose(self, caller: _Caller) -> None:
+        if caller.slot is not None:
+            self._lost.add(caller.slot)
+
+    # --- sending
+
+    def send(self, target: int, frame: Frame) -> None:
+        """Send a frame; if the other does not take what was sent before, wait until it does."""
+        if target == self._slot:
+            self._arrivals.take(target, frame)
+            return
+        channel = self._channels[target]
+        link = channel.link
+        if link.queued and link.queued + len(frame.payload) > CREDIT_BYTES:
+            self._wait_for_room(channel, len(frame.payload))
+        link.push(frame)
+        channel.most_queued = max(channel.most_queued, link.queued)
+        if link.queued > _GATHER_BYTES:
+            # Also takes what has come: a slot that sends much is not deaf meanwhile.
+            self._wait(0)
+
+    def _wait_for_room(self, channel: Channel, size: int) -> None:
+        link, start = channel.link, time.monotonic()
+        channel.blocked += 1
+        try:
+            while link.queued and link.queued + size > CREDIT_BYTES:
+                self._wait()
+        finally:
+            channel.blocked_seconds += time.monotonic() - start
+
+    # --- receiving
+
+    def wait_for(self, epoch: int, level: int) -> list[bytes]:
+        """Wait for the barriers of all slots of the level before; return what came ahead of them."""
+        while not self._arrivals.is_complete(epoch, level):
+            self._wait()
+        return self._arrivals.collect(epoch, level)
+
+    def _wait(self, seconds: float | None = None) -> None:
+        self._poller.turn(seconds)
+        self._go_on()
+        if self._lost:
+            raise PeerLostError(f"slot {min(self._lost)} is gone")
+
+    # --- what is known
+
+    def facts(self) -> dict[int, ChannelFacts]:
+        """Return what is known of each channel, by the other slot."""
+        return {other: self._facts_of(other, channel) for other, channel in sorted(self._channels.items())}
+
+    def _facts_of(self, other: int, channel: Channel) -> ChannelFacts:
+        waiting, most_waiting = self._arrivals.waiting(other)
+        return ChannelFacts(
+            out_usage=channel.link.queued / CREDIT_BYTES,
+            most_out_usage=channel.most_queued / CREDIT_BYTES,
+            in_bytes=waiting,
+            most_in_bytes=most_waiting,
+            sent=channel.link.sent,
+            received=channel.link.received,
+            blocked=channel.blocked,
+            blocked_seconds=channel.blocked_seconds,
+        )
+
+    def close(self) -> None:
+        """Listen no more; hanging up is the poller's part."""
+        self._listener.close()

@@ -1,0 +1,234 @@
+"""The driver's side: carries out what the exchange's machine decides, over the connections of the slots."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from millstream.exchange import protocol as p
+from millstream.exchange.addresses import Address, accept, address_of, listen, make_directory
+from millstream.exchange.frames import Frame, Kind, ProtocolError
+from millstream.exchange.handshake import Side
+from millstream.exchange.link import Link
+from millstream.exchange.poller import Poller
+
+log = logging.getLogger("millstream")
+
+# How long the slots may take to come: Spark may have to find cores for them.
+START_SECONDS = 60.0
+
+
+class ExchangeFailed(Exception):
+    """An epoch failed, and with it the execution."""
+
+    def __init__(self, cause: p.Cause) -> None:
+        super().__init__(f"{cause.trouble.name}: {cause.text}")
+        self.cause = cause
+
+
+class _Caller:
+    """Who is at the other end of a connection, once that is known."""
+
+    def __init__(self) -> None:
+        self.slot: int | None = None
+        self.is_host = False
+
+
+class Exchange:
+    """The driver's end of one execution. All but `tell` is called from one thread."""
+
+    def __init__(self, slots: int, reporters: int, secret: bytes, host: str | None) -> None:
+        """Listen for slots.
+
+        Args:
+            slots: how many there are.
+            reporters: how many of them, from 0, report an epoch's end.
+            secret: what all of this execution know.
+            host: at which of this machine's addresses slots call; None if they are all on this machine.
+        """
+        self._machine = p.ExchangeMachine(slots, reporters)
+        self._secret = secret
+        self._directory = make_directory() if host is None else None
+        self._listener = listen(os.path.join(self._directory, "d") if self._directory else (str(host), 0))
+        self._poller = Poller()
+        self._slots: dict[int, Link] = {}
+        # All who have called and are no slots: the processes that hold slots, and who has not said its name yet.
+        self._others: dict[Link, _Caller] = {}
+        self._outcome: p.FinishEpoch | p.FailEpoch | None = None
+        self._told: SimpleQueue[p.Event] = SimpleQueue()
+        self._wake, self._waker = socket.socketpair()
+        self._wake.setblocking(False)
+        self._waker.setblocking(False)
+        self._poller.watch(self._listener.fileno(), self._admit)
+        self._poller.watch(self._wake.fileno(), self._hear)
+
+    @property
+    def address(self) -> Address:
+        """Where slots call."""
+        return address_of(self._listener)
+
+    @property
+    def has_hosts(self) -> bool:
+        """Whether a process that holds slots has called."""
+        return any(caller.is_host for caller in self._others.values())
+
+    def tell(self, event: p.Event) -> None:
+        """Let an event be seen to. May be called from any thread."""
+        self._told.put(event)
+        try:
+            self._waker.send(b"w")
+        except OSError as e:
+            # Full: it is awake anyway. Closed: nobody listens any more.
+            log.debug("the exchange was not woken: %s", e)
+
+    def run(self, epoch: int, payload: bytes) -> list[bytes]:
+        """Run an epoch; return the reports. Raises ExchangeFailed."""
+        self._outcome = None
+        self._hear()
+        self._handle(p.EpochAsked(epoch, payload))
+        deadline = time.monotonic() + START_SECONDS
+        while self._outcome is None:
+            left = None if self._machine.phase is p.Phase.RUNNING else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                self._handle(p.StartTimedOut())
+            else:
+                self._turn(left)
+        if isinstance(self._outcome, p.FailEpoch):
+            raise ExchangeFailed(self._outcome.cause)
+        return self._outcome.reports
+
+    def release(self) -> None:
+        """Ask slots that wait to go, and end those that do not."""
+        self._hear()
+        self._handle(p.ReleaseAsked())
+
+    def serve_until(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Send and receive until something is the case, or the time is over; tell which."""
+        deadline = time.monotonic() + seconds
+        while not done():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._turn(left)
+        return True
+
+    def close(self) -> None:
+        """Hang up on all, and listen no more."""
+        self._hang_up(p.HangUp())
+        self._poller.close()
+        self._listener.close()
+        self._wake.close()
+        self._waker.close()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    # --- events
+
+    def _turn(self, seconds: float | None) -> None:
+        try:
+            self._poller.turn(seconds)
+        except ProtocolError as e:
+            self._handle(p.RulesBroken(str(e)))
+
+    def _hear(self) -> None:
+        """See to what other threads have told."""
+        # Somebody may have heard it already.
+        with contextlib.suppress(BlockingIOError):
+            self._wake.recv(4096)
+        while True:
+            try:
+                event = self._told.get_nowait()
+            except Empty:
+                return
+            self._handle(event)
+
+    def _admit(self) -> None:
+        connection = accept(self._listener)
+        if connection is None:
+            return
+        caller, link = _Caller(), Link(connection, self._secret, Side.CALLED)
+        self._others[link] = caller
+        self._poller.add(link, partial(self._take, link, caller), partial(self._lose, link, caller))
+
+    def _take(self, link: Link, caller: _Caller, frame: Frame) -> None:
+        slot = caller.slot
+        if frame.kind is Kind.HOLD and slot is None:
+            caller.is_host = True
+        elif frame.kind is Kind.HELLO and slot is None:
+            self._take_hello(link, caller, frame)
+        elif slot is None:
+            raise ProtocolError(f"somebody said {frame.kind.name} before its name")
+        elif frame.kind is Kind.MET:
+            self._handle(p.SlotMet(slot))
+        elif frame.kind is Kind.REPORT:
+            self._handle(p.SlotReported(slot, frame.epoch, frame.payload))
+        elif frame.kind is Kind.FAILED:
+            self._handle(p.SlotFailed(slot, frame.payload.decode()))
+        elif frame.kind is Kind.LOST:
+            self._handle(p.LinkBroke(f"slot {slot}: {frame.payload.decode()}"))
+        else:
+            raise ProtocolError(f"slot {slot} said {frame.kind.name} to the driver")
+
+    def _take_hello(self, link: Link, caller: _Caller, frame: Frame) -> None:
+        said: dict[str, Any] = json.loads(frame.payload)
+        caller.slot = int(said["slot"])
+        del self._others[link]
+        self._slots[caller.slot] = link
+        address = said["address"]
+        self._handle(p.SlotCalled(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
+
+    def _lose(self, link: Link, caller: _Caller) -> None:
+        self._others.pop(link, None)
+        if caller.is_host or caller.slot is not None:
+            who = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
+            self._handle(p.LinkBroke(f"{who} is gone {link.reason}".rstrip()))
+        elif link.reason:
+            log.warning("a caller was refused: %s", link.reason)
+
+    # --- instructions
+
+    def _handle(self, event: p.Event) -> None:
+        for instruction in self._machine.handle(event):
+            self._WAYS[type(instruction)](self, instruction)
+
+    def _send_roster(self, asked: p.SendRoster) -> None:
+        self._send_all(Frame(Kind.ROSTER, payload=json.dumps(asked.roster).encode()))
+
+    def _send_epoch(self, asked: p.SendEpoch) -> None:
+        self._send_all(Frame(Kind.EPOCH, asked.epoch, payload=asked.payload))
+
+    def _send_stop(self, _: p.SendStop) -> None:
+        self._send_all(Frame(Kind.STOP))
+
+    def _send_all(self, frame: Frame) -> None:
+        for link in self._slots.values():
+            link.push(frame)
+
+    def _hang_up(self, _: p.HangUp) -> None:
+        """End all slots by their lifelines; who has not called yet finds nobody."""
+        self._poller.forget(self._listener.fileno())
+        self._listener.close()
+        for link in self._others:
+            self._poller.forget(link.socket.fileno())
+            link.close()
+
+    def _end_epoch(self, outcome: p.FinishEpoch | p.FailEpoch) -> None:
+        self._outcome = outcome
+
+    _WAYS: dict[type, Callable[[Exchange, Any], None]] = {
+        p.SendRoster: _send_roster,
+        p.SendEpoch: _send_epoch,
+        p.SendStop: _send_stop,
+        p.HangUp: _hang_up,
+        p.FinishEpoch: _end_epoch,
+        p.FailEpoch: _end_epoch,
+    }

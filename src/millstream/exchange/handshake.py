@@ -1,0 +1,78 @@
+"""Both ends of a connection prove that they know the job's secret, before anything else is said or read.
+
+Each sends a random challenge; who called answers first, then who was called. A proof is bound to both challenges and to
+who gives it, so none can be used again or sent back. There is no socket here: bytes in, bytes out.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from enum import Enum
+
+_MAGIC = b"MILLSTR1"
+_CHALLENGE = 32
+_PROOF = 32
+_GREETING = len(_MAGIC) + _CHALLENGE
+
+
+class Side(Enum):
+    """Which end of a connection somebody is."""
+
+    CALLER = b"caller"
+    CALLED = b"called"
+
+
+class NotOfThisJobError(ConnectionError):
+    """The other side does not know the job's secret."""
+
+
+class Handshake:
+    """One end's part in it.
+
+    Attributes:
+        greeting: what to send at once.
+        is_done: whether the other side has proved itself.
+        rest: what came behind the handshake.
+    """
+
+    def __init__(self, secret: bytes, side: Side) -> None:
+        self._secret = secret
+        self._side = side
+        self._own = os.urandom(_CHALLENGE)
+        self._theirs: bytes | None = None
+        self._heard = b""
+        self.greeting = _MAGIC + self._own
+        self.is_done = False
+        self.rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what came; return what to answer. Raises NotOfThisJobError."""
+        self._heard += data
+        answer = b""
+        if self._theirs is None:
+            if not _MAGIC.startswith(self._heard[: len(_MAGIC)]):
+                raise NotOfThisJobError("the other side does not speak this protocol")
+            if len(self._heard) < _GREETING:
+                return b""
+            self._theirs = self._take(_GREETING)[len(_MAGIC) :]
+            if self._side is Side.CALLER:
+                answer = self._proof_of(Side.CALLER)
+        if len(self._heard) >= _PROOF:
+            other = Side.CALLED if self._side is Side.CALLER else Side.CALLER
+            if not hmac.compare_digest(self._take(_PROOF), self._proof_of(other)):
+                raise NotOfThisJobError("the other side does not know the job's secret")
+            self.is_done = True
+            self.rest, self._heard = self._heard, b""
+            if self._side is Side.CALLED:
+                answer = self._proof_of(Side.CALLED)
+        return answer
+
+    def _take(self, count: int) -> bytes:
+        taken, self._heard = self._heard[:count], self._heard[count:]
+        return taken
+
+    def _proof_of(self, side: Side) -> bytes:
+        assert self._theirs is not None
+        first, second = (self._own, self._theirs) if self._side is Side.CALLER else (self._theirs, self._own)
+        return hmac.digest(self._secret, side.value + first + second, "sha256")

@@ -1,0 +1,108 @@
+"""The only place where a slot or the driver sleeps: it sends and receives on all links at once.
+
+So who has no room to send still takes what others send, and no circle of full buffers can stand still.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millstream.exchange.frames import Frame
+from millstream.exchange.link import Link
+
+
+@dataclass
+class _Watched:
+    link: Link
+    take: Callable[[Frame], None]
+    lost: Callable[[], None]
+    events: int
+
+
+class Poller:
+    """Waits for whatever happens on some links and descriptors."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._links: dict[int, _Watched] = {}
+        self._others: dict[int, Callable[[], None]] = {}
+
+    def add(self, link: Link, take: Callable[[Frame], None], lost: Callable[[], None]) -> None:
+        """Serve a link.
+
+        Args:
+            link: the link.
+            take: is given what comes over it.
+            lost: is called once, when it has broken; the link is served no longer.
+        """
+        self._links[link.socket.fileno()] = _Watched(link, take, lost, select.POLLIN)
+        self._poll.register(link.socket, select.POLLIN)
+
+    def watch(self, fd: int, act: Callable[[], None]) -> None:
+        """Call something whenever there is something to read from a descriptor."""
+        self._others[fd] = act
+        self._poll.register(fd, select.POLLIN)
+
+    def forget(self, fd: int) -> None:
+        """Look at a descriptor no longer, if it was looked at."""
+        known = self._links.pop(fd, None) is not None
+        known = self._others.pop(fd, None) is not None or known
+        if known:
+            self._poll.unregister(fd)
+
+    def close(self) -> None:
+        """Hang up on all."""
+        for watched in self._links.values():
+            watched.link.close()
+        self._links.clear()
+
+    def turn(self, seconds: float | None = None) -> bool:
+        """Send what can be sent, else wait for something to happen; see to it, and tell whether something did."""
+        if self._offer():
+            # Somebody may have waited for just that.
+            seconds = 0.0
+        ready = self._poll.poll(None if seconds is None else max(0.0, seconds * 1000))
+        for fd, _ in ready:
+            watched = self._links.get(fd)
+            if watched is not None:
+                self._serve(fd, watched)
+            elif fd in self._others:
+                self._others[fd]()
+        return bool(ready)
+
+    def until(self, done: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Send and receive until something is the case; tell whether it is, or the time is over."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not done():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            self.turn(left)
+        return True
+
+    def _offer(self) -> bool:
+        """Send what can be sent; tell whether something was."""
+        has_sent = False
+        for fd, watched in self._links.items():
+            link = watched.link
+            if link.has_to_send:
+                before = link.sent
+                link.flush()
+                has_sent = has_sent or link.sent > before
+            wanted = select.POLLIN | select.POLLOUT if link.has_to_send else select.POLLIN
+            if wanted != watched.events:
+                watched.events = wanted
+                self._poll.modify(fd, wanted)
+        return has_sent
+
+    def _serve(self, fd: int, watched: _Watched) -> None:
+        link = watched.link
+        for frame in link.receive():
+            watched.take(frame)
+        if link.closed and fd in self._links:
+            self.forget(fd)
+            link.close()
+            watched.lost()

@@ -1,0 +1,304 @@
+"""The driver's side of an execution, without sockets or a clock: events in, instructions out.
+
+    STARTING   the Spark job is submitted; slots call
+       | all have called: the roster is sent
+    MEETING    slots connect to each other
+       | all are connected
+    RUNNING    epochs are sent and reported, one at a time
+       | asked to release, or anything broke
+    ENDING     slots are told to stop, or hung up on
+
+Whatever breaks in whatever phase ends the execution and fails the epoch that was asked for; if none was, the next.
+There is no way back from ENDING: what slots still say then is of no consequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from millstream.exchange.addresses import Address
+
+
+class Phase(Enum):
+    """Where an execution stands."""
+
+    STARTING = auto()
+    MEETING = auto()
+    RUNNING = auto()
+    ENDING = auto()
+
+
+class Trouble(Enum):
+    """What kind of thing went wrong."""
+
+    # User code raised, or a slot could not do its work; it has said what happened.
+    RAISED = auto()
+    # A process is gone, or a connection to it.
+    DIED = auto()
+    # Spark has ended the job that holds the slots.
+    SPARK = auto()
+    # The slots did not all come.
+    LATE = auto()
+    # Somebody broke the rules: an error of ours.
+    CONFUSED = auto()
+    CANCELLED = auto()
+    RELEASED = auto()
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why an execution has ended."""
+
+    trouble: Trouble
+    text: str = ""
+
+
+# --- events
+
+
+@dataclass(frozen=True)
+class SlotCalled:
+    slot: int
+    address: Address
+
+
+@dataclass(frozen=True)
+class SlotMet:
+    slot: int
+
+
+@dataclass(frozen=True)
+class EpochAsked:
+    epoch: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class SlotReported:
+    slot: int
+    epoch: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class SlotFailed:
+    slot: int
+    report: str
+
+
+@dataclass(frozen=True)
+class LinkBroke:
+    """A connection is gone: to a slot, or to the process that holds some."""
+
+    who: str
+
+
+@dataclass(frozen=True)
+class RulesBroken:
+    text: str
+
+
+@dataclass(frozen=True)
+class SparkEnded:
+    text: str
+
+
+@dataclass(frozen=True)
+class StartTimedOut:
+    pass
+
+
+@dataclass(frozen=True)
+class CancelAsked:
+    pass
+
+
+@dataclass(frozen=True)
+class ReleaseAsked:
+    pass
+
+
+Event = (
+    SlotCalled
+    | SlotMet
+    | EpochAsked
+    | SlotReported
+    | SlotFailed
+    | LinkBroke
+    | RulesBroken
+    | SparkEnded
+    | StartTimedOut
+    | CancelAsked
+    | ReleaseAsked
+)
+
+
+# --- instructions
+
+
+@dataclass(frozen=True)
+class SendRoster:
+    roster: dict[int, Address]
+
+
+@dataclass(frozen=True)
+class SendEpoch:
+    epoch: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class FinishEpoch:
+    """The epoch is done; these are the reports, by slot."""
+
+    reports: list[bytes]
+
+
+@dataclass(frozen=True)
+class FailEpoch:
+    cause: Cause
+
+
+@dataclass(frozen=True)
+class SendStop:
+    pass
+
+
+@dataclass(frozen=True)
+class HangUp:
+    """End all slots at once, whatever they do."""
+
+
+Instruction = SendRoster | SendEpoch | FinishEpoch | FailEpoch | SendStop | HangUp
+Instructions = list[Instruction]
+
+
+class ExchangeMachine:
+    """Decides what the driver does in one execution."""
+
+    def __init__(self, slots: int, reporters: int) -> None:
+        """Begin.
+
+        Args:
+            slots: how many slots there are.
+            reporters: how many of them, from 0, report an epoch's end: those of the last level.
+        """
+        self.phase = Phase.STARTING
+        self.cause: Cause | None = None
+        self._slots = slots
+        self._reporters = reporters
+        self._roster: dict[int, Address] = {}
+        self._met: set[int] = set()
+        self._asked: EpochAsked | None = None
+        self._reports: dict[int, bytes] = {}
+
+    def handle(self, event: Event) -> Instructions:
+        """Take what happened; return what to do."""
+        if self.phase is Phase.ENDING:
+            return self._handle_late(event)
+        return self._WAYS[type(event)](self, event)
+
+    def _handle_late(self, event: Event) -> Instructions:
+        if isinstance(event, EpochAsked):
+            return [FailEpoch(self.cause or Cause(Trouble.RELEASED))]
+        return [HangUp()] if isinstance(event, ReleaseAsked) else []
+
+    # --- the start
+
+    def _called(self, event: SlotCalled) -> Instructions:
+        if self.phase is not Phase.STARTING or event.slot in self._roster or not 0 <= event.slot < self._slots:
+            return self._confused(f"slot {event.slot} called in phase {self.phase.name}")
+        self._roster[event.slot] = event.address
+        if len(self._roster) < self._slots:
+            return []
+        self.phase = Phase.MEETING
+        return [SendRoster(dict(self._roster))]
+
+    def _slot_met(self, event: SlotMet) -> Instructions:
+        if self.phase is not Phase.MEETING or event.slot in self._met:
+            return self._confused(f"slot {event.slot} met the others in phase {self.phase.name}")
+        self._met.add(event.slot)
+        if len(self._met) < self._slots:
+            return []
+        self.phase = Phase.RUNNING
+        return self._send_epoch()
+
+    def _timed_out(self, _: StartTimedOut) -> Instructions:
+        if self.phase is Phase.RUNNING:
+            return []
+        missing = sorted(set(range(self._slots)) - (self._met if self.phase is Phase.MEETING else set(self._roster)))
+        return self._fail(Trouble.LATE, f"{len(missing)} of {self._slots} slots are missing, the first is {missing[0]}")
+
+    # --- epochs
+
+    def _epoch_asked(self, event: EpochAsked) -> Instructions:
+        if self._asked is not None:
+            return self._confused(f"epoch {event.epoch} was asked for within epoch {self._asked.epoch}")
+        self._asked = event
+        return self._send_epoch() if self.phase is Phase.RUNNING else []
+
+    def _send_epoch(self) -> Instructions:
+        return [] if self._asked is None else [SendEpoch(self._asked.epoch, self._asked.payload)]
+
+    def _reported(self, event: SlotReported) -> Instructions:
+        asked = self._asked
+        if self.phase is not Phase.RUNNING or asked is None or event.epoch != asked.epoch:
+            return self._confused(f"slot {event.slot} reported epoch {event.epoch} when it was not running")
+        if event.slot in self._reports or not 0 <= event.slot < self._reporters:
+            return self._confused(f"slot {event.slot} reported epoch {event.epoch} once too often")
+        self._reports[event.slot] = event.payload
+        if len(self._reports) < self._reporters:
+            return []
+        reports = [self._reports[slot] for slot in sorted(self._reports)]
+        self._asked, self._reports = None, {}
+        return [FinishEpoch(reports)]
+
+    # --- the end
+
+    def _failed(self, event: SlotFailed) -> Instructions:
+        return self._fail(Trouble.RAISED, event.report)
+
+    def _broke(self, event: LinkBroke) -> Instructions:
+        return self._fail(Trouble.DIED, event.who)
+
+    def _rules_broken(self, event: RulesBroken) -> Instructions:
+        return self._confused(event.text)
+
+    def _spark_ended(self, event: SparkEnded) -> Instructions:
+        return self._fail(Trouble.SPARK, event.text)
+
+    def _cancelled(self, _: CancelAsked) -> Instructions:
+        return self._fail(Trouble.CANCELLED, "")
+
+    def _release(self, _: ReleaseAsked) -> Instructions:
+        idle = self.phase is Phase.RUNNING and self._asked is None
+        self.phase, self.cause = Phase.ENDING, Cause(Trouble.RELEASED)
+        # Only who waits for a word of the driver's can be asked to go; others have to be made to.
+        return [SendStop() if idle else HangUp()]
+
+    def _confused(self, text: str) -> Instructions:
+        return self._fail(Trouble.CONFUSED, text)
+
+    def _fail(self, trouble: Trouble, text: str) -> Instructions:
+        self.phase, self.cause = Phase.ENDING, Cause(trouble, text)
+        instructions: Instructions = [HangUp()]
+        if self._asked is not None:
+            instructions.append(FailEpoch(self.cause))
+        return instructions
+
+    _WAYS: dict[type, Callable[[ExchangeMachine, Any], Instructions]] = {
+        SlotCalled: _called,
+        SlotMet: _slot_met,
+        EpochAsked: _epoch_asked,
+        SlotReported: _reported,
+        SlotFailed: _failed,
+        LinkBroke: _broke,
+        RulesBroken: _rules_broken,
+        SparkEnded: _spark_ended,
+        StartTimedOut: _timed_out,
+        CancelAsked: _cancelled,
+        ReleaseAsked: _release,
+    }

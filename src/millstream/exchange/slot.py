@@ -1,0 +1,159 @@
+"""The slot's side: runs level after level of epoch after epoch, as the driver asks.
+
+One thread does everything. It sleeps only in the poller, which sends and receives at once. A thread of its own for
+sending would fight user code for the interpreter, 5 ms a switch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+from millstream.exchange.addresses import Address, beside
+from millstream.exchange.arrivals import Arrivals
+from millstream.exchange.channels import ChannelFacts, Channels, PeerLostError
+from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
+from millstream.exchange.link import Link
+from millstream.exchange.poller import Poller
+from millstream.operators.protocol import LevelTask
+
+
+class DriverGoneError(ConnectionError):
+    """The driver has hung up or is gone."""
+
+
+class Work(Protocol):
+    """What a slot does; the exchange knows nothing of it."""
+
+    def open(self) -> None:
+        """Get ready: from here on what the driver sends can be unpickled."""
+        ...
+
+    def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Run a level: yield (slot, message) for the next level; in the last level, the report."""
+        ...
+
+    def after_epoch(self) -> None:
+        """Do what can wait until the driver has its report."""
+        ...
+
+    def describe(self, error: Exception) -> str:
+        """Say what went wrong, for the driver."""
+        ...
+
+
+class Slot:
+    """One slot of an execution."""
+
+    def __init__(self, number: int, widths: list[int], driver: Address, secret: bytes, work: Work) -> None:
+        """Take a place.
+
+        Args:
+            number: which slot it is.
+            widths: how many slots each level has.
+            driver: where the driver is called.
+            secret: what all of this execution know.
+            work: what to do.
+        """
+        self._number = number
+        self._widths = widths
+        self._work = work
+        self._poller = Poller()
+        arrivals, own = Arrivals(number, widths), beside(driver, number)
+        self._channels = Channels(number, arrivals, self._poller, secret, own, self._check_driver)
+        self._commands: deque[Frame] = deque()
+        self._driver_is_gone = False
+        self._driver = Link.to(driver, secret)
+        self._poller.add(self._driver, self._commands.append, self._lose_driver)
+
+    def facts(self) -> dict[int, ChannelFacts]:
+        """Return what is known of the channels to other slots."""
+        return self._channels.facts()
+
+    def serve(self) -> None:
+        """Do what the driver asks, until it says stop or is gone."""
+        # When the driver is gone there is nobody to tell.
+        try:
+            with contextlib.suppress(DriverGoneError):
+                self._serve()
+        finally:
+            self._channels.close()
+            self._poller.close()
+
+    def _serve(self) -> None:
+        try:
+            self._work.open()
+            hello = {"slot": self._number, "address": self._channels.address}
+            self._driver.push(Frame(Kind.HELLO, payload=json.dumps(hello).encode()))
+            while (command := self._next_command()).kind is not Kind.STOP:
+                self._obey(command)
+        except PeerLostError as e:
+            # The driver may know already. If only the connection broke, it does not.
+            self._say_last(Frame(Kind.LOST, payload=str(e).encode()))
+        except DriverGoneError:
+            raise
+        except Exception as e:
+            self._say_last(Frame(Kind.FAILED, payload=self._work.describe(e).encode()))
+
+    def _next_command(self) -> Frame:
+        while not self._commands:
+            self._check_driver()
+            self._poller.turn()
+        return self._commands.popleft()
+
+    def _obey(self, command: Frame) -> None:
+        if command.kind is Kind.ROSTER:
+            addresses: dict[str, str | list[str | int]] = json.loads(command.payload)
+            self._channels.meet({int(slot): _address(a) for slot, a in addresses.items()})
+            self._driver.push(Frame(Kind.MET))
+        elif command.kind is Kind.EPOCH:
+            self._run(pickle.loads(command.payload))
+            self._work.after_epoch()
+        else:
+            raise ProtocolError(f"the driver said {command.kind.name} to a slot")
+
+    def _run(self, tasks: list[LevelTask]) -> None:
+        last = len(tasks) - 1
+        for level, task in enumerate(tasks):
+            if self._number >= self._widths[level]:
+                continue
+            messages = self._channels.wait_for(task.epoch, level) if level else []
+            outgoing = self._work.run(task, messages)
+            del messages
+            if level == last:
+                for _, report in outgoing:
+                    self._driver.push(Frame(Kind.REPORT, task.epoch, level, report))
+            else:
+                self._send_level(task.epoch, level + 1, outgoing)
+        # So that nobody has to wait for what comes after the epoch.
+        self._poller.turn(0)
+
+    def _send_level(self, epoch: int, level: int, outgoing: Iterator[tuple[int, bytes]]) -> None:
+        sent = dict.fromkeys(range(self._widths[level]), 0)
+        for target, message in outgoing:
+            self._channels.send(target, Frame(Kind.DATA, epoch, level, message))
+            sent[target] += 1
+            self._check_driver()
+        for target, blocks in sent.items():
+            self._channels.send(target, end_of(epoch, level, blocks))
+
+    def _say_last(self, frame: Frame) -> None:
+        """Tell the driver, and wait: what comes next is its decision."""
+        self._driver.push(frame)
+        while self._next_command().kind is not Kind.STOP:
+            pass
+
+    def _lose_driver(self) -> None:
+        self._driver_is_gone = True
+
+    def _check_driver(self) -> None:
+        if self._driver_is_gone:
+            raise DriverGoneError("the driver is gone")
+
+
+def _address(value: str | list[str | int]) -> Address:
+    return value if isinstance(value, str) else (str(value[0]), int(value[1]))

@@ -1,0 +1,169 @@
+"""Runs epochs in slots that stay: one long Spark job holds them, and epochs go to them over their own connections."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import secrets
+import threading
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from millstream.common.pickles import dump
+from millstream.exchange import protocol as p
+from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
+from millstream.jobmaster.engine import EpochFailed
+from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
+from millstream.spark import errors
+from millstream.spark.gateway import is_dead
+from millstream.spark.hosting import CLOSE_SECONDS, HostFunction
+from millstream.spark.rdd import interpreter, partitions, python_rdd
+from millstream.spark.worker import JobRef
+
+log = logging.getLogger("millstream")
+
+# How long Spark may take to notice that its tasks have ended.
+_SPARK_SECONDS = 3.0
+
+
+class ExchangeEpochs:
+    """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
+
+    def __init__(
+        self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
+    ) -> None:
+        self._context = context
+        self._job = job
+        self._name = name
+        self._group = f"millstream-{job.key}"
+        self._widths = [plan.slots(level) for level in range(plan.levels)]
+        self._python = interpreter(context, executable)
+        self._is_local = is_local(context)
+        secret = secrets.token_bytes(32)
+        host = None if self._is_local else str(context.getConf().get("spark.driver.host", "127.0.0.1"))
+        self._exchange = Exchange(max(self._widths), self._widths[-1], secret, host)
+        self._tasks = 1 if self._is_local else min(max(self._widths), context.defaultParallelism)
+        self._function = HostFunction(job, self._exchange.address, secret, self._widths, self._tasks)
+        self._thread: threading.Thread | None = None
+        self._spark_error: Exception | None = None
+        self._spark_ended = threading.Event()
+        self._is_released = False
+
+    def open(self) -> None:
+        """Have Spark start the slots; they are waited for with the first epoch."""
+        _holding.add(self._job.key)
+        self._thread = threading.Thread(target=self._hold, name=f"slots-{self._job.key[:8]}", daemon=True)
+        self._thread.start()
+
+    def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
+        """Run the levels of one epoch; raise the user's error when one fails."""
+        epoch = tasks[0].epoch
+        try:
+            answers = self._exchange.run(epoch, dump(tasks))
+        except ExchangeFailed as e:
+            raise self._translate(e.cause, epoch) from None
+        return [report for answer in answers for report in pickle.loads(answer)]
+
+    def cancel(self) -> None:
+        """Break off the epoch that is running, if one is. May be called from any thread."""
+        self._exchange.tell(p.CancelAsked())
+
+    def release(self) -> None:
+        """End the slots; returns when they are gone."""
+        if self._is_released:
+            return
+        self._is_released = True
+        try:
+            self._exchange.release()
+            if self._thread is None:
+                return
+            if not self._exchange.has_hosts:
+                # Perhaps they wait for a core, which they need no longer.
+                self._cancel_spark_job()
+            if not self._exchange.serve_until(self._spark_ended.is_set, CLOSE_SECONDS + 0.2):
+                self._exchange.release()
+                self._await_spark()
+        finally:
+            _holding.discard(self._job.key)
+            self._exchange.close()
+
+    def _await_spark(self) -> None:
+        if self._exchange.serve_until(self._spark_ended.is_set, CLOSE_SECONDS + _SPARK_SECONDS):
+            return
+        self._cancel_spark_job()
+        if not self._exchange.serve_until(self._spark_ended.is_set, _SPARK_SECONDS):
+            log.warning("Spark does not end the slots of job '%s'", self._name)
+
+    def _cancel_spark_job(self) -> None:
+        try:
+            self._context.cancelJobGroup(self._group)
+        except Py4JError as e:
+            log.debug("the Spark job of the slots could not be cancelled: %s", e)
+
+    def _hold(self) -> None:
+        """Run the Spark job that the slots are, for as long as they live; on a thread of its own."""
+        sc = self._context
+        try:
+            sc.setJobGroup(self._group, f"{self._name}: slots", interruptOnCancel=True)
+            hosts = python_rdd(sc, partitions(sc, self._tasks), self._function, self._python)
+            if not self._is_released:
+                hosts.asJavaRDD().count()
+        except Exception as e:
+            self._spark_error = e
+        self._spark_ended.set()
+        self._exchange.tell(p.SparkEnded(""))
+
+    def _translate(self, cause: p.Cause, epoch: int) -> EpochFailed:
+        return self._TRANSLATIONS[cause.trouble](self, cause.text, epoch)
+
+    def _raised(self, text: str, epoch: int) -> EpochFailed:
+        reported = errors.failure_in(text)
+        return reported or EpochFailed(f"A slot could not run epoch {epoch}: {text.rstrip()}", engine_trace=text)
+
+    def _died(self, text: str, epoch: int) -> EpochFailed:
+        # The processes of an embedded Spark go with its Java: who went first is the reason.
+        return errors.java_ended(epoch, text) if is_dead() else errors.worker_died(epoch, text)
+
+    def _spark_gave_up(self, text: str, epoch: int) -> EpochFailed:
+        if self._spark_error is None:
+            return errors.worker_died(epoch, "the Spark job that holds the slots has ended")
+        return errors.translate(self._spark_error, epoch)
+
+    def _late(self, text: str, epoch: int) -> EpochFailed:
+        return EpochFailed(
+            f"Spark did not bring the job's slots within {START_SECONDS:g} s: {text}. They need {self._tasks} free "
+            "cores for as long as the job runs; with the setting millstream.exchange=spark, only while they work."
+        )
+
+    def _confused(self, text: str, epoch: int) -> EpochFailed:
+        return EpochFailed(f"Slots did not understand each other in epoch {epoch}, an error in millstream: {text}.")
+
+    def _broken_off(self, text: str, epoch: int) -> EpochFailed:
+        return EpochFailed(f"Epoch {epoch} was broken off.")
+
+    _TRANSLATIONS: dict[p.Trouble, Callable[[ExchangeEpochs, str, int], EpochFailed]] = {
+        p.Trouble.RAISED: _raised,
+        p.Trouble.DIED: _died,
+        p.Trouble.SPARK: _spark_gave_up,
+        p.Trouble.LATE: _late,
+        p.Trouble.CONFUSED: _confused,
+        p.Trouble.CANCELLED: _broken_off,
+        p.Trouble.RELEASED: _broken_off,
+    }
+
+
+# The executions of this program that hold slots.
+_holding: set[str] = set()
+
+
+def executions_that_hold() -> int:
+    """Return how many executions hold slots, and with them a core each on a local Spark."""
+    return len(_holding)
+
+
+def is_local(context: SparkContext) -> bool:
+    """Tell whether tasks run on this machine, in the driver's own Java."""
+    master = str(context.master)
+    return master == "local" or master.startswith("local[")

@@ -1,0 +1,54 @@
+"""What the processes on a worker's host need of the operating system."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+
+def run_child(action: Callable[[], None]) -> NoReturn:
+    """Do something in a process that was just forked, and end it."""
+    code = 1
+    try:
+        action()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def die_with_parent() -> None:
+    """Be killed when the process that forked this one ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def name_process(name: str) -> None:
+    """Name the process for ps and top."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill(pid: int, number: int) -> None:
+    """Send a signal to a process, if it still exists."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

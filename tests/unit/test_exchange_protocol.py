@@ -1,0 +1,254 @@
+"""The two machines of the exchange, without sockets or a clock: whatever goes wrong is noticed, or does no harm."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from millstream.exchange import protocol as p
+from millstream.exchange.arrivals import Arrivals
+from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
+
+# --- the driver's machine
+
+
+def started(slots: int = 2, reporters: int = 2) -> p.ExchangeMachine:
+    machine = p.ExchangeMachine(slots, reporters)
+    for slot in range(slots):
+        machine.handle(p.SlotCalled(slot, f"/s{slot}"))
+    for slot in range(slots):
+        machine.handle(p.SlotMet(slot))
+    assert machine.phase is p.Phase.RUNNING
+    return machine
+
+
+def in_epoch(epoch: int = 7) -> p.ExchangeMachine:
+    machine = started()
+    assert machine.handle(p.EpochAsked(epoch, b"tasks")) == [p.SendEpoch(epoch, b"tasks")]
+    return machine
+
+
+def fails(instructions: list[p.Instruction], trouble: p.Trouble) -> None:
+    hang_up, fail = instructions
+    assert hang_up == p.HangUp()
+    assert isinstance(fail, p.FailEpoch)
+    assert fail.cause.trouble is trouble
+
+
+def test_slots_call_then_meet_then_run_the_epoch_that_waited() -> None:
+    machine = p.ExchangeMachine(2, 1)
+    assert machine.handle(p.EpochAsked(1, b"e")) == []
+    assert machine.handle(p.SlotCalled(1, "/b")) == []
+    assert machine.handle(p.SlotCalled(0, "/a")) == [p.SendRoster({0: "/a", 1: "/b"})]
+    assert machine.phase is p.Phase.MEETING
+    assert machine.handle(p.SlotMet(0)) == []
+    assert machine.handle(p.SlotMet(1)) == [p.SendEpoch(1, b"e")]
+    assert machine.handle(p.SlotReported(0, 1, b"r")) == [p.FinishEpoch([b"r"])]
+    assert machine.handle(p.EpochAsked(2, b"e")) == [p.SendEpoch(2, b"e")]
+
+
+def test_reports_are_in_the_order_of_slots() -> None:
+    machine = in_epoch()
+    assert machine.handle(p.SlotReported(1, 7, b"one")) == []
+    assert machine.handle(p.SlotReported(0, 7, b"zero")) == [p.FinishEpoch([b"zero", b"one"])]
+
+
+def test_a_report_that_comes_twice_is_noticed() -> None:
+    machine = in_epoch()
+    machine.handle(p.SlotReported(1, 7, b"r"))
+    fails(machine.handle(p.SlotReported(1, 7, b"r")), p.Trouble.CONFUSED)
+
+
+def test_a_second_report_after_the_epoch_fails_the_next() -> None:
+    machine = in_epoch()
+    for slot in (0, 1):
+        machine.handle(p.SlotReported(slot, 7, b"r"))
+    assert machine.handle(p.SlotReported(1, 7, b"r")) == [p.HangUp()]
+    (failed,) = machine.handle(p.EpochAsked(8, b""))
+    assert isinstance(failed, p.FailEpoch)
+    assert "reported epoch 7" in failed.cause.text
+
+
+def test_a_report_of_an_older_epoch_is_noticed() -> None:
+    fails(in_epoch().handle(p.SlotReported(0, 6, b"r")), p.Trouble.CONFUSED)
+
+
+def test_a_report_of_a_slot_that_has_none_to_give_is_noticed() -> None:
+    machine = started(slots=2, reporters=1)
+    machine.handle(p.EpochAsked(1, b""))
+    fails(machine.handle(p.SlotReported(1, 1, b"r")), p.Trouble.CONFUSED)
+
+
+def test_a_slot_that_answers_after_the_end_does_no_harm() -> None:
+    machine = in_epoch()
+    fails(machine.handle(p.SlotFailed(0, "Boom")), p.Trouble.RAISED)
+    for late in (
+        p.SlotReported(1, 7, b"r"),
+        p.SlotFailed(1, "x"),
+        p.LinkBroke("slot 1"),
+        p.SlotMet(1),
+        p.SparkEnded(""),
+    ):
+        assert machine.handle(late) == []
+    assert machine.cause == p.Cause(p.Trouble.RAISED, "Boom")
+    assert machine.handle(p.ReleaseAsked()) == [p.HangUp()]
+
+
+@pytest.mark.parametrize(
+    ("event", "trouble"),
+    [
+        (p.SlotFailed(1, "Boom"), p.Trouble.RAISED),
+        (p.LinkBroke("slot 1 is gone"), p.Trouble.DIED),
+        (p.SparkEnded(""), p.Trouble.SPARK),
+        (p.RulesBroken("?"), p.Trouble.CONFUSED),
+        (p.CancelAsked(), p.Trouble.CANCELLED),
+    ],
+)
+def test_what_breaks_fails_the_epoch_in_every_phase(event: p.Event, trouble: p.Trouble) -> None:
+    starting = p.ExchangeMachine(2, 2)
+    meeting = p.ExchangeMachine(2, 2)
+    for slot in (0, 1):
+        meeting.handle(p.SlotCalled(slot, "/s"))
+    for machine in (starting, meeting):
+        machine.handle(p.EpochAsked(7, b""))
+    for machine in (starting, meeting, in_epoch()):
+        fails(machine.handle(event), trouble)
+        assert machine.phase is p.Phase.ENDING
+    idle = started()
+    assert idle.handle(event) == [p.HangUp()]
+    (failed,) = idle.handle(p.EpochAsked(7, b""))
+    assert isinstance(failed, p.FailEpoch)
+    assert failed.cause.trouble is trouble
+
+
+def test_slots_that_do_not_come_are_named() -> None:
+    machine = p.ExchangeMachine(3, 3)
+    machine.handle(p.EpochAsked(1, b""))
+    machine.handle(p.SlotCalled(0, "/s"))
+    fails(machine.handle(p.StartTimedOut()), p.Trouble.LATE)
+    assert machine.cause is not None
+    assert machine.cause.text == "2 of 3 slots are missing, the first is 1"
+    assert in_epoch().handle(p.StartTimedOut()) == []
+
+
+def test_a_slot_that_calls_twice_or_in_nobodys_name_is_noticed() -> None:
+    for slot in (0, 5):
+        machine = p.ExchangeMachine(2, 2)
+        machine.handle(p.EpochAsked(1, b""))
+        machine.handle(p.SlotCalled(0, "/s"))
+        fails(machine.handle(p.SlotCalled(slot, "/s")), p.Trouble.CONFUSED)
+
+
+def test_who_waits_is_asked_to_stop_and_who_works_is_made_to() -> None:
+    assert started().handle(p.ReleaseAsked()) == [p.SendStop()]
+    assert in_epoch().handle(p.ReleaseAsked()) == [p.HangUp()]
+    assert p.ExchangeMachine(1, 1).handle(p.ReleaseAsked()) == [p.HangUp()]
+    machine = started()
+    machine.handle(p.ReleaseAsked())
+    # It did not stop.
+    assert machine.handle(p.ReleaseAsked()) == [p.HangUp()]
+
+
+def test_one_epoch_at_a_time() -> None:
+    fails(in_epoch().handle(p.EpochAsked(8, b"")), p.Trouble.CONFUSED)
+
+
+def test_no_order_of_events_leaves_an_epoch_without_an_answer() -> None:
+    """Whatever comes in whatever order: once something broke, an epoch that was asked for has failed, once."""
+    for seed in range(500):
+        rng = random.Random(seed)
+        machine, waiting = p.ExchangeMachine(2, 2), False
+        events: list[p.Event] = [p.SlotCalled(s, "/") for s in (0, 1)] + [p.SlotMet(s) for s in (0, 1)]
+        events += [p.SlotReported(s, 1, b"") for s in (0, 1)] + [p.EpochAsked(1, b""), p.LinkBroke("x")]
+        if seed % 2:
+            rng.shuffle(events)
+        for event in events:
+            waiting = waiting or isinstance(event, p.EpochAsked)
+            ends = [i for i in machine.handle(event) if isinstance(i, (p.FinishEpoch, p.FailEpoch))]
+            assert len(ends) <= waiting
+            waiting = waiting and not ends
+        assert not waiting
+        assert machine.phase is p.Phase.ENDING
+
+
+# --- a slot's input
+
+
+def data(epoch: int, level: int, payload: bytes = b"x") -> Frame:
+    return Frame(Kind.DATA, epoch, level, payload)
+
+
+def test_a_level_is_complete_with_the_last_end() -> None:
+    arrivals = Arrivals(0, [2, 2])
+    arrivals.take(0, data(1, 1, b"a"))
+    arrivals.take(1, data(1, 1, b"b"))
+    arrivals.take(1, end_of(1, 1, 1))
+    assert not arrivals.is_complete(1, 1)
+    arrivals.take(0, data(1, 1, b"c"))
+    arrivals.take(0, end_of(1, 1, 2))
+    assert arrivals.is_complete(1, 1)
+    assert arrivals.waiting(0) == (2, 2)
+    assert arrivals.collect(1, 1) == [b"a", b"b", b"c"]
+    assert arrivals.waiting(0) == (0, 2)
+
+
+def test_a_sender_may_be_an_epoch_ahead() -> None:
+    arrivals = Arrivals(0, [2, 2, 2])
+    for epoch in (3, 4):
+        for level in (1, 2):
+            arrivals.take(1, end_of(epoch, level, 0))
+    assert not arrivals.is_complete(3, 1)
+    arrivals.take(0, end_of(3, 1, 0))
+    assert arrivals.is_complete(3, 1)
+    assert not arrivals.is_complete(4, 1)
+
+
+def test_an_end_that_is_lost_is_noticed_with_the_next_frame() -> None:
+    for following in (data(1, 2), end_of(1, 2, 0), data(2, 1), end_of(2, 1, 0)):
+        arrivals = Arrivals(0, [2, 2, 2])
+        arrivals.take(1, data(1, 1))
+        with pytest.raises(ProtocolError, match="before the end of level 1 of epoch 1"):
+            arrivals.take(1, following)
+
+
+def test_an_end_that_is_lost_at_the_end_of_an_epoch_is_noticed_in_the_next() -> None:
+    arrivals = Arrivals(0, [2, 2, 2])
+    arrivals.take(1, end_of(1, 1, 0))
+    with pytest.raises(ProtocolError, match="before the end of level 2 of epoch 1"):
+        arrivals.take(1, end_of(2, 1, 0))
+
+
+def test_a_block_that_is_lost_or_doubled_is_noticed() -> None:
+    for sent, came in ((2, 1), (1, 2)):
+        arrivals = Arrivals(0, [2, 2])
+        for _ in range(came):
+            arrivals.take(1, data(1, 1))
+        with pytest.raises(ProtocolError, match=f"sent {sent} blocks .* of which {came} came"):
+            arrivals.take(1, end_of(1, 1, sent))
+
+
+def test_what_is_left_of_an_older_epoch_is_noticed() -> None:
+    for old in (data(1, 1), end_of(1, 1, 0), data(2, 1), end_of(2, 1, 0)):
+        arrivals = Arrivals(0, [2, 2])
+        arrivals.take(1, end_of(1, 1, 0))
+        arrivals.take(1, end_of(2, 1, 0))
+        with pytest.raises(ProtocolError, match="after the end of epoch 2"):
+            arrivals.take(1, old)
+
+
+def test_a_slot_that_has_nothing_to_send_here_is_noticed() -> None:
+    # Level 0 has one slot only, so slot 1 sends nothing to level 1.
+    with pytest.raises(ProtocolError):
+        Arrivals(0, [1, 2]).take(1, data(1, 1))
+    with pytest.raises(ProtocolError, match="said EPOCH"):
+        Arrivals(0, [2, 2]).take(1, Frame(Kind.EPOCH, 1))
+
+
+def test_levels_of_different_widths() -> None:
+    arrivals = Arrivals(0, [1, 3, 1])
+    arrivals.take(0, end_of(1, 1, 0))
+    assert arrivals.is_complete(1, 1)
+    for sender in range(3):
+        arrivals.take(sender, end_of(1, 2, 0))
+    assert arrivals.is_complete(1, 2)

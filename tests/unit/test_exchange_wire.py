@@ -1,0 +1,530 @@
+"""Driver and slots over real sockets, without Spark: frames, secrets, full buffers, and those who go."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from millstream.exchange import driver as driver_module
+from millstream.exchange.addresses import Address, accept, address_of, listen
+from millstream.exchange.channels import CREDIT_BYTES, ChannelFacts
+from millstream.exchange.driver import Exchange, ExchangeFailed
+from millstream.exchange.frames import Frame, Kind
+from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
+from millstream.exchange.link import Link
+from millstream.exchange.poller import Poller
+from millstream.exchange.protocol import CancelAsked, Trouble
+from millstream.exchange.slot import Slot
+from millstream.operators.protocol import LevelTask
+
+SECRET = b"s" * 32
+HOSTS = [pytest.param(None, id="unix"), pytest.param("127.0.0.1", id="tcp")]
+RunLevel = Callable[[int, LevelTask, list[bytes]], Iterator[tuple[int, bytes]]]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+# --- frames and secrets
+
+
+def linked_pair(first: bytes = SECRET, second: bytes = SECRET) -> tuple[Link, Link]:
+    a, b = socket.socketpair()
+    return Link(a, first, Side.CALLER), Link(b, second, Side.CALLED)
+
+
+def test_frames_survive_reads_of_one_byte() -> None:
+    frames = [Frame(Kind.EPOCH, 2**40, 3, b"x" * 1000), Frame(Kind.STOP), Frame(Kind.DATA, 1, 65535, bytes(range(256)))]
+    (a, outer_a), (b, outer_b) = socket.socketpair(), socket.socketpair()
+    left, right = Link(a, SECRET, Side.CALLER), Link(b, SECRET, Side.CALLED)
+    for end in (outer_a, outer_b):
+        end.setblocking(False)
+    for frame in frames:
+        left.push(frame)
+        right.push(frame)
+    heard: dict[Link, list[Frame]] = {left: [], right: []}
+    for _ in range(5000):
+        for link in (left, right):
+            link.flush()
+        for source, target in ((outer_a, outer_b), (outer_b, outer_a)):
+            try:
+                target.send(source.recv(1))
+            except BlockingIOError:
+                continue
+        for link in (left, right):
+            heard[link] += link.receive()
+    assert heard == {left: frames, right: frames}
+    for opened in (a, b, outer_a, outer_b):
+        opened.close()
+
+
+def exchange_greetings(first: Handshake, second: Handshake) -> None:
+    to_second, to_first = first.greeting, second.greeting
+    while to_second or to_first:
+        to_first, to_second = to_first + second.feed(to_second), b""
+        to_second, to_first = first.feed(to_first), b""
+
+
+def test_both_sides_know_each_other_after_the_handshake() -> None:
+    caller, called = Handshake(SECRET, Side.CALLER), Handshake(SECRET, Side.CALLED)
+    exchange_greetings(caller, called)
+    assert caller.is_done
+    assert called.is_done
+
+
+@pytest.mark.parametrize("side", Side)
+def test_a_wrong_secret_is_refused_by_either_side(side: Side) -> None:
+    other = Side.CALLED if side is Side.CALLER else Side.CALLER
+    honest, stranger = Handshake(SECRET, side), Handshake(b"t" * 32, other)
+    stranger.feed(honest.greeting)
+    honest.feed(stranger.greeting)
+    with pytest.raises(NotOfThisJobError):
+        honest.feed(os.urandom(32))
+    assert not honest.is_done
+
+
+def test_a_proof_cannot_be_sent_back() -> None:
+    caller = Handshake(SECRET, Side.CALLER)
+    proof = caller.feed(caller.greeting)
+    assert len(proof) == 32
+    with pytest.raises(NotOfThisJobError):
+        caller.feed(proof)
+
+
+class Bomb:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str, int]]:
+        return os.open, (self.path, os.O_CREAT)
+
+
+def test_nothing_of_a_stranger_is_unpickled_and_nothing_told_to_it(tmp_path: Path) -> None:
+    bomb = pickle.dumps(Bomb(str(tmp_path / "exploded")))
+    honest, stranger = linked_pair(second=b"t" * 32)
+    honest.push(Frame(Kind.EPOCH, 1, 0, b"of this job only"))
+    # The stranger sends its frames without waiting for anything.
+    honest_saw: list[Frame] = []
+    stranger._handshake = None
+    stranger.push(Frame(Kind.EPOCH, 1, 0, bomb))
+    for _ in range(20):
+        honest.flush()
+        stranger.flush()
+        honest_saw += honest.receive()
+    assert honest_saw == []
+    assert honest.closed
+    assert "does not know the job's secret" in honest.reason
+    assert not honest.is_trusted
+    stranger.socket.setblocking(False)
+    assert b"of this job" not in stranger.socket.recv(4096)
+    assert not (tmp_path / "exploded").exists()
+    for link in (honest, stranger):
+        link.close()
+
+
+def test_a_stranger_does_not_disturb_the_driver(caplog: pytest.LogCaptureFixture) -> None:
+    with Party([2, 2], ring) as party:
+        stranger = Link.to(party.exchange.address, b"t" * 32)
+        stranger.push(Frame(Kind.HELLO, payload=b'{"slot": 0, "address": "/x"}'))
+        stranger.flush()
+        silent = Link.to(party.exchange.address, SECRET)
+        party.start()
+        poller = Poller()
+        lost: list[int] = []
+        poller.add(stranger, lambda frame: None, lambda: lost.append(1))
+        threading.Thread(target=lambda: poller.until(lambda: bool(lost), 10), daemon=True).start()
+        assert party.run(1) == [b"0<1", b"1<0"]
+        wait_until(lambda: bool(lost))
+        silent.close()
+    assert "a caller was refused" in caplog.text
+
+
+def test_unix_sockets_are_in_a_directory_of_ones_own() -> None:
+    exchange = Exchange(1, 1, SECRET, None)
+    assert isinstance(exchange.address, str)
+    directory = os.path.dirname(exchange.address)
+    assert stat.S_IMODE(os.stat(directory).st_mode) == 0o700
+    exchange.close()
+    assert not os.path.exists(directory)
+
+
+# --- whole executions
+
+
+class Scripted:
+    """The work of a slot, as a test has it."""
+
+    def __init__(self, slot: int, run_level: RunLevel) -> None:
+        self.slot = slot
+        self.run_level = run_level
+
+    def open(self) -> None:
+        pass
+
+    def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        return self.run_level(self.slot, task, messages)
+
+    def after_epoch(self) -> None:
+        pass
+
+    def describe(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {error}"
+
+
+class Party:
+    """A driver here and slots on threads."""
+
+    def __init__(self, widths: list[int], run_level: RunLevel, host: str | None = None) -> None:
+        self.widths = widths
+        self.run_level = run_level
+        self.exchange = Exchange(max(widths), widths[-1], SECRET, host)
+        self.slots: dict[int, Slot] = {}
+        self.threads: list[threading.Thread] = []
+        self.is_open = True
+
+    def __enter__(self) -> Party:
+        return self
+
+    def start(self, but: int | None = None) -> None:
+        address = self.exchange.address
+        for number in range(max(self.widths)):
+            if number != but:
+                thread = threading.Thread(target=self._serve, args=(number, address), daemon=True)
+                thread.start()
+                self.threads.append(thread)
+
+    def _serve(self, number: int, address: Address) -> None:
+        slot = Slot(number, self.widths, address, SECRET, Scripted(number, self.run_level))
+        self.slots[number] = slot
+        slot.serve()
+
+    def run(self, epoch: int) -> list[bytes]:
+        tasks = [LevelTask(epoch=epoch, level=level) for level in range(len(self.widths))]
+        return [bytes(report) for report in self.exchange.run(epoch, pickle.dumps(tasks))]
+
+    def fails(self, epoch: int = 1) -> ExchangeFailed:
+        with pytest.raises(ExchangeFailed) as caught:
+            self.run(epoch)
+        return caught.value
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_open:
+            self.exchange.release()
+            for _ in range(50):
+                self.exchange.serve_until(lambda: not any(t.is_alive() for t in self.threads), 0.02)
+            self.exchange.close()
+        for thread in self.threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def ring(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Say one's number to the other of two slots."""
+    if task.level == 0:
+        yield 1 - slot, b"%d" % slot
+    else:
+        yield slot, b"%d<" % slot + b"".join(messages)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_many_epochs(host: str | None) -> None:
+    with Party([2, 2], ring, host) as party:
+        party.start()
+        for epoch in range(1, 200):
+            assert party.run(epoch) == [b"0<1", b"1<0"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_levels_of_different_widths(host: str | None) -> None:
+    def count(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        total = sum(map(int, messages)) if task.level else 1
+        if task.level == 3:
+            yield slot, b"%d" % total
+        else:
+            for target in range(widths[task.level + 1]):
+                yield target, b"%d" % total
+
+    widths = [1, 4, 2, 3]
+    with Party(widths, count, host) as party:
+        party.start()
+        assert party.run(1) == [b"8"] * 3
+        assert party.run(2) == [b"8"] * 3
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_large_blocks_both_ways_at_once_with_skew(host: str | None) -> None:
+    """Every slot sends 64 MB to every other at the same time, and everybody three times as much to slot 0."""
+    size = 64 << 20
+    block = bytes(size)
+
+    def flood(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if task.level == 0:
+            for target in (0, 1, 2, 0, 0):
+                yield target, block
+        else:
+            yield slot, b"%d" % sum(map(len, messages))
+
+    with Party([3, 3], flood, host) as party:
+        party.start()
+        assert party.run(1) == [b"%d" % (9 * size), b"%d" % (3 * size), b"%d" % (3 * size)]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_slow_consumer_stops_its_sender(host: str | None) -> None:
+    """While slot 1 is busy with its own level 0, slot 0 sends to it: 8 MiB wait at the sender, and no more."""
+    message, produced, is_slow = bytes(1 << 20), [0], threading.Event()
+
+    def uneven(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if task.level:
+            yield slot, b"%d" % len(messages)
+        elif slot == 0:
+            for _ in range(100):
+                produced[0] += 1
+                yield 1, message
+        else:
+            is_slow.wait(10)
+
+    with Party([2, 2], uneven, host) as party:
+        party.start()
+        reports: list[bytes] = []
+        epoch = threading.Thread(target=lambda: reports.extend(party.run(1)))
+        epoch.start()
+        wait_until(lambda: produced[0] > 8)
+        time.sleep(0.3)
+        stopped_at = produced[0]
+        time.sleep(0.3)
+        assert produced[0] == stopped_at
+        # What the kernel's buffers take comes on top of the credit.
+        assert stopped_at < 20
+        assert party.slots[0]._channels._channels[1].link.queued <= CREDIT_BYTES
+        is_slow.set()
+        epoch.join(20)
+        assert reports == [b"0", b"100"]
+        sent: ChannelFacts = party.slots[0].facts()[1]
+        assert 0.8 < sent.most_out_usage <= 1.01
+        assert sent.out_usage == 0
+        assert sent.blocked > 0
+        assert 0.4 < sent.blocked_seconds < 10
+        received = party.slots[1].facts()[0]
+        assert received.in_bytes == 0
+        assert received.most_in_bytes == 100 << 20
+        assert received.received == sent.sent > 100 << 20
+
+
+# --- those who go
+
+
+def test_user_code_that_raises_fails_the_epoch() -> None:
+    def raising(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if slot == 1:
+            raise ValueError("Boom")
+        yield from ring(slot, task, messages)
+
+    with Party([2, 2], raising) as party:
+        party.start()
+        cause = party.fails().cause
+        assert cause.trouble is Trouble.RAISED
+        assert cause.text == "ValueError: Boom"
+        # There is no other epoch in this execution.
+        assert party.fails(2).cause == cause
+
+
+class Puppet:
+    """The only slot of an execution, which says what a test has it say, and hears everything."""
+
+    def __init__(self, address: Address) -> None:
+        self.link = Link.to(address, SECRET)
+        self.poller = Poller()
+        self.heard: list[Frame] = []
+        self.is_over = False
+        self.poller.add(self.link, self.heard.append, self._end)
+
+    def _end(self) -> None:
+        self.is_over = True
+
+    def say(self, *frames: Frame) -> None:
+        for frame in frames:
+            self.link.push(frame)
+        self.poller.until(lambda: not self.link.has_to_send and self.link.is_trusted, 5)
+
+    def hears(self, kind: Kind) -> None:
+        assert self.poller.until(lambda: any(f.kind is kind for f in self.heard), 5)
+
+
+HELLO = Frame(Kind.HELLO, payload=b'{"slot": 0, "address": "/nowhere"}')
+
+
+def puppet_plays(script: Callable[[Puppet], None]) -> tuple[Exchange, threading.Thread]:
+    exchange = Exchange(1, 1, SECRET, None)
+
+    def play() -> None:
+        puppet = Puppet(exchange.address)
+        script(puppet)
+        puppet.link.close()
+
+    thread = threading.Thread(target=play, daemon=True)
+    thread.start()
+    return exchange, thread
+
+
+def meets(puppet: Puppet) -> None:
+    puppet.say(HELLO)
+    puppet.hears(Kind.ROSTER)
+
+
+def works(puppet: Puppet) -> None:
+    meets(puppet)
+    puppet.say(Frame(Kind.MET))
+    puppet.hears(Kind.EPOCH)
+
+
+def dies_in_its_report(puppet: Puppet) -> None:
+    works(puppet)
+    puppet.link.socket.setblocking(True)
+    puppet.link.socket.sendall(b"\x03" + bytes(8) + b"\x00\x00" + (1000).to_bytes(8, "big") + b"half")
+
+
+def says_nonsense(puppet: Puppet) -> None:
+    works(puppet)
+    puppet.link.socket.setblocking(True)
+    puppet.link.socket.sendall(b"\xff" + bytes(18))
+    puppet.poller.until(lambda: puppet.is_over, 5)
+
+
+@pytest.mark.parametrize(
+    ("script", "trouble"),
+    [
+        pytest.param(lambda puppet: puppet.say(HELLO), Trouble.DIED, id="starting"),
+        pytest.param(meets, Trouble.DIED, id="meeting"),
+        pytest.param(works, Trouble.DIED, id="running"),
+        pytest.param(dies_in_its_report, Trouble.DIED, id="in the middle of a frame"),
+        pytest.param(says_nonsense, Trouble.CONFUSED, id="nonsense"),
+    ],
+)
+def test_a_slot_that_goes_is_noticed_at_once(script: Callable[[Puppet], None], trouble: Trouble) -> None:
+    exchange, thread = puppet_plays(script)
+    started = time.monotonic()
+    with pytest.raises(ExchangeFailed) as caught:
+        exchange.run(1, b"tasks")
+    assert time.monotonic() - started < 1
+    assert caught.value.cause.trouble is trouble
+    exchange.close()
+    thread.join(10)
+
+
+def test_a_report_that_comes_twice_is_noticed_over_the_wire() -> None:
+    def reports_twice(puppet: Puppet) -> None:
+        works(puppet)
+        puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
+        puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
+        puppet.poller.until(lambda: puppet.is_over, 5)
+
+    exchange, thread = puppet_plays(reports_twice)
+    assert [bytes(r) for r in exchange.run(1, b"tasks")] == [b"r"]
+    with pytest.raises(ExchangeFailed) as caught:
+        exchange.run(2, b"tasks")
+    assert caught.value.cause.trouble is Trouble.CONFUSED
+    exchange.close()
+    thread.join(10)
+
+
+def test_a_slot_that_goes_when_it_was_told_to_does_no_harm() -> None:
+    def obeys(puppet: Puppet) -> None:
+        works(puppet)
+        puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
+        puppet.hears(Kind.STOP)
+
+    exchange, thread = puppet_plays(obeys)
+    exchange.run(1, b"tasks")
+    exchange.release()
+    assert exchange.serve_until(lambda: not thread.is_alive(), 5)
+    exchange.close()
+
+
+def test_slots_that_do_not_come_fail_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "START_SECONDS", 0.2)
+    with Party([2, 2], ring) as party:
+        party.start(but=1)
+        cause = party.fails().cause
+        assert cause.trouble is Trouble.LATE
+        assert "1 of 2 slots are missing, the first is 1" in cause.text
+
+
+@pytest.mark.parametrize("when", ["while it meets", "while it runs"])
+def test_a_connection_between_slots_that_breaks_is_told_to_the_driver(when: str) -> None:
+    """Slot 1 is a puppet whose connection to the driver stays, so only slot 0 can notice."""
+    exchange = Exchange(2, 2, SECRET, None)
+
+    def play() -> None:
+        assert isinstance(exchange.address, str)
+        listener = listen(f"{exchange.address}-1")
+        puppet = Puppet(exchange.address)
+        puppet.say(Frame(Kind.HELLO, payload=b'{"slot": 1, "address": "%s"}' % str(address_of(listener)).encode()))
+        puppet.hears(Kind.ROSTER)
+        connection = None
+        while connection is None:
+            connection = accept(listener)
+        if when == "while it runs":
+            link = Link(connection, SECRET, Side.CALLED)
+            puppet.poller.add(link, lambda frame: None, lambda: None)
+            puppet.say(Frame(Kind.MET))
+            puppet.hears(Kind.EPOCH)
+        connection.close()
+        puppet.poller.until(lambda: puppet.is_over, 5)
+        listener.close()
+        puppet.link.close()
+
+    party = Party([2, 2], ring)
+    party.exchange.close()
+    party.exchange = exchange
+    thread = threading.Thread(target=play, daemon=True)
+    with party:
+        thread.start()
+        party.start(but=1)
+        cause = party.fails().cause
+        assert cause.trouble is Trouble.DIED
+        assert cause.text == "slot 0: slot 1 is gone"
+    thread.join(10)
+
+
+@pytest.mark.parametrize("when", ["before it meets", "between epochs", "in an epoch"])
+def test_slots_end_when_the_driver_is_gone(when: str) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def waits(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if when == "in an epoch" and slot == 1 and task.level == 0:
+            entered.set()
+            leave.wait(5)
+        yield from ring(slot, task, messages)
+
+    with Party([2, 2], waits) as party:
+        party.start()
+        wait_until(lambda: len(party.slots) == 2)
+        if when == "between epochs":
+            party.run(1)
+        elif when == "in an epoch":
+            runs = threading.Thread(target=party.fails)
+            runs.start()
+            entered.wait(5)
+            party.exchange.tell(CancelAsked())
+            runs.join(5)
+            leave.set()
+        party.is_open = False
+        party.exchange.close()
+        for thread in party.threads:
+            thread.join(10)
+            assert not thread.is_alive()
