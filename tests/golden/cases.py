@@ -36,7 +36,8 @@ class Case:
         settings: further ones of the driver.
         rescales: whether the output is the same at any parallelism, but for what is said of how far time has come.
         loses: whether output is lost with the checkpoint: at most once.
-        recovers: whether output is recovered. At most once, that deletes the files that are open.
+        recovers: whether output is recovered. At most once, that deleted the files that were open, and so nothing is
+            left open in that mode any more.
     """
 
     name: str

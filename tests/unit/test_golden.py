@@ -107,7 +107,7 @@ def test_it_is_of_the_version_that_its_directory_says() -> None:
     assert VERSIONS[-1] == VERSION, "python -m tests.golden.make makes the files of a new version"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", [c for c in CASES if c.recovers], ids=lambda c: c.name)
 def test_what_is_made_today_is_what_was_made_then(case: Case, tmp_path: Path) -> None:
     make(case, tmp_path / case.name)
     kept = HERE / f"v{VERSION}" / case.name

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from millstream.checkpoint.store import list_checkpoints
+from millstream.common import Duration, WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JobExecutionError
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.common.serialization import Encoder
+from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_sink import FileSink
 from millstream.datastream.local_job_client import LocalJobClient
@@ -150,3 +152,49 @@ def test_a_wall_clock_that_is_set_back_stops_nothing() -> None:
     wait_until(lambda: client.get_checkpoint_statistics()["counts"]["completed"] > before + 3)
     assert client.get_job_execution_result().result(20).records_in == 2_000
     assert last(sink) == expected(2_000)
+
+
+def test_at_most_once_files_are_gone_on_with_after_a_failure(tmp_path: Path) -> None:
+    """No file may be left open over an epoch: a restart deletes what no checkpoint names, and none names it."""
+    settings = {
+        "execution.checkpointing.interval": "10 ms",
+        "execution.checkpointing.mode": "AT_MOST_ONCE",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "2",
+        "restart-strategy.fixed-delay.delay": "1 ms",
+    }
+    local = LocalEnvironment(Configuration.from_dict(settings))
+    source: TestingSource[int] = TestingSource([1, 2, ABORT, 3, 4], batch_size=1)
+    sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
+    local.from_source(source).sink_to(sink)
+    local.execute()
+    found = sorted(int(x) for f in tmp_path.rglob("[!.]*") if f.is_file() for x in f.read_text().split())
+    assert found == [1, 2, 3, 4]
+
+
+def test_nobody_can_take_a_jobs_result_away() -> None:
+    local = LocalEnvironment()
+    sums(local, 100, 1_000)
+    client = local.execute_async()
+    assert isinstance(client, LocalJobClient)
+    assert not client._job.result.cancel()
+    assert client.get_job_execution_result().result().records_in == 100
+
+
+def test_a_source_that_has_ended_is_not_waited_for_after_a_restart() -> None:
+    """It tells its group nothing any more; the other one would be held back for ever."""
+    local = LocalEnvironment(restarts=1)
+    aligned = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Same())
+    aligned = aligned.with_watermark_alignment("group", Duration.of_millis(10), Duration.of_millis(1))
+    few = local.from_source(TestingSource([1]), aligned, "few")
+    many = [*range(1_000, 1_010), ABORT, *range(1_010, 1_020)]
+    sink = CollectSink()
+    few.union(local.from_source(TestingSource(many, batch_size=1), aligned, "many")).sink_to(sink)
+    client = local.execute_async()
+    client.get_job_execution_result().result(30)
+    assert {1, *range(1_000, 1_020)} == set(sink.results())
+
+
+class _Same(TimestampAssigner):
+    def extract_timestamp(self, value: int, record_timestamp: int) -> int:
+        return value

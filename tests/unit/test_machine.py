@@ -450,3 +450,78 @@ def test_an_epoch_for_a_request_reads_nothing_and_one_that_drains_reads_all() ->
 def test_at_most_once_nothing_is_left_to_the_next_epoch() -> None:
     once = CheckpointOptions(enabled=True, interval=0.0, mode=CheckpointingMode.AT_MOST_ONCE)
     assert JobOptions(checkpoints=once).slice == math.inf
+
+
+TOLERANT = CheckpointOptions(enabled=True, interval=0.0, timeout=60.0, tolerable_failures=5, max_concurrent=4)
+
+
+def ask_while_a_manifest_is_written(told: Told, request: Request) -> i.WriteManifest:
+    """Ask for something while checkpoint 1 is being written; return what is written for the request."""
+    told.start()
+    told.epoch("first")
+    told.until(i.WriteManifest)
+    told.until(i.PollSources)
+    told.tell(e.Requested(request=request))
+    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
+    told.report(told.until(i.RunEpoch), "second")
+    write: i.WriteManifest = told.until(i.WriteManifest)
+    return write
+
+
+@pytest.mark.parametrize("request_", [CheckpointRequest(), SavepointRequest("/there")], ids=lambda r: type(r).__name__)
+def test_a_request_is_served_by_its_own_checkpoint(request_: Request) -> None:
+    """Another one that was completed meanwhile does not name what the request's epoch has staged."""
+    told = Told(checkpoints=TOLERANT)
+    write = ask_while_a_manifest_is_written(told, request_)
+    told.tell(e.ManifestWritten(checkpoint=write.manifest.id - 1, location="there"))
+    told.tell(e.ManifestLost(checkpoint=write.manifest.id, reason="the disk is full"))
+    refuse = told.until(i.Refuse)
+    assert refuse.request is request_ and "the disk is full" in str(refuse.error)
+    assert not [x for x in told.asked if isinstance(x, (i.WriteSavepoint, i.Answer))]
+
+
+def test_a_drain_without_its_savepoint_is_a_failure() -> None:
+    """All input has ended and its output counts: it must not look like a job that has come to its end."""
+    told = Told(restart=FixedDelay(10, 0.0))
+    told.start()
+    told.tell(e.Requested(request=SavepointRequest("/there", stop=True, drain=True)))
+    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
+    run = told.until(i.RunEpoch)
+    told.report(run, ended=True)
+    write = told.until(i.WriteManifest)
+    told.tell(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
+    told.until(i.WriteSavepoint)
+    told.tell(e.StepFailed(error=OSError("no space")))
+    told.until(i.Finish)
+    assert told.machine.view.status is JobStatus.FAILED
+    assert [x for x in told.asked if isinstance(x, i.Refuse)]
+
+
+def test_a_lost_checkpoint_is_followed_by_another_though_nothing_happens() -> None:
+    told = Told(checkpoints=TOLERANT)
+    told.start()
+    told.epoch("output")
+    told.until(i.WriteManifest)
+    told.tell(e.ManifestLost(checkpoint=1, reason="the disk is full"))
+    told.until(i.PollSources)
+    asked = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
+    run = next(x for x in asked if isinstance(x, i.RunEpoch))
+    assert run.tasks[0].checkpoint == 2
+
+
+def test_without_room_for_the_new_slots_the_old_plan_goes_on() -> None:
+    told = Told()
+    told.start()
+    told.tell(e.Requested(request=RescaleRequest(2)))
+    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1))
+    told.until(i.Replan)
+    asked = told.tell(e.Replanned(plan=plan_of(2)))
+    told.report(next(x for x in asked if isinstance(x, i.RunEpoch)))
+    opened = told.until(i.OpenSlots)
+    assert opened.plan is not told.plan
+    asked = told.tell(e.StepFailed(error=JobExecutionError("there is no room")))
+    assert kinds(asked) == ["Refuse", "ReleaseSlots", "OpenSlots"]
+    again = asked[-1]
+    assert isinstance(again, i.OpenSlots) and again.plan is told.plan and again.attempt == opened.attempt + 1
+    told.go_on()
+    assert told.machine.view.status is JobStatus.RUNNING and told.machine.view.restarts == 0

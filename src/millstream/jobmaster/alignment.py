@@ -10,11 +10,12 @@ from millstream.operators.watermarks import WatermarkOperator
 class Alignment:
     """Compares how far the sources of a group have come. Pure: told by reports, asked before reading."""
 
-    def __init__(self, plan: JobPlan) -> None:
+    def __init__(self, plan: JobPlan, ended: frozenset[int]) -> None:
         # Source vertex -> (group, how far it may be ahead in ms).
         self._drifts: dict[int, tuple[str, int]] = {}
         self._come: dict[str, dict[tuple[int, int], int]] = {}
-        for vertex in plan.vertices:
+        # Nobody waits for a source that has ended: it tells nothing any more.
+        for vertex in (v for v in plan.vertices if v.id not in ended):
             for node in vertex.nodes:
                 if vertex.is_source and isinstance(node.operator, WatermarkOperator):
                     aligned = node.operator.strategy.alignment

@@ -76,6 +76,10 @@ class Checkpoint:
     location: str | None = None
 
     @property
+    def is_complete(self) -> bool:
+        return self.status in (CheckpointStatus.COMPLETED, CheckpointStatus.NOTIFIED)
+
+    @property
     def cut(self) -> Snapshot:
         assert self.snapshot is not None
         return self.snapshot
@@ -327,7 +331,7 @@ class Coordinator:
     # --- failure
 
     def failed(self, now: float, operators: Collection[str] | None = None) -> Checkpoint | None:
-        """The job has failed: return what it goes back to, None for its beginning.
+        """The job has failed, or ends before its time: return what counts of it, None for its beginning.
 
         Manifests that were being written must have been answered for before.
 

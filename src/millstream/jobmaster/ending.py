@@ -28,8 +28,9 @@ class Last(Enum):
     CLEAN_UP = auto()
 
 
+# What only a job does that ends before its time, having run; and what one does that has got its directory and output.
 _BEFORE_ITS_TIME = (Last.FINISH_OUTPUT, Last.AWAIT_MANIFESTS, Last.ABORT_STAGED)
-_ONCE_OPENED = (*_BEFORE_ITS_TIME, Last.CLOSE, Last.LEAVE_CHECKPOINTS)
+_ONCE_OPENED = (Last.CLOSE, Last.LEAVE_CHECKPOINTS)
 
 
 class Ending:
@@ -38,7 +39,7 @@ class Ending:
     def __init__(self, ledger: Ledger, outcome: JobStatus) -> None:
         self._ledger = ledger
         self._outcome = outcome
-        left_out = set(_BEFORE_ITS_TIME if outcome is JobStatus.FINISHED else ())
+        left_out = set(_BEFORE_ITS_TIME if outcome is JobStatus.FINISHED or not ledger.has_run else ())
         if not ledger.is_open:
             left_out |= set(_ONCE_OPENED)
         self._left = deque(step for step in Last if step not in left_out)
@@ -77,6 +78,9 @@ class Ending:
     def _leave_checkpoints(self) -> Instructions:
         """Delete the job's checkpoints, or leave those that are wanted."""
         coordinator = self._ledger.coordinator
+        if not self._ledger.has_run:
+            # Nothing of this job's is in it.
+            return [i.ReleaseDirectory()]
         instructions = coordinator.drop_origin() if self._outcome is JobStatus.FINISHED else []
         if not _outlive(self._ledger.options.checkpoints.retention, self._outcome):
             return [*instructions, i.RemoveDirectory()]

@@ -41,7 +41,7 @@ class Execution:
         self._held = start.held
         # When subtasks have something to do without input.
         self._wakes: dict[Address, int] = {}
-        self._alignment = Alignment(plan)
+        self._alignment = Alignment(plan, start.ended)
         # The subtasks that were dealt out more than they have read.
         self._behind = {a for a, carried in start.carried.items() if has_unread(carried)}
 

@@ -61,6 +61,8 @@ class JobMaster:
             inbox: where events from outside come in.
         """
         self.result: Future[JobExecutionResult] = Future()
+        # Whoever waits for it may give up waiting, but cannot take it away.
+        self.result.set_running_or_notify_cancel()
         self._machine = machine
         self._engine = engine
         self._store = store
@@ -72,6 +74,7 @@ class JobMaster:
         self._todo: deque[i.Instruction] = deque()
         self._is_cancelled = threading.Event()
         self._lock = threading.Lock()
+        self._has_broken_down = False
         self._runner: EpochRunner | None = None
         self._sources: Sources | None = None
         self._output: Output | None = None
@@ -102,7 +105,7 @@ class JobMaster:
     def ask(self, request: Request) -> None:
         """Have something done between two epochs; the request's future tells when it is."""
         self._inbox.put(e.Requested(request=request))
-        if self.result.done():
+        if self._machine.is_over or self._has_broken_down:
             self._refuse_late()
 
     # --- the job's own thread
@@ -111,9 +114,19 @@ class JobMaster:
         try:
             self.run()
         except BaseException as error:
-            # Not even an error of the machine's own may leave anybody waiting.
-            self.result.set_exception(error)
+            self._break_down(error)
             raise
+
+    def _break_down(self, error: BaseException) -> None:
+        """An error of the machine's own: nobody may be left waiting, and no slot running."""
+        self._has_broken_down = True
+        for request in self._machine.unanswered():
+            self._refuse(i.Refuse(request=request, error=_as_exception(error)))
+        self._refuse_late()
+        try:
+            self._release_slots(i.ReleaseSlots())
+        finally:
+            self.result.set_exception(error)
 
     def run(self) -> None:
         """Run the job to its end."""
@@ -124,6 +137,7 @@ class JobMaster:
                 continue
             event = self._inbox.take(patience(self._machine.deadline, self._clock.now()))
             self._tell(e.TimePassed() if event is None else event)
+        assert self.result.done()
         self._refuse_late()
 
     def _tell(self, event: e.Event) -> None:
@@ -135,16 +149,28 @@ class JobMaster:
         try:
             event = self._WAYS[type(instruction)](self, instruction)
         except (Exception, SystemExit) as error:
-            self._todo.clear()
+            self._drop_rest()
             cancelled = self._is_cancelled.is_set() and self.view.outcome is None
             # An epoch that was broken off has not failed.
             event = e.CancelAsked() if cancelled else e.StepFailed(error=_as_exception(error))
         if event is not None:
             self._tell(event)
 
+    def _drop_rest(self) -> None:
+        """Drop what was still to do, but for what the machine counts on: answers are given, manifests answered for."""
+        for dropped in self._todo:
+            if isinstance(dropped, i.WriteManifest):
+                self._inbox.put(e.ManifestLost(checkpoint=dropped.manifest.id, reason="it was not begun to be written"))
+        self._todo = deque(x for x in self._todo if isinstance(x, (i.Answer, i.Refuse, i.Finish)))
+
     def _refuse_late(self) -> None:
         """Answer those who ask when the job is over."""
         while (event := self._inbox.take(0.0)) is not None:
+            if self._has_broken_down:
+                if isinstance(event, e.Requested):
+                    text = f"Job '{self.view.job_name}' has broken down."
+                    self._refuse(i.Refuse(request=event.request, error=JobExecutionError(text)))
+                continue
             for instruction in self._machine.handle(event, self._clock.now()):
                 self._WAYS[type(instruction)](self, instruction)
 
@@ -155,6 +181,8 @@ class JobMaster:
         self._claim(self._store.storage.url)
 
     def _open_slots(self, asked: i.OpenSlots) -> None:
+        if self._sources is not None:
+            self._sources.close()
         self._sources = Sources(asked.plan, asked.positions)
         runner = self._engine.runner(asked.plan, asked.attempt)
         with self._lock:
@@ -174,7 +202,7 @@ class JobMaster:
     def _poll_sources(self, asked: i.PollSources) -> e.SourcesPolled:
         sources, now = self._opened_sources(), self._clock.now()
         read = sources.poll(asked.budgets, now, asked.running)
-        again = now if read.shares else sources.next_poll(now, asked.running)
+        again = now if read.shares else sources.next_poll(now, asked.budgets)
         return e.SourcesPolled(shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again)
 
     def _note_positions(self, _: i.NotePositions) -> e.PositionsNoted:
@@ -230,8 +258,13 @@ class JobMaster:
 
     # --- storage
 
-    def _write_manifest(self, asked: i.WriteManifest) -> None:
-        self._inbox.work(partial(self._write, asked.manifest))
+    def _write_manifest(self, asked: i.WriteManifest) -> e.Event | None:
+        try:
+            self._inbox.work(partial(self._write, asked.manifest))
+        except RuntimeError as error:
+            # There is no thread left for it.
+            return e.ManifestLost(checkpoint=asked.manifest.id, reason=str(error))
+        return None
 
     def _write(self, manifest: Manifest) -> e.Event:
         """Write a manifest, beside the job."""
@@ -261,14 +294,24 @@ class JobMaster:
         self._store.discard_all_but(asked.kept)
 
     def _delete_state(self, asked: i.DeleteState) -> None:
-        self._store.delete_state(asked.names)
+        self._tidy("state files", partial(self._store.delete_state, asked.names))
 
     def _sweep_state(self, asked: i.SweepState) -> None:
-        self._store.sweep_state(asked.needed)
+        self._tidy("state files", partial(self._store.sweep_state, asked.needed))
 
-    def _delete_origin(self, asked: i.DeleteOrigin) -> e.OriginDeleted:
-        delete_origin(asked.origin, self._store.options)
-        return e.OriginDeleted()
+    def _delete_origin(self, asked: i.DeleteOrigin) -> e.OriginDeleted | None:
+        what = f"the checkpoint that the job has started from, {asked.origin.location},"
+        done = self._tidy(what, partial(delete_origin, asked.origin, self._store.options))
+        return e.OriginDeleted() if done else None
+
+    def _tidy(self, what: str, delete: Callable[[], None]) -> bool:
+        """Delete what nobody needs any more; tell whether that was done. What stays does no harm to the job."""
+        try:
+            delete()
+        except Exception as error:
+            log.warning("%s could not be deleted yet: %s", what, error)
+            return False
+        return True
 
     def _remove_directory(self, _: i.RemoveDirectory) -> None:
         self._store.remove()
@@ -290,7 +333,11 @@ class JobMaster:
             asked.request.done.set_exception(asked.error)
 
     def _print(self, asked: i.Print) -> None:
-        sys.stdout.write(asked.text)
+        try:
+            sys.stdout.write(asked.text)
+        except (OSError, ValueError) as error:
+            # Nobody listens any more, or not in this encoding: no reason to run the epoch again.
+            log.warning("what user code printed could not be written: %s", error)
 
     def _warn(self, asked: i.Warn) -> None:
         log.warning("%s", asked.text)
@@ -302,7 +349,8 @@ class JobMaster:
             self._sources.close()
 
     def _close_output(self, _: i.CloseOutput) -> None:
-        self._opened_output().close()
+        if self._output is not None:
+            self._output.close()
 
     def _clean_up(self, _: i.CleanUp) -> None:
         self._on_end()

@@ -48,14 +48,16 @@ class Ledger:
         self._execution: Execution | None = None
         # Numbers the executions, so that no two ever write under the same name.
         self._attempt = -1
-        # Whether anything has happened since the last checkpoint.
-        self._changed = False
+        # Whether anything has happened since the last checkpoint that was cut, or that one was lost.
+        self.has_changed = False
+        # Whether the directory is the job's own, and its sinks have committers.
+        self.is_open = False
         # Where parts of the job can fail alone, what the others go on from.
         self._last_cut: Snapshot | None = None
         self.has_regions = False
 
     @property
-    def is_open(self) -> bool:
+    def has_run(self) -> bool:
         """Whether there is, or was, an execution."""
         return self._execution is not None
 
@@ -67,7 +69,7 @@ class Ledger:
     @property
     def has_news(self) -> bool:
         """Whether there is a reason to take a checkpoint."""
-        return self._changed or self.wants_checkpoints
+        return self.has_changed or self.wants_checkpoints
 
     def next_wake(self) -> float:
         """Return when there is something to do without input."""
@@ -83,7 +85,7 @@ class Ledger:
         self.plan = plan
         self._execution = Execution(plan, start)
         self.positions, self._processed = start.sources, {}
-        self._changed = start.epoch > 0
+        self.has_changed = start.epoch > 0
         self.has_regions = region_of(plan, plan.vertices[0].head.id) is not None
         self.chronicle.deployed(plan, self._attempt, self.now)
         return [i.OpenSlots(plan=plan, attempt=self._attempt, positions=start.sources)]
@@ -91,7 +93,7 @@ class Ledger:
     def count(self, reports: list[SlotReport]) -> Instructions:
         """Everything an epoch did counts from here on."""
         execution = self.execution
-        self._changed = True
+        self.has_changed = True
         written, replaced = execution.acknowledge(reports)
         self._note_processed()
         self.coordinator.wrote(written)
@@ -137,7 +139,7 @@ class Ledger:
 
     def cut(self, checkpoint: Checkpoint) -> Instructions:
         """The epoch of a checkpoint has ended, and all that need not wait for it is committed: it is cut here."""
-        self._changed = False
+        self.has_changed = False
         execution = self.execution
         self._note_processed()
         snapshot, written = execution.snapshot(self.positions), execution.take_written()

@@ -52,9 +52,15 @@ class LocalSlots:
         return [report for slot in sorted(messages) for m in messages[slot] for report in pickle.loads(m)]
 
     def close(self) -> None:
-        """Close the functions that are still open."""
+        """Close the functions that are still open, all of them, whatever the first says."""
+        failed: SubtaskFailed | None = None
         for slot in self.slots:
-            slot.close()
+            try:
+                slot.close()
+            except SubtaskFailed as e:
+                failed = failed or e
+        if failed is not None:
+            raise failed
 
 
 class LocalEpochs:

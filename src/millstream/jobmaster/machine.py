@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restore import Start, restore
+from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.errors import InvalidProgramError, JobCancelledError, JobExecutionError, MillstreamError
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster import events as e
@@ -82,7 +83,9 @@ class JobMachine:
         # The request that is being served, the last complete checkpoint before it, and the plan it is about.
         self._served: Request | None = None
         self._before: Checkpoint | None = None
-        self._new_plan = plan
+        self._new_plan = self._old_plan = plan
+        # What a job that is given another parallelism goes on from.
+        self._cut: Snapshot | None = None
         self._is_stopped = False
         # Why the job has failed last, or fails for good.
         self._error: Exception | None = None
@@ -121,6 +124,10 @@ class JobMachine:
         self._ledger.chronicle.look()
         return instructions
 
+    def unanswered(self) -> list[Request]:
+        """Return the requests that have no answer yet."""
+        return [*([] if self._served is None else [self._served]), *self._requests]
+
     # --- what comes from outside
 
     def _requested(self, event: e.Requested) -> Instructions:
@@ -139,10 +146,11 @@ class JobMachine:
 
     def _manifest_lost(self, event: e.ManifestLost) -> Instructions:
         why = self._coordinator.lost(event.checkpoint, event.reason, self._now)
+        self._ledger.has_changed = True
         warning = i.Warn(text=f"checkpoint {event.checkpoint} failed: {event.reason}")
         # It may be on storage in spite of what was said.
         instructions = self._checkpoint_answered([warning, *self._coordinator.clean_up()])
-        return instructions + self._fail_by_checkpoints(why)
+        return self._fail_by_checkpoints(why) + instructions
 
     def _checkpoint_answered(self, instructions: Instructions) -> Instructions:
         self._ledger.look_at_checkpoints()
@@ -156,11 +164,12 @@ class JobMachine:
         instructions: Instructions = []
         if self._coordinator.next_expiry() <= self._now:
             why = self._coordinator.expire(self._now)
+            self._ledger.has_changed = True
             self._ledger.look_at_checkpoints()
             instructions = self._coordinator.clean_up()
             if failed := self._fail_by_checkpoints(why):
-                return instructions + failed
-        return instructions if only_expiry else instructions + self._CONTINUATIONS[self._step](self)
+                return failed + instructions
+        return instructions if only_expiry else self._CONTINUATIONS[self._step](self) + instructions
 
     def _fail_by_checkpoints(self, why: str | None) -> Instructions:
         """Fail when too many checkpoints have failed; a job that ends or goes back has other cares."""
@@ -266,7 +275,8 @@ class JobMachine:
             epoch.ending,
             slice=epoch.slice,
             checkpoint=number if self._taken is None else self._taken.id,
-            flush=epoch.flush or wanted,
+            # At most once, the position is saved before the epoch: no later checkpoint could name what sinks keep open.
+            flush=epoch.flush or wanted or self._options.at_most_once,
             whole_state=wanted and self._options.checkpoints.incremental is False,
             savepoint=epoch.savepoint,
             last_checkpoint=0 if latest is None else latest.id,
@@ -334,7 +344,7 @@ class JobMachine:
     # --- output and storage
 
     def _output_opened(self, event: e.OutputOpened) -> Instructions:
-        self._ledger.transactional = event.transactional
+        self._ledger.transactional, self._ledger.is_open = event.transactional, True
         return []
 
     def _output_committed(self, event: e.OutputCommitted) -> Instructions:
@@ -411,26 +421,42 @@ class JobMachine:
 
     def _rescale(self) -> Instructions:
         job = self._ledger
+        self._cut = job.execution.snapshot(job.positions)
         try:
-            start = restore(job.execution.snapshot(job.positions), self._new_plan, None)
-        except InvalidProgramError as error:
+            start = restore(self._cut, self._new_plan, None)
+        except MillstreamError as error:
             return self._refuse(error)
         self._go(Step.DEPLOYING)
+        self._old_plan = job.plan
         # The old slots go first: there may be no room for both.
         return [i.ReleaseSlots(), *job.begin(self._new_plan, start)]
+
+    def _rescale_back(self, error: Exception) -> Instructions:
+        """There are no slots for the new plan: go on with the old one, from the same cut."""
+        refused, job = self._refuse(error), self._ledger
+        assert self._cut is not None
+        start = restore(self._cut, self._old_plan, None)
+        self._go(Step.DEPLOYING)
+        return [*refused, i.ReleaseSlots(must=False), *job.begin(self._old_plan, start)]
 
     def _served_checkpoint(self) -> Instructions:
         """The epoch of a request has ended, and its manifest is written, if it was to have one."""
         if self._coordinator.is_writing:
             return self._fail(_silence(self._options.checkpoints.timeout))
-        latest = self._coordinator.latest()
-        if self._options.checkpoints.enabled and (latest is None or latest is self._before):
-            return self._refuse(RequestFailedError(f"The checkpoint failed: {self._coordinator.history[-1].reason}"))
+        # Its own, not just any that was completed meanwhile: that would not name what its epoch has staged.
+        stored = self._noted_anew() if self._options.at_most_once else self._taken
+        if self._options.checkpoints.enabled and (stored is None or not stored.is_complete):
+            reason = self._coordinator.history[-1].reason if stored is None else stored.reason
+            return self._fail(RequestFailedError(f"The checkpoint failed: {reason}"))
         if isinstance(self._served, SavepointRequest):
             self._go(Step.EXPORTING)
             return [i.FinishOutput()]
-        assert latest is not None
-        return self._answer(latest.location)
+        assert stored is not None
+        return self._answer(stored.location)
+
+    def _noted_anew(self) -> Checkpoint | None:
+        latest = self._coordinator.latest()
+        return None if latest is self._before else latest
 
     def _export(self) -> Instructions:
         assert isinstance(self._served, SavepointRequest)
@@ -469,10 +495,15 @@ class JobMachine:
     def _fail(self, error: Exception) -> Instructions:
         """Something went wrong: the restart strategy says whether the job goes back to its last checkpoint."""
         instructions: Instructions = []
+        if isinstance(self._served, RescaleRequest) and self._step is Step.DEPLOYING:
+            return self._rescale_back(error)
         if self._served is not None:
-            goes_on = self._step in _REQUEST_ALONE and isinstance(error, (InvalidProgramError, RequestFailedError))
+            step, drained = self._step, isinstance(self._served, SavepointRequest) and self._served.drain
             instructions = self._refuse(error)
-            if goes_on:
+            if drained and step in (Step.SERVING, Step.EXPORTING):
+                # Its input has ended and its last output counts: there is nothing to go on with.
+                return instructions + self._end(JobStatus.FAILED, error)
+            if step in _REQUEST_ALONE and isinstance(error, (InvalidProgramError, RequestFailedError)):
                 return instructions
         chronicle, delay = self._ledger.chronicle, None
         if chronicle.status is not JobStatus.CREATED and not isinstance(error, InvalidProgramError):
@@ -497,7 +528,11 @@ class JobMachine:
             return self._fail(_silence(self._options.checkpoints.timeout))
         assert self._error is not None
         self._go(Step.DEPLOYING)
-        return self._ledger.go_back(self._error)
+        try:
+            return self._ledger.go_back(self._error)
+        except MillstreamError as error:
+            # What cannot be restored now cannot be restored the next time either.
+            return self._end(JobStatus.FAILED, error)
 
     # --- the end
 
@@ -537,8 +572,7 @@ class JobMachine:
             result = chronicle.result(self._now)
         elif outcome is JobStatus.CANCELED:
             error = JobCancelledError(f"Job '{settings.job_name}' ({settings.job_id}) was cancelled.")
-        served = [] if self._served is None else [self._served]
-        refused = [self._refusal(request) for request in (*served, *self._requests)]
+        refused = [self._refusal(request) for request in self.unanswered()]
         return [*printed, i.Finish(result=result, error=error), *refused]
 
     # --- steps

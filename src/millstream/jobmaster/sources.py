@@ -13,6 +13,9 @@ from millstream.operators.source import SourceOperator, SplitEnumerator
 
 log = logging.getLogger("millstream")
 
+# When none may be read, each waits for the progress of another.
+_HELD_BACK = 0.1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
@@ -51,9 +54,9 @@ class Sources:
             finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
         )
 
-    def next_poll(self, now: float, running: Collection[int]) -> float:
+    def next_poll(self, now: float, readable: Collection[int]) -> float:
         """Return when it is worth asking again after there was nothing."""
-        return min(self._enumerators[v].next_poll(now) for v in running)
+        return min((self._enumerators[v].next_poll(now) for v in readable), default=now + _HELD_BACK)
 
     def positions(self) -> Positions:
         """Return how far each source has been dealt out."""

@@ -104,32 +104,54 @@ def close_all() -> None:
         runtime.close()
 
 
+@dataclass(frozen=True, kw_only=True)
+class SavedPlan:
+    """What the workers need to know about a job; they read it once a process.
+
+    Attributes:
+        plan: the JobPlan, pickled: it can be loaded only when all else is in place.
+        path: where the driver finds its modules.
+        as_pyflink: whether the program imports pyflink and gets millstream.
+    """
+
+    plan: bytes
+    path: list[str]
+    state: StateLocation
+    dependencies: Dependencies
+    as_pyflink: bool
+
+
 def save_plan(
     directory: str, plan: bytes, driver_path: list[str], state: StateLocation, dependencies: Dependencies
 ) -> None:
     """Write what the workers need to know about a job."""
     os.makedirs(directory)
+    saved = SavedPlan(
+        plan=plan,
+        path=driver_path,
+        state=state,
+        dependencies=dependencies,
+        as_pyflink=pyflink_names.is_installed(),
+    )
     with open(os.path.join(directory, "plan"), "wb") as f:
-        saved = {"path": driver_path, "plan": plan, "state": state, "dependencies": dependencies}
-        pickle.dump({**saved, "pyflink": pyflink_names.is_installed()}, f, 5)
+        pickle.dump(saved, f, 5)
 
 
 def load_plan(directory: str) -> tuple[JobPlan, Storage]:
     with open(os.path.join(directory, "plan"), "rb") as f:
-        saved = pickle.load(f)
-    dependencies: Dependencies = saved["dependencies"]
+        saved: SavedPlan = pickle.load(f)
+    dependencies = saved.dependencies
     sys.path[:0] = [p for p in dependencies.path if p not in sys.path]
     if dependencies.directory is not None:
         os.chdir(dependencies.directory)
     # What the driver can import, its workers can import.
-    sys.path.extend(p for p in saved["path"] if p not in sys.path)
-    if saved["pyflink"]:
+    sys.path.extend(p for p in saved.path if p not in sys.path)
+    if saved.as_pyflink:
         # Before the plan: the user's modules that it brings in may import pyflink.
         pyflink_names.install()
-    plan: JobPlan = pickle.loads(saved["plan"])
+    plan: JobPlan = pickle.loads(saved.plan)
     _adopt_main_classes()
-    state: StateLocation = saved["state"]
-    return plan, state.open()
+    return plan, saved.state.open()
 
 
 def _adopt_main_classes() -> None:
