@@ -386,6 +386,72 @@ def test_a_view_never_changes() -> None:
         before.epoch = 7  # type: ignore[misc]
 
 
+# --- input that is left to the next epoch
+
+
+def test_a_source_that_is_behind_is_not_asked_for_more_and_read_on_with_at_once() -> None:
+    told = Told(checkpoints=CheckpointOptions())
+    told.start()
+    told.report(told.poll(finished=True), unread=True)
+    asked = told.until(i.PollSources)
+    assert [x.unread for x in told.asked if isinstance(x, i.ConfirmSources)] == [{told.plan.vertices[0].id}]
+    assert asked.budgets == {} and asked.running == {told.plan.vertices[0].id}
+    # It has dealt out everything, and is not over.
+    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=asked.running, poll_again=told.now))
+    run = next(x for x in found if isinstance(x, i.RunEpoch))
+    assert run.tasks[0].ending == asked.running and run.tasks[0].slice == 1.0
+    told.report(run, ended=True)
+    told.until(i.FinishOutput)
+
+
+def test_a_source_that_was_behind_is_asked_at_once_for_as_much_as_it_reads() -> None:
+    told = Told(buffer_timeout=100.0)
+    told.start()
+    told.report(told.poll(), unread=True)
+    asked = told.until(i.PollSources)
+    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=math.inf))
+    before = told.now
+    told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
+    asked = told.until(i.PollSources)
+    assert told.now - before < 1 and asked.budgets == {told.plan.vertices[0].id: 1}
+    told.epoch()
+    assert told.until(i.PollSources).budgets == {told.plan.vertices[0].id: 2}
+
+
+def test_what_is_dealt_out_and_unread_is_not_confirmed() -> None:
+    told = Told()
+    told.start()
+    told.report(told.poll(), unread=True)
+    write = told.until(i.WriteManifest)
+    assert list(write.manifest.snapshot.sources.values()) == [b"here"]
+    found = told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    assert [x.positions for x in found if isinstance(x, i.ConfirmSources)] == [{}]
+    told.until(i.PollSources)
+    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now))
+    told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
+    told.until(i.WriteManifest)
+    found = told.tell(e.ManifestWritten(checkpoint=2, location="there"))
+    confirm = next(x for x in found if isinstance(x, i.ConfirmSources))
+    assert list((confirm.positions or {}).values()) == [b"here"]
+
+
+def test_an_epoch_for_a_request_reads_nothing_and_one_that_drains_reads_all() -> None:
+    for drain, seconds in ((False, 0.0), (True, math.inf)):
+        told = Told()
+        told.start()
+        told.report(told.poll(), unread=True)
+        told.until(i.PollSources)
+        told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now))
+        told.tell(e.Requested(request=SavepointRequest("there", stop=True, drain=drain)))
+        told.report(next(x for x in reversed(told.asked) if isinstance(x, i.RunEpoch)), unread=True)
+        assert told.until(i.RunEpoch).tasks[0].slice == seconds
+
+
+def test_at_most_once_nothing_is_left_to_the_next_epoch() -> None:
+    once = CheckpointOptions(enabled=True, interval=0.0, mode=CheckpointingMode.AT_MOST_ONCE)
+    assert JobOptions(checkpoints=once).slice == math.inf
+
+
 TOLERANT = CheckpointOptions(enabled=True, interval=0.0, timeout=60.0, tolerable_failures=5, max_concurrent=4)
 
 
@@ -459,69 +525,3 @@ def test_without_room_for_the_new_slots_the_old_plan_goes_on() -> None:
     assert isinstance(again, i.OpenSlots) and again.plan is told.plan and again.attempt == opened.attempt + 1
     told.go_on()
     assert told.machine.view.status is JobStatus.RUNNING and told.machine.view.restarts == 0
-
-
-# --- input that is left to the next epoch
-
-
-def test_a_source_that_is_behind_is_not_asked_for_more_and_read_on_with_at_once() -> None:
-    told = Told(checkpoints=CheckpointOptions())
-    told.start()
-    told.report(told.poll(finished=True), unread=True)
-    asked = told.until(i.PollSources)
-    assert [x.unread for x in told.asked if isinstance(x, i.ConfirmSources)] == [{told.plan.vertices[0].id}]
-    assert asked.budgets == {} and asked.running == {told.plan.vertices[0].id}
-    # It has dealt out everything, and is not over.
-    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=asked.running, poll_again=told.now))
-    run = next(x for x in found if isinstance(x, i.RunEpoch))
-    assert run.tasks[0].ending == asked.running and run.tasks[0].slice == 1.0
-    told.report(run, ended=True)
-    told.until(i.FinishOutput)
-
-
-def test_a_source_that_was_behind_is_asked_at_once_for_as_much_as_it_reads() -> None:
-    told = Told(buffer_timeout=100.0)
-    told.start()
-    told.report(told.poll(), unread=True)
-    asked = told.until(i.PollSources)
-    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=math.inf))
-    before = told.now
-    told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
-    asked = told.until(i.PollSources)
-    assert told.now - before < 1 and asked.budgets == {told.plan.vertices[0].id: 1}
-    told.epoch()
-    assert told.until(i.PollSources).budgets == {told.plan.vertices[0].id: 2}
-
-
-def test_what_is_dealt_out_and_unread_is_not_confirmed() -> None:
-    told = Told()
-    told.start()
-    told.report(told.poll(), unread=True)
-    write = told.until(i.WriteManifest)
-    assert list(write.manifest.snapshot.sources.values()) == [b"here"]
-    found = told.tell(e.ManifestWritten(checkpoint=1, location="there"))
-    assert [x.positions for x in found if isinstance(x, i.ConfirmSources)] == [{}]
-    told.until(i.PollSources)
-    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now))
-    told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
-    told.until(i.WriteManifest)
-    found = told.tell(e.ManifestWritten(checkpoint=2, location="there"))
-    confirm = next(x for x in found if isinstance(x, i.ConfirmSources))
-    assert list((confirm.positions or {}).values()) == [b"here"]
-
-
-def test_an_epoch_for_a_request_reads_nothing_and_one_that_drains_reads_all() -> None:
-    for drain, seconds in ((False, 0.0), (True, math.inf)):
-        told = Told()
-        told.start()
-        told.report(told.poll(), unread=True)
-        told.until(i.PollSources)
-        told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now))
-        told.tell(e.Requested(request=SavepointRequest("there", stop=True, drain=drain)))
-        told.report(next(x for x in reversed(told.asked) if isinstance(x, i.RunEpoch)), unread=True)
-        assert told.until(i.RunEpoch).tasks[0].slice == seconds
-
-
-def test_at_most_once_nothing_is_left_to_the_next_epoch() -> None:
-    once = CheckpointOptions(enabled=True, interval=0.0, mode=CheckpointingMode.AT_MOST_ONCE)
-    assert JobOptions(checkpoints=once).slice == math.inf

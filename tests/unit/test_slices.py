@@ -27,7 +27,7 @@ from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.operators import watermarks
 from millstream.operators.carried import decode
 from millstream.operators.pace import Pace
-from millstream.operators.reading import Unfinished
+from millstream.operators.reading import OpenShare, Unfinished
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
 # Functions are pickled: what they name in a module is the one that is there.
@@ -399,11 +399,11 @@ def _failing_once(value: int) -> int:
 
 def test_an_epoch_that_failed_does_not_count_for_one_that_is_run_again_in_the_same_process() -> None:
     reader, unfinished = _BatchReader([[1, 2, 3], [4]]), Unfinished()
-    [share] = unfinished.open(reader, ["all"])
+    share = OpenShare(reader, None, "all", 0)
     assert share.batch() == [1, 2, 3] and share.took(1) == 1
     unfinished.leave([share])
     for _ in range(2):
-        [share] = unfinished.open(reader, [])
+        [share] = unfinished.open(reader)
         assert share.read == 1
         batch = share.batch()
         assert batch is not None and batch[share.at :] == [2, 3]

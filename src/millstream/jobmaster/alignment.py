@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.protocol import JobPlan, SubtaskReport
 from millstream.operators.watermarks import WatermarkOperator
@@ -28,6 +30,12 @@ class Alignment:
         for group, watermark in report.aligned.items():
             if group in self._come:
                 self._come[group][report.vertex, report.subtask] = watermark
+
+    def forget(self, ended: Collection[int]) -> None:
+        """Sources have ended. A subtask that had ended before a restart, and others had not, has told nothing."""
+        for come in self._come.values():
+            for address in [a for a in come if a[0] in ended]:
+                del come[address]
 
     def holds_back(self, vertex: int) -> bool:
         """Tell whether a source must wait for others of its group."""

@@ -110,6 +110,7 @@ class Execution:
             self._held = set()
         running = {r.vertex for r in subtasks if not r.ended}
         self.ended |= {r.vertex for r in subtasks} - running
+        self._alignment.forget(self.ended)
         return written, replaced
 
     def _keep(self, report: SubtaskReport, written: list[str]) -> bool:

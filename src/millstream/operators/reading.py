@@ -64,13 +64,13 @@ class Unfinished:
         """Take up what an epoch in another process has left."""
         self.shares, self._open = shares, None
 
-    def open(self, reader: SourceReader, shares: list[Share]) -> list[OpenShare]:
-        """Return what is to be read: what was left, then new shares."""
+    def open(self, reader: SourceReader) -> list[OpenShare]:
+        """Return what was left."""
         left, self._open = self._open, None
         found = [OpenShare(reader, split, share, read) for split, share, read in self.shares]
         if left is not None:
             found[0] = left
-        return found + [OpenShare(reader, reader.split_of(share), share, 0) for share in shares]
+        return found
 
     def leave(self, shares: list[OpenShare]) -> None:
         """The epoch ends, and these are not read to their end."""

@@ -207,8 +207,10 @@ class Subtask:
         operator = self.vertex.head.operator
         assert isinstance(operator, SourceOperator)
         self._announce()
-        todo = self._todo = self._unfinished.open(operator.reader, shares)
+        self._todo = self._unfinished.open(operator.reader)
         self._let_time_pass()
+        todo = self._todo
+        todo += [OpenShare(operator.reader, operator.reader.split_of(share), share, 0) for share in shares]
         until = self._pace.begin() + seconds
         waiting: list[tuple[OpenShare, int, bool]] = []
         while todo and seconds > 0:

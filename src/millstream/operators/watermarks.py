@@ -174,11 +174,12 @@ class WatermarkOperator(Operator):
             self._wake(self._split)
 
     def expects(self, names: Iterable[Any]) -> None:
-        """There are records of these splits that nobody has come to read yet: they are not silent."""
+        """There are records of these splits that nobody has come to read yet: they do not fall silent."""
         if self._idle_ms is not None:
-            for name in names:
-                if name in self._splits:
-                    self._wake(self._splits[name])
+            now = self.setup.clock()
+            for split in [self._splits[name] for name in names if name in self._splits]:
+                if not split.idle:
+                    split.last_record = now
 
     @property
     def follows_clock(self) -> bool:
