@@ -85,12 +85,9 @@ class Arrivals:
             raise ProtocolError(f"slot {sender} said {frame.kind.name} to another slot")
         if state.at == len(state.levels) and frame.epoch > state.epoch:
             state.at = 0
-        if state.at == 0 and not state.blocks:
-            # A sender begins an epoch, and never goes back to one.
-            if frame.epoch <= state.epoch:
-                raise ProtocolError(f"slot {sender} sent {frame.kind.name} of {_name(frame[1:3])} after its end")
-            if state.levels[:1] == [frame.level]:
-                state.epoch = frame.epoch
+        if state.at == 0 and not state.blocks and state.levels[:1] == [frame.level]:
+            # A sender begins an epoch: its first, or a later one than that whose levels it has all ended.
+            state.epoch = frame.epoch
         expected = (state.epoch, state.levels[state.at]) if state.at < len(state.levels) else None
         if (frame.epoch, frame.level) != expected:
             due = f"before the end of {_name(expected)}" if expected else f"after the end of epoch {state.epoch}"

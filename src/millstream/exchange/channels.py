@@ -175,7 +175,12 @@ class Channels:
         return self._arrivals.collect(epoch, level)
 
     def _wait(self, seconds: float | None = None) -> None:
+        # Before as well: who went between two epochs will never be heard of again.
+        self._check()
         self._poller.turn(seconds)
+        self._check()
+
+    def _check(self) -> None:
         self._go_on()
         if self._lost:
             raise PeerLostError(f"slot {min(self._lost)} is gone")
