@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-pyflink parity lint format simulate bench chaos clean
+.PHONY: demo test test-shuffle test-pyflink parity lint format simulate bench chaos clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,6 +26,10 @@ lint: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest
+
+# The tests on Spark with an epoch as a Spark job each; without the setting, slots of streaming jobs stay.
+test-shuffle: $(STAMP)
+	MILLSTREAM_TEST_EXCHANGE=spark $(BIN)/python -m pytest tests/spark
 
 # The tests against apache-flink, which is installed into a venv of its own first.
 test-pyflink: $(STAMP)
