@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 from collections.abc import Callable
@@ -12,6 +11,9 @@ from millstream.jobmaster.events import Event
 
 # Locks cannot be waited for any longer; nobody notices a look at the clock once a day.
 _DAY = 86_400.0
+
+# What is less than this, sums of times may lose.
+_INSTANT = 1e-6
 
 
 class Inbox(Protocol):
@@ -50,5 +52,6 @@ class ThreadInbox:
 
 
 def patience(deadline: float, now: float) -> float:
-    """Return for how many seconds there is nothing to do."""
-    return 0.0 if deadline == -math.inf else max(deadline - now, 0.0)
+    """Return for how many seconds there is nothing to do: none, or so many that the clock gets past the deadline."""
+    left = deadline - now
+    return max(left, _INSTANT) if left > 0 else 0.0
