@@ -112,6 +112,7 @@ class Gateway:
             if self._archive is None:
                 raise
             # Whatever is the matter with it, Spark starts without.
+            self._kill()
             self._archive.give_up()
             self._archive = None
             self._process = self._start()
@@ -129,8 +130,7 @@ class Gateway:
             has_ended = was_used and self._close()
         finally:
             # There is nothing in it that anybody wants, or it does not end.
-            self._process.kill()
-            self._process.wait()
+            self._kill()
             shutil.rmtree(self._directory, ignore_errors=True)
             self._finish_archive(was_used, has_ended)
 
@@ -140,8 +140,7 @@ class Gateway:
         if self._archive is not None and writes and not self.settings.quiet:
             where = os.path.dirname(self._archive.path)
             print(f"millstream: writing Spark's classes to {where}, once, for faster starts", file=sys.stderr)
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._hang_up()
         seconds = _WRITING_SECONDS if writes else _END_SECONDS
         try:
             self._process.wait(timeout=seconds)
@@ -149,6 +148,15 @@ class Gateway:
             log.debug("the JVM has not ended by itself within %g s", seconds)
             return False
         return True
+
+    def _hang_up(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._hang_up()
 
     def _finish_archive(self, was_used: bool, has_ended: bool) -> None:
         if self._archive is None or not self._archive.is_made_now:

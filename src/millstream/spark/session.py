@@ -55,6 +55,8 @@ _EMBEDDED = {
 
 _lock = threading.Lock()
 _settings: dict[str, str] = {}
+# The context that was started here, with what a stream wants.
+_own: list[SparkContext] = []
 
 
 def get_context(config: Configuration) -> SparkContext:
@@ -109,6 +111,8 @@ def _start(config: Configuration) -> SparkContext:
         atexit.register(stop_context)
         context.setLogLevel(config.get_string(LOG_LEVEL, "off").upper())
     _settings.update(wanted, **{"spark.master": master})
+    if settings["spark.python.daemon.module"] == DAEMON_MODULE:
+        _own[:] = [context]
     if not config.get_boolean(QUIET, False):
         cores = context.defaultParallelism
         print(
@@ -154,8 +158,8 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 def _warn_about(context: SparkContext, config: Configuration) -> None:
     """Say what cannot be had any more because Spark is already running."""
-    ours = context.getConf().get("spark.python.daemon.module") == DAEMON_MODULE
-    if not ours:
+    # Asking Spark takes some hundred calls to the JVM, 10 ms of every job.
+    if context not in _own and context.getConf().get("spark.python.daemon.module") != DAEMON_MODULE:
         warnings.warn(
             "The SparkContext of this program was not started by millstream: slots have no processes of their own, so "
             "state is read again whenever Spark moves a slot. Start it with "
