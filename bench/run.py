@@ -5,7 +5,7 @@ and the best of each counts, because neighbours on the machine only ever make a 
 slower runs once. Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes
 bench/results.json.
 
-    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k,l] [--without flink,pyflink,bytewax,spark]
+    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k,l,m] [--without flink,pyflink,bytewax,spark]
 """
 
 from __future__ import annotations
@@ -257,10 +257,27 @@ def show_install(found: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
+def show_short_jobs(found: dict[str, Any]) -> list[str]:
+    goals = {"empty": 0.15, "1,000,000 records": 0.8}
+    lines = ["| (m) short jobs | seconds |", "|---|---:|"]
+    for name, seconds in found["warm"].items():
+        lines.append(f"| second job of a process, {name} | {_judged(seconds, goals.get(name))} |")
+    cold = found["cold"]
+    lines.append(f"| cold start of the README's program | {_judged(cold['seconds'], 4.0)} |")
+    reached = ", ".join(f"{step} {seconds:.2f}" for step, seconds in cold["steps"].items())
+    return [*lines, "", f"A cold start, seconds from its beginning: {reached}."]
+
+
+def _judged(seconds: float, goal: float | None) -> str:
+    if goal is None:
+        return f"{seconds:.2f}"
+    return f"{seconds:.2f} (goal {goal:g}: {'reached' if seconds <= goal else 'MISSED'})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i,k,l")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i,k,l,m")
     parser.add_argument("--without", default="", help="peers to leave out")
     options = parser.parse_args()
     only, without = options.only.split(","), options.without.split(",")
@@ -297,6 +314,9 @@ def main() -> None:
         arguments = ["--without", "pyflink"] if "pyflink" in without else []
         results["install"] = run_script(sys.executable, "../install.py", arguments)
         lines += ["", *show_install(results["install"])]
+    if "m" in only:
+        results["short_jobs"] = run_script(sys.executable, "../short_jobs.py", [])
+        lines += ["", *show_short_jobs(results["short_jobs"])]
     print("\n" + "\n".join(lines))
     save(results)
 

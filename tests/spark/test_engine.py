@@ -374,6 +374,20 @@ def test_an_empty_source_ends(env: Env, collect: Collect) -> None:
     assert collect(env.from_collection([]).key_by(lambda x: x).sum()) == []
 
 
+def test_nobody_sleeps_on_the_way_of_a_short_job(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep: list[str] = []
+    sleep = time.sleep
+
+    def noted(seconds: float) -> None:
+        asleep.append(threading.current_thread().name)
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", noted)
+    env.from_collection([1, 2]).key_by(lambda x: x).map(lambda x: x).print()
+    env.execute()
+    assert [name for name in asleep if name.startswith(("MainThread", "job-", "slots-"))] == []
+
+
 def test_generator_rate(env: Env) -> None:
     sink = CollectSink()
     env.from_source(DataGeneratorSource(lambda i: i, count=300, rate_per_second=150)).sink_to(sink)

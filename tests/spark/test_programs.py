@@ -41,18 +41,33 @@ def words(tmp_path: Path) -> Path:
     return program
 
 
-def test_the_readmes_program_prints_what_the_readme_says_and_starts_quietly(words: Path) -> None:
-    done = run(sys.executable, words)
-    assert done.stdout == readme_blocks()[1]
-    said = done.stderr.splitlines()
-    assert len(said) == 1, said
-    assert re.fullmatch(r"millstream: running on Spark 4\.3\.\d+ \(local\[\*], \d+ cores, Java \d+\)", said[0])
-    assert done.returncode == 0
+def test_the_readmes_program_prints_what_the_readme_says_and_starts_quietly(words: Path, tmp_path: Path) -> None:
+    """The first start leaves an archive of Spark's classes behind, and the second one's JVM has it mapped."""
+    with words.open("a") as program:
+        program.write(
+            "import psutil, sys\n"
+            "java = next(p for p in psutil.Process().children() if p.name() == 'java')\n"
+            "maps = {m.path for m in java.memory_maps(grouped=False)}\n"
+            "print('mapped:', sum('millstream/java/' in path for path in maps), file=sys.stderr)\n"
+        )
+    runs = r"millstream: running on Spark 4\.3\.\d+ \(local\[\*], \d+ cores, Java \d+\)"
+    writes = re.escape(
+        f"millstream: writing Spark's classes to {tmp_path}/cache/millstream/java, once, for faster starts"
+    )
+    for expected in ([runs, "mapped: 0", writes], [runs, "mapped: 1"]):
+        done = run(sys.executable, words, XDG_CACHE_HOME=str(tmp_path / "cache"))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == readme_blocks()[1]
+        said = done.stderr.splitlines()
+        assert len(said) == len(expected), said
+        assert all(re.fullmatch(a, b) for a, b in zip(expected, said, strict=True)), said
 
 
 def test_without_a_java_of_the_machine_the_package_is_used(words: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    done = run(sys.executable, words, PATH=str(tmp_path / "bin"), JAVA_HOME="")
+    # Nor is there a place to keep an archive of Spark's classes.
+    nowhere = str(words)
+    done = run(sys.executable, words, PATH=str(tmp_path / "bin"), JAVA_HOME="", XDG_CACHE_HOME=nowhere)
     assert done.stdout == readme_blocks()[1], done.stderr
     assert "Java 25" in done.stderr
 

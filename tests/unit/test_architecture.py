@@ -9,6 +9,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "millstream"
 
 # PySpark has no public way to these; only `millstream.spark` may use them.
 OF_PYSPARK = {
+    "_accumulatorServer",
     "_active_spark_context",
     "_ensure_initialized",
     "_gateway",

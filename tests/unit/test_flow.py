@@ -28,6 +28,18 @@ def test_the_first_epochs_of_a_slow_job_do_not_run_away() -> None:
     assert worst < 2
 
 
+def test_a_million_records_take_few_epochs() -> None:
+    sizer, left, epochs = EpochSizer(), 500_000, 0
+    while left > 0:
+        read = min(sizer.budget, left)
+        left -= read
+        epochs += 1
+        # The first waits for its slots.
+        took = (0.1 if epochs == 1 else 0.001) + read * 0.7e-6
+        sizer.finished(took, limited=left > 0, records=read, most_bytes=read * 20)
+    assert epochs <= 4
+
+
 def test_bytes_limit_the_budget() -> None:
     sizer, _ = simulate(1e-7, max_bytes=1 << 20)
     assert sizer.budget <= (1 << 20) / 20

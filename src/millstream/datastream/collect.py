@@ -7,11 +7,14 @@ import queue
 import threading
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from millstream.common.errors import JobCancelledError
 from millstream.common.type_variables import T_co
-from millstream.jobmaster.job import JobMaster
+
+# Not yet: it is imported while Spark starts, and not at all by workers.
+if TYPE_CHECKING:
+    from millstream.jobmaster.job import JobMaster
 
 __all__ = ["CloseableIterator"]
 

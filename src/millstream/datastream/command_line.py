@@ -6,13 +6,17 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from millstream.common.configuration import Configuration
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.graph.job_graph import JobGraph, build_job_graph
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph
-from millstream.jobmaster.job import JobMaster
+
+# Not yet: it is imported while Spark starts, and not at all by workers.
+if TYPE_CHECKING:
+    from millstream.jobmaster.job import JobMaster
 
 _command_line: dict[str, str] = {}
 _last_word: dict[str, str] = {}

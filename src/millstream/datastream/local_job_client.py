@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.errors import InvalidProgramError
@@ -12,8 +12,11 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
 from millstream.graph.transformations import check_parallelism
-from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.requests import CheckpointRequest, RescaleRequest, SavepointRequest
+
+# Not yet: it is imported while Spark starts, and not at all by workers.
+if TYPE_CHECKING:
+    from millstream.jobmaster.job import JobMaster
 
 
 class LocalJobClient(JobClient):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
 from millstream.checkpoint.storage import storage_options
@@ -49,10 +49,13 @@ from millstream.graph.picture import draw
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
-from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.launch import Launch
 from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend, backend_of
+
+# Not yet: it is imported while Spark starts, and not at all by workers.
+if TYPE_CHECKING:
+    from millstream.jobmaster.job import JobMaster
+    from millstream.jobmaster.launch import Launch
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -116,7 +119,7 @@ class StreamExecutionEnvironment:
         if not self._config.contains_key(_PARALLELISM):
             if _PARALLELISM in _defaults:
                 return _defaults[_PARALLELISM]
-            from millstream.spark.launch import default_parallelism
+            from millstream.spark.embedded import default_parallelism
 
             return default_parallelism(self._config)
         check_parallelism(parallelism, f"the environment ({_PARALLELISM})")
@@ -453,11 +456,20 @@ class StreamExecutionEnvironment:
             return build_job_graph(self._stream_graph(name, roots, parallelism, backend), batch)
 
         config = with_last_word(self._config)
+        self._start_ahead(config)
+        from millstream.jobmaster.launch import Launch
+
         job = self._launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
         for _, cache in filling:
             cache.job = job.result
         tell_watchers(job)
         return job
+
+    def _start_ahead(self, config: Configuration) -> None:
+        """Have what jobs run on start, while what starts them is imported and the job is planned."""
+        from millstream.spark.embedded import start_ahead
+
+        start_ahead(config)
 
     def _launch(self, job: Launch) -> JobMaster:
         """Start a job where jobs of this environment run."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -285,8 +286,11 @@ def main() -> None:
     os.setpgid(0, 0)
     # What every job's plan refers to is loaded here once, not in each slot's process. By name: this package lies
     # below the API and must not depend on it.
-    importlib.import_module("cloudpickle")
-    importlib.import_module("millstream.datastream")
+    for name in ("cloudpickle", "millstream.datastream", "millstream.spark.hosting"):
+        importlib.import_module(name)
+    # Nor does each of them look through all that again for garbage.
+    gc.collect()
+    gc.freeze()
     directory = os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"]
     path = os.path.join(directory, f".{uuid.uuid4()}.sock")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -17,7 +17,7 @@ from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import errors
-from millstream.spark.gateway import is_dead
+from millstream.spark.embedded import is_dead
 from millstream.spark.hosting import CLOSE_SECONDS, HostFunction
 from millstream.spark.rdd import interpreter, partitions, python_rdd
 from millstream.spark.worker import JobRef

@@ -1,23 +1,30 @@
-"""Starts the JVM of an embedded Spark.
+"""Starts and ends the JVM of an embedded Spark.
 
 PySpark would start it through a shell script and a launcher JVM; starting it here saves a second, keeps its warnings
-off the user's terminal, and works with a Java that lacks the modules the launcher insists on.
+off the user's terminal, and works with a Java that lacks the modules the launcher insists on. Nothing here imports
+PySpark, so that the JVM can start while that is done.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib.util
+import logging
 import os
+import shutil
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import time
-
-import pyspark
+from dataclasses import dataclass
 
 from millstream.common.errors import MillstreamError
+from millstream.spark.archive import ClassArchive, find_archive
 from millstream.spark.java import Java
+
+log = logging.getLogger("millstream")
 
 # The packages Spark reaches into; the same list its own launcher passes.
 _OPENED = [
@@ -50,87 +57,185 @@ appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 """
 
 
-def start_gateway(
-    java: Java, memory: str, options: list[str], log_level: str, environment: dict[str, str]
-) -> dict[str, str]:
-    """Start the JVM; return the variables in which PySpark looks for how to reach it."""
-    home = os.path.dirname(pyspark.__file__)
-    with tempfile.TemporaryDirectory(prefix="millstream-") as directory:
-        info = os.path.join(directory, "gateway")
-        logging = os.path.join(directory, "log4j2.properties")
-        with open(logging, "w") as f:
-            f.write(_LOGGING.format(level=log_level))
-        process = subprocess.Popen(
-            _command(java, home, memory, logging, options),
+# How long the JVM may take to start, and to end; when it has an archive to write, longer.
+_START_SECONDS, _END_SECONDS, _WRITING_SECONDS = 60.0, 5.0, 60.0
+
+
+@dataclass(frozen=True)
+class JvmSettings:
+    """What a JVM is started with.
+
+    Attributes:
+        options: the user's own.
+        archive: whether Spark's classes may come from an archive.
+        quiet: whether nothing is to be said of it.
+    """
+
+    memory: str
+    options: tuple[str, ...]
+    log_level: str
+    archive: bool
+    quiet: bool
+
+
+class Gateway:
+    """A JVM with the gateway through which PySpark reaches it, from its start to its end."""
+
+    def __init__(self, java: Java, settings: JvmSettings, environment: dict[str, str]) -> None:
+        """Start the JVM; `connect` waits for it."""
+        self.java = java
+        self.settings = settings
+        self._environment = environment
+        self._directory = tempfile.mkdtemp(prefix="millstream-")
+        # Where the JVM writes how it is reached.
+        self._info = os.path.join(self._directory, "gateway")
+        self._archive = self._find_archive() if settings.archive else None
+        self._process = self._start()
+        self._is_awaited = self._is_used = False
+        atexit.register(self.stop)
+
+    @property
+    def is_dead(self) -> bool:
+        return self._process.poll() is not None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody wants to reach it."""
+        return self._is_awaited
+
+    def connect(self) -> dict[str, str]:
+        """Wait until it can be reached; return the variables in which PySpark looks for how."""
+        self._is_awaited = True
+        try:
+            port, secret = self._wait()
+        except MillstreamError:
+            if self._archive is None:
+                raise
+            # Whatever is the matter with it, Spark starts without.
+            self._kill()
+            self._archive.give_up()
+            self._archive = None
+            self._process = self._start()
+            port, secret = self._wait()
+        self._is_used = True
+        shutil.rmtree(self._directory, ignore_errors=True)
+        return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+
+    def stop(self) -> None:
+        """End it. When it was used, it stops Spark in good order and writes the archive if there is none."""
+        atexit.unregister(self.stop)
+        was_used = self._is_used and not self.is_dead
+        has_ended = False
+        try:
+            has_ended = was_used and self._close()
+        finally:
+            # There is nothing in it that anybody wants, or it does not end.
+            self._kill()
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._finish_archive(was_used, has_ended)
+
+    def _close(self) -> bool:
+        """Have it end by itself; tell whether it has."""
+        writes = self._archive is not None and self._archive.is_made_now
+        if self._archive is not None and writes and not self.settings.quiet:
+            where = os.path.dirname(self._archive.path)
+            print(f"millstream: writing Spark's classes to {where}, once, for faster starts", file=sys.stderr)
+        self._hang_up()
+        seconds = _WRITING_SECONDS if writes else _END_SECONDS
+        try:
+            self._process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            log.debug("the JVM has not ended by itself within %g s", seconds)
+            return False
+        return True
+
+    def _hang_up(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._hang_up()
+
+    def _finish_archive(self, was_used: bool, has_ended: bool) -> None:
+        if self._archive is None or not self._archive.is_made_now:
+            return
+        if has_ended:
+            self._archive.keep()
+        elif was_used:
+            self._archive.give_up()
+        else:
+            self._archive.drop()
+
+    def _find_archive(self) -> ClassArchive | None:
+        # What is told to one JVM alone is not told apart.
+        return find_archive(self.java, _jars(), self._options(), list(self.settings.options))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        logging_file = os.path.join(self._directory, "log4j2.properties")
+        with open(logging_file, "w") as f:
+            f.write(_LOGGING.format(level=self.settings.log_level))
+        command = [
+            self.java.path,
+            *([] if self._archive is None else self._archive.options),
+            *self._options(),
+            f"-Dlog4j2.configurationFile={logging_file}",
+            *self.settings.options,
+            "-cp",
+            os.path.join(_jars(), "*"),
+            "org.apache.spark.deploy.SparkSubmit",
+            "pyspark-shell",
+        ]
+        return subprocess.Popen(
+            command,
             # The JVM ends when this pipe closes, so it can never outlive this process.
             stdin=subprocess.PIPE,
             env={
-                **environment,
-                "SPARK_HOME": home,
-                "_PYSPARK_DRIVER_CONN_INFO_PATH": info,
+                **self._environment,
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": self._info,
                 "SPARK_CONNECT_MODE": "0",
             },
             # Ctrl-C is for the Python program, which will end the JVM in good order.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
-        port, secret = _wait_for(info, process)
-    atexit.register(_stop, process)
-    _processes.append(process)
-    return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+
+    def _options(self) -> list[str]:
+        options = [
+            f"-Xmx{self.settings.memory}",
+            "-XX:+IgnoreUnrecognizedVMOptions",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseParallelGC",
+        ]
+        options += [f"--add-opens={o}=ALL-UNNAMED" for o in _OPENED]
+        if self.java.version >= 24:
+            options += ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]
+        return [*options, "-Dio.netty.tryReflectionSetAccessible=true"]
+
+    def _wait(self) -> tuple[int, str]:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if self.is_dead:
+                raise MillstreamError(
+                    f"The Java process that runs Spark ended with code {self._process.returncode} while starting."
+                )
+            # The JVM moves the finished file into place.
+            if os.path.isfile(self._info):
+                with open(self._info, "rb") as f:
+                    data = f.read()
+                port, length = struct.unpack_from(">ii", data)
+                return port, data[8 : 8 + length].decode()
+            time.sleep(0.005)
+        self._process.kill()
+        raise MillstreamError(f"The Java process that runs Spark did not start within {_START_SECONDS:g} seconds.")
 
 
-_processes: list[subprocess.Popen[bytes]] = []
+def spark_home() -> str:
+    """Return where PySpark is, without importing it."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None and found.origin is not None
+    return os.path.dirname(found.origin)
 
 
-def is_dead() -> bool:
-    """Tell whether the JVM that was started last has ended."""
-    return bool(_processes) and _processes[-1].poll() is not None
-
-
-def _command(java: Java, home: str, memory: str, logging: str, options: list[str]) -> list[str]:
-    command = [
-        java.path,
-        f"-Xmx{memory}",
-        "-XX:+IgnoreUnrecognizedVMOptions",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseParallelGC",
-    ]
-    command += [f"--add-opens={o}=ALL-UNNAMED" for o in _OPENED]
-    if java.version >= 24:
-        command += ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]
-    command += ["-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={logging}"]
-    return [
-        *command,
-        *options,
-        "-cp",
-        os.path.join(home, "jars", "*"),
-        "org.apache.spark.deploy.SparkSubmit",
-        "pyspark-shell",
-    ]
-
-
-def _wait_for(info: str, process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise MillstreamError(
-                f"The Java process that runs Spark ended with code {process.returncode} while starting."
-            )
-        # The JVM moves the finished file into place.
-        if os.path.isfile(info):
-            with open(info, "rb") as f:
-                data = f.read()
-            port, length = struct.unpack_from(">ii", data)
-            return port, data[8 : 8 + length].decode()
-        time.sleep(0.02)
-    process.kill()
-    raise MillstreamError("The Java process that runs Spark did not start within 60 seconds.")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        process.kill()
+def _jars() -> str:
+    return os.path.join(spark_home(), "jars")

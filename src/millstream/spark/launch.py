@@ -22,18 +22,11 @@ from millstream.spark.dependencies import Dependencies, bring
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.exchange_epochs import ExchangeEpochs, executions_that_hold, is_local
 from millstream.spark.pickling import dump_plan
-from millstream.spark.session import DEFAULT_MASTER, SPARE_CORES, get_context, local_cores
+from millstream.spark.session import SPARE_CORES, get_context
 from millstream.spark.worker import JobRef, save_plan
 
 # The configuration's key for how blocks get from slot to slot.
 EXCHANGE = "millstream.exchange"
-
-
-def default_parallelism(config: Configuration) -> int:
-    """Return the parallelism of a program that sets none: as many as the master has cores."""
-    master = config.get_string("spark.master", os.environ.get("MASTER", DEFAULT_MASTER))
-    cores = local_cores(master)
-    return get_context(config).defaultParallelism if cores is None else cores
 
 
 def launch(job: Launch) -> JobMaster:

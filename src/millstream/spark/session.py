@@ -5,29 +5,23 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import re
-import shutil
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 
 from millstream.common.configuration import Configuration
-from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
-from millstream.spark.gateway import is_dead, start_gateway
-from millstream.spark.java import Java, find_java
+from millstream.spark.embedded import LOG_LEVEL, QUIET, gateway, is_dead, local_cores, master_of, needs_jvm, with_cores
+from millstream.spark.java import Java
 
-DEFAULT_MASTER = "local[*]"
 DAEMON_MODULE = "millstream.spark.daemon"
 # A job whose slots stay holds one core of an embedded Spark. There cores are nothing but permits, so there are so many
 # more of them than were asked for: jobs do not wait for each other, and Spark's own jobs find as many free as ever.
 SPARE_CORES = 16
-
-_LOCAL = re.compile(r"local(?:\[([*\d]+)(?:,\s*(\d+))?\])?")
 
 # What a stream wants of Spark, on any master. A user's own spark.* settings win.
 _STREAM = {
@@ -61,6 +55,8 @@ _EMBEDDED = {
 
 _lock = threading.Lock()
 _settings: dict[str, str] = {}
+# The context that was started here, with what a stream wants.
+_own: list[SparkContext] = []
 
 
 def get_context(config: Configuration) -> SparkContext:
@@ -85,7 +81,7 @@ def _forget_dead() -> None:
 
 def _start(config: Configuration) -> SparkContext:
     wanted = {k: v for k, v in config.to_dict().items() if k.startswith("spark.")}
-    master: str = wanted.get("spark.master") or os.environ.get("MASTER") or DEFAULT_MASTER
+    master = master_of(config)
     settings = {
         **_STREAM,
         **(_EMBEDDED if master.startswith("local") else {}),
@@ -97,12 +93,11 @@ def _start(config: Configuration) -> SparkContext:
     bridge = logging.getLogger("py4j")
     if bridge.level == logging.NOTSET:
         bridge.setLevel(logging.WARNING)
-    log_level = config.get_string("millstream.spark.log-level", "off")
     started, cores = "", local_cores(master)
-    if master.startswith("local") and SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        started = f", Java {_start_jvm(settings, log_level).version}"
+    if needs_jvm(config):
+        started = f", Java {_connect_jvm(config).version}"
         if cores is not None:
-            settings["spark.master"] = _with_spare_cores(master, cores)
+            settings["spark.master"] = with_cores(master, cores + SPARE_CORES)
             settings.setdefault("spark.default.parallelism", str(cores))
     conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
     for key, value in settings.items():
@@ -110,12 +105,15 @@ def _start(config: Configuration) -> SparkContext:
     # Workers must run the very interpreter that pickled the job.
     with _environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):
         context = SparkContext(conf=conf)
-    # Before the JVM goes, which the gateway sees to.
-    atexit.register(stop_context)
+    _expect_the_end(context)
     if not master.startswith("local"):
-        context.setLogLevel(log_level.upper())
+        # Where Spark is embedded, its JVM does this when it ends.
+        atexit.register(stop_context)
+        context.setLogLevel(config.get_string(LOG_LEVEL, "off").upper())
     _settings.update(wanted, **{"spark.master": master})
-    if not config.get_boolean("millstream.quiet", False):
+    if settings["spark.python.daemon.module"] == DAEMON_MODULE:
+        _own[:] = [context]
+    if not config.get_boolean(QUIET, False):
         cores = context.defaultParallelism
         print(
             f"millstream: running on Spark {context.version} ({master}, {cores} cores{started})",
@@ -124,43 +122,23 @@ def _start(config: Configuration) -> SparkContext:
     return context
 
 
-def local_cores(master: str) -> int | None:
-    """Return how many cores a master on this machine has; None if it is elsewhere."""
-    found = _LOCAL.fullmatch(master)
-    if found is None:
-        return None
-    cores = found.group(1) or "1"
-    return len(os.sched_getaffinity(0)) if cores == "*" else int(cores)
+def _expect_the_end(context: SparkContext) -> None:
+    """Let PySpark's server of accumulators say nothing when the JVM has ended before it."""
+    server: Any = context._accumulatorServer
+    complain = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError):
+            complain(request, address)
+
+    server.handle_error = handle_error
 
 
-def _with_spare_cores(master: str, cores: int) -> str:
-    found = _LOCAL.fullmatch(master)
-    failures = found.group(2) if found else None
-    return f"local[{cores + SPARE_CORES}{f',{failures}' if failures else ''}]"
-
-
-def _start_jvm(settings: dict[str, str], log_level: str) -> Java:
-    java = find_java()
-    environment = {
-        **os.environ,
-        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
-        DIRECTORY_VARIABLE: make_directory(),
-    }
-    if settings["spark.master"].startswith("local-cluster"):
-        # What Spark's scripts tell the launcher of executors, and where these may write.
-        environment.setdefault("SPARK_SCALA_VERSION", "2.13")
-        environment.setdefault("SPARK_WORKER_DIR", _temporary_directory())
-    options = settings.get("spark.driver.extraJavaOptions", "").split()
-    reached_by = start_gateway(java, settings.get("spark.driver.memory", "1g"), options, log_level, environment)
-    with _environment(reached_by):
+def _connect_jvm(config: Configuration) -> Java:
+    jvm = gateway(config)
+    with _environment(jvm.connect()):
         SparkContext._ensure_initialized()
-    return java
-
-
-def _temporary_directory() -> str:
-    directory = tempfile.mkdtemp(prefix="millstream-executors-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
+    return jvm.java
 
 
 @contextmanager
@@ -180,8 +158,8 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 def _warn_about(context: SparkContext, config: Configuration) -> None:
     """Say what cannot be had any more because Spark is already running."""
-    ours = context.getConf().get("spark.python.daemon.module") == DAEMON_MODULE
-    if not ours:
+    # Asking Spark takes some hundred calls to the JVM, 10 ms of every job.
+    if context not in _own and context.getConf().get("spark.python.daemon.module") != DAEMON_MODULE:
         warnings.warn(
             "The SparkContext of this program was not started by millstream: slots have no processes of their own, so "
             "state is read again whenever Spark moves a slot. Start it with "

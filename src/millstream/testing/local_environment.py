@@ -47,6 +47,9 @@ class LocalEnvironment(StreamExecutionEnvironment):
         if not self._config.contains_key("parallelism.default"):
             self.set_parallelism(1)
 
+    def _start_ahead(self, config: Configuration) -> None:
+        """There is nothing to start."""
+
     def _launch(self, job: Launch) -> JobMaster:
         prepared = prepare(job)
         options = prepared.options

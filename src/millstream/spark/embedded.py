@@ -1,0 +1,147 @@
+"""The JVM of an embedded Spark: whether a program needs one, and one that is started ahead of that.
+
+Nothing here imports PySpark at once: the JVM starts while others do.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import site
+import sys
+import tempfile
+import threading
+from typing import Any
+
+from millstream.common.configuration import Configuration
+from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
+from millstream.spark.gateway import Gateway, JvmSettings, spark_home
+from millstream.spark.java import find_java
+
+DEFAULT_MASTER = "local[*]"
+# The configuration's keys for what is said, and for whether Spark's classes come from an archive.
+QUIET = "millstream.quiet"
+ARCHIVE = "millstream.spark.class-archive"
+LOG_LEVEL = "millstream.spark.log-level"
+
+_LOCAL = re.compile(r"local(?:\[([*\d]+)(?:,\s*(\d+))?\])?")
+
+_lock = threading.Lock()
+# The JVM that was started last.
+_started: list[Gateway] = []
+
+
+def master_of(config: Configuration) -> str:
+    """Return where Spark runs."""
+    return config.get_string("spark.master", "") or os.environ.get("MASTER") or DEFAULT_MASTER
+
+
+def local_cores(master: str) -> int | None:
+    """Return how many cores a master on this machine has; None if it is elsewhere."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return None
+    cores = found.group(1) or "1"
+    return len(os.sched_getaffinity(0)) if cores == "*" else int(cores)
+
+
+def with_cores(master: str, cores: int) -> str:
+    """Return a master on this machine with another number of cores."""
+    found = _LOCAL.fullmatch(master)
+    failures = found.group(2) if found else None
+    return f"local[{cores}{f',{failures}' if failures else ''}]"
+
+
+def default_parallelism(config: Configuration) -> int:
+    """Return the parallelism of a program that sets none: as many as the master has cores."""
+    cores = local_cores(master_of(config))
+    if cores is not None:
+        return cores
+    from millstream.spark.session import get_context
+
+    return get_context(config).defaultParallelism
+
+
+def needs_jvm(config: Configuration) -> bool:
+    """Tell whether Spark is to run in a JVM of this process's own that it has not got."""
+    if not master_of(config).startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return False
+    # Who has not imported it has no Spark.
+    context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return context is None or context._gateway is None or is_dead()
+
+
+def start_ahead(config: Configuration) -> None:
+    """Start the JVM that a job is going to need, and do not wait for it."""
+    with _lock:
+        if needs_jvm(config) and (not _started or is_dead()):
+            _start(config)
+
+
+def gateway(config: Configuration) -> Gateway:
+    """Return a JVM for PySpark to use: the one that was started ahead, or a new one."""
+    with _lock:
+        ahead = _started[-1] if _started else None
+        if ahead is not None and not ahead.is_awaited:
+            if ahead.settings == _settings(config):
+                return ahead
+            # It was for a job that was not to be, with other settings.
+            ahead.stop()
+        return _start(config)
+
+
+def is_dead() -> bool:
+    """Tell whether the JVM that was started last has ended."""
+    return bool(_started) and _started[-1].is_dead
+
+
+def _start(config: Configuration) -> Gateway:
+    started = Gateway(find_java(), _settings(config), _environment(config))
+    _started[:] = [started]
+    return started
+
+
+def _settings(config: Configuration) -> JvmSettings:
+    return JvmSettings(
+        memory=config.get_string("spark.driver.memory", "1g"),
+        options=tuple(config.get_string("spark.driver.extraJavaOptions", "").split()),
+        log_level=config.get_string(LOG_LEVEL, "off"),
+        archive=config.get_boolean(ARCHIVE, True),
+        quiet=config.get_boolean(QUIET, False),
+    )
+
+
+def _environment(config: Configuration) -> dict[str, str]:
+    variables = {
+        **os.environ,
+        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+        DIRECTORY_VARIABLE: make_directory(),
+        "SPARK_HOME": spark_home(),
+    }
+    if master_of(config).startswith("local-cluster"):
+        # What Spark's scripts tell the launcher of executors, and where these may write.
+        variables.setdefault("SPARK_SCALA_VERSION", "2.13")
+        variables.setdefault("SPARK_WORKER_DIR", _temporary_directory())
+    elif _finds_pyspark(config):
+        # Spark puts packed copies of PySpark from there in front of all that workers import, and each daemon would
+        # compile them anew, for half a second.
+        del variables["SPARK_HOME"]
+    return variables
+
+
+def _finds_pyspark(config: Configuration) -> bool:
+    """Tell whether workers find the very PySpark of this process by themselves, where packages are looked for."""
+    if config.contains_key("python.executable") or os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
+        return False
+    looked_at = [*site.getsitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    if site.ENABLE_USER_SITE:
+        looked_at.append(site.getusersitepackages())
+    return os.path.dirname(spark_home()) in looked_at
+
+
+def _temporary_directory() -> str:
+    directory = tempfile.mkdtemp(prefix="millstream-executors-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory

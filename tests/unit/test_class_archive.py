@@ -1,0 +1,197 @@
+"""The archive of Spark's classes: when it is used, made and made anew; nothing about it keeps Spark from starting.
+
+Java is a small script here that does with archives what Java does; tests/spark/test_programs.py has the real one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from millstream.common.errors import MillstreamError
+from millstream.spark.archive import ClassArchive, find_archive
+from millstream.spark.gateway import Gateway, JvmSettings
+from millstream.spark.java import Java
+
+# Ends at once if it is given an archive and REFUSES is set; says how it is reached unless NEVER is; at the end of its
+# input it writes the archive it was asked for.
+SCRIPT = """#!/bin/sh
+for a in "$@"; do case "$a" in
+    -XX:SharedArchiveFile=*) [ -n "$REFUSES" ] && exit 1; base="${a#*=}";;
+    -XX:ArchiveClassesAtExit=*) [ -n "$REFUSES" ] && exit 1; archive="${a#*=}";;
+    -Xshare:dump) dump=1;;
+esac; done
+if [ -n "$dump" ]; then echo base > "$base"; exit; fi
+[ -n "$NEVER" ] && exec sleep 60
+printf '\\0\\0\\0\\001\\0\\0\\0\\001s' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.new"
+mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.new" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
+cat > /dev/null
+[ -n "$archive" ] && [ -z "$FAILS" ] && echo classes > "$archive"
+exit 0
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "millstream" / "java"
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Java:
+    return make_java(tmp_path / "jdk", with_archive=True)
+
+
+@pytest.fixture
+def jars(tmp_path: Path) -> Path:
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    (jars / "spark-core.jar").write_text("classes")
+    return jars
+
+
+def make_java(home: Path, with_archive: bool) -> Java:
+    (home / "bin").mkdir(parents=True)
+    (home / "lib" / "server").mkdir(parents=True)
+    path = home / "bin" / "java"
+    path.write_text(SCRIPT)
+    path.chmod(0o755)
+    if with_archive:
+        (home / "lib" / "server" / "classes.jsa").write_text("base")
+    return Java(str(path), 17, "PATH", 'openjdk version "17.0.1"')
+
+
+def find(java: Java, jars: Path, own: list[str] | None = None) -> ClassArchive | None:
+    return find_archive(java, str(jars), ["-Xmx1g"], own or [])
+
+
+def made(java: Java, jars: Path) -> ClassArchive:
+    """Have an archive made, as by a JVM that ends in good order."""
+    archive = find(java, jars)
+    assert archive is not None and archive.is_made_now
+    Path(archive.options[-1].partition("=")[2]).write_text("classes")
+    archive.keep()
+    return archive
+
+
+def test_it_is_made_once_and_used_from_then_on(cache: Path, java: Java, jars: Path) -> None:
+    archive = made(java, jars)
+    found = find(java, jars)
+    assert found is not None and not found.is_made_now
+    assert found.options[-1] == f"-XX:SharedArchiveFile={archive.path}"
+    assert Path(found.path).parent == cache
+    assert not list(cache.glob("*.tmp"))
+
+
+def test_one_process_makes_it_and_others_start_without(cache: Path, java: Java, jars: Path) -> None:
+    first = find(java, jars)
+    assert first is not None and first.is_made_now
+    assert find(java, jars) is None
+    first.drop()
+    again = find(java, jars)
+    assert again is not None and again.is_made_now
+    again.drop()
+
+
+def test_other_jars_or_another_java_have_one_of_their_own(cache: Path, java: Java, jars: Path) -> None:
+    paths = {made(java, jars).path}
+    os.utime(jars / "spark-core.jar", (1, 1))
+    paths.add(made(java, jars).path)
+    (jars / "other.jar").write_text("")
+    paths.add(made(java, jars).path)
+    paths.add(made(Java(java.path, 17, "PATH", 'openjdk version "17.0.2"'), jars).path)
+    assert len(paths) == 4
+    # The three that were used last are kept.
+    assert len(list(cache.glob("*.jsa"))) == 3
+
+
+def test_without_a_place_for_it_spark_starts_without(
+    tmp_path: Path, java: Java, jars: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert find(java, jars) is None
+
+
+def test_nothing_is_taken_from_where_others_may_write(cache: Path, java: Java, jars: Path) -> None:
+    made(java, jars)
+    cache.chmod(0o777)
+    assert find(java, jars) is None
+
+
+def test_a_users_own_wishes_count(cache: Path, java: Java, jars: Path) -> None:
+    assert find(java, jars, ["-Xshare:off"]) is None
+    assert find(java, jars, ["-XX:SharedArchiveFile=/mine"]) is None
+
+
+def test_when_it_cannot_be_made_not_every_program_waits_for_it(cache: Path, java: Java, jars: Path) -> None:
+    archive = find(java, jars)
+    assert archive is not None
+    # The JVM has ended and there is nothing.
+    archive.keep()
+    assert find(java, jars) is None
+    failed = next(cache.glob("*.failed"))
+    long_ago = time.time() - 8 * 86_400
+    os.utime(failed, (long_ago, long_ago))
+    again = find(java, jars)
+    assert again is not None and again.is_made_now
+    again.drop()
+
+
+def test_a_java_without_an_archive_of_its_own_classes_gets_one(cache: Path, tmp_path: Path, jars: Path) -> None:
+    java = make_java(tmp_path / "jlinked", with_archive=False)
+    made(java, jars)
+    found = find(java, jars)
+    assert found is not None and found.base is not None
+    assert Path(found.base).read_text() == "base\n"
+    assert found.options[-1] == f"-XX:SharedArchiveFile={found.base}:{found.path}"
+
+
+# --- the JVM
+
+
+def start(java: Java, **environment: str) -> Gateway:
+    settings = JvmSettings(memory="1g", options=(), log_level="off", archive=True, quiet=True)
+    return Gateway(java, settings, {**os.environ, **environment})
+
+
+def test_a_jvm_that_was_used_writes_the_archive_when_it_ends(cache: Path, java: Java) -> None:
+    jvm = start(java)
+    assert jvm.connect() == {"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_GATEWAY_SECRET": "s"}
+    jvm.stop()
+    assert [p.read_text() for p in cache.glob("*.jsa")] == ["classes\n"]
+
+
+def test_one_that_was_not_used_is_ended_at_once(cache: Path, java: Java) -> None:
+    jvm = start(java, NEVER="1")
+    jvm.stop()
+    assert jvm.is_dead
+    assert not list(cache.glob("*.jsa")) and not list(cache.glob("*.failed"))
+
+
+def test_when_java_does_not_start_with_the_archive_it_starts_without(cache: Path, java: Java) -> None:
+    first = start(java)
+    first.connect()
+    first.stop()
+    jvm = start(java, REFUSES="1")
+    assert jvm.connect()["PYSPARK_GATEWAY_PORT"] == "1"
+    jvm.stop()
+    assert not list(cache.glob("*.jsa"))
+
+
+def test_a_java_that_does_not_start_at_all_is_an_error(cache: Path, java: Java) -> None:
+    Path(java.path).write_text("#!/bin/sh\nexit 3\n")
+    jvm = start(java)
+    with pytest.raises(MillstreamError, match="ended with code 3 while starting"):
+        jvm.connect()
+    jvm.stop()
+
+
+def test_what_could_not_be_written_is_not_waited_for_again(cache: Path, java: Java) -> None:
+    jvm = start(java, FAILS="1")
+    jvm.connect()
+    jvm.stop()
+    assert not list(cache.glob("*.jsa")) and len(list(cache.glob("*.failed"))) == 1
