@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from millstream.exchange.addresses import Address, accept, address_of, listen
+from millstream.exchange.addresses import Address
 from millstream.exchange.arrivals import Arrivals
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.door import Door
 from millstream.exchange.frames import Frame, Kind, ProtocolError
-from millstream.exchange.handshake import Side
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
 
@@ -72,7 +73,13 @@ class Channels:
     """The channels of one slot."""
 
     def __init__(
-        self, slot: int, arrivals: Arrivals, poller: Poller, secret: bytes, own: Address, go_on: Callable[[], None]
+        self,
+        slot: int,
+        arrivals: Arrivals,
+        poller: Poller,
+        credentials: Credentials,
+        own: Address,
+        go_on: Callable[[], None],
     ) -> None:
         """Listen for others.
 
@@ -80,48 +87,43 @@ class Channels:
             slot: whose channels they are.
             arrivals: where all goes that comes.
             poller: what sends and receives.
-            secret: what all of this execution know.
+            credentials: what all of this execution know.
             own: where others call.
             go_on: is called whenever this slot has waited a while, and may raise.
         """
         self._slot = slot
         self._arrivals = arrivals
         self._poller = poller
-        self._secret = secret
+        self._credentials = credentials
         self._go_on = go_on
-        self._listener = listen(own)
+        self._door = Door(own, poller, credentials, self._welcome)
         self._channels: dict[int, Channel] = {}
         self._lost: set[int] = set()
 
     @property
     def address(self) -> Address:
         """Where other slots call this one."""
-        return address_of(self._listener)
+        return self._door.address
 
     # --- meeting
 
     def meet(self, roster: dict[int, Address]) -> None:
         """Connect to all others: those with higher numbers are called, those with lower ones call."""
-        self._poller.watch(self._listener.fileno(), self._admit)
+        self._door.open()
         for other in sorted(roster):
             if other > self._slot:
-                link = Link.to(roster[other], self._secret)
+                link = Link.to(roster[other], self._credentials)
                 link.push(Frame(Kind.MEET, level=self._slot))
                 self._channels[other] = Channel(link)
                 self._poller.add(link, partial(self._arrivals.take, other), partial(self._lost.add, other))
         while not self._all_met(len(roster) - 1):
             self._wait()
-        self._poller.forget(self._listener.fileno())
-        self._listener.close()
+        self._door.close()
 
     def _all_met(self, others: int) -> bool:
         return len(self._channels) == others and all(c.link.is_trusted for c in self._channels.values())
 
-    def _admit(self) -> None:
-        connection = accept(self._listener)
-        if connection is None:
-            return
-        link = Link(connection, self._secret, Side.CALLED)
+    def _welcome(self, link: Link) -> None:
         caller = _Caller()
         # Whoever cannot prove itself is hung up on, and nothing comes of it.
         self._poller.add(link, partial(self._hear, link, caller), partial(self._lose, caller))
@@ -206,4 +208,4 @@ class Channels:
 
     def close(self) -> None:
         """Listen no more; hanging up is the poller's part."""
-        self._listener.close()
+        self._door.close()

@@ -15,9 +15,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from millstream.exchange import protocol as p
-from millstream.exchange.addresses import Address, accept, address_of, listen, make_directory
+from millstream.exchange.addresses import Address, make_directory
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.door import Door
 from millstream.exchange.frames import Frame, Kind, ProtocolError
-from millstream.exchange.handshake import Side
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
 
@@ -46,20 +47,22 @@ class _Caller:
 class Exchange:
     """The driver's end of one execution. All but `tell` is called from one thread."""
 
-    def __init__(self, slots: int, reporters: int, secret: bytes, host: str | None) -> None:
+    def __init__(self, slots: int, reporters: int, credentials: Credentials, host: str | None, hosts: int = 0) -> None:
         """Listen for slots.
 
         Args:
             slots: how many there are.
             reporters: how many of them, from 0, report an epoch's end.
-            secret: what all of this execution know.
+            credentials: what all of this execution know.
             host: at which of this machine's addresses slots call; None if they are all on this machine.
+            hosts: how many processes hold slots, and call as well. When all have called, nobody else is let in.
         """
         self._machine = p.ExchangeMachine(slots, reporters)
-        self._secret = secret
+        self._callers = slots + hosts
         self._directory = make_directory() if host is None else None
-        self._listener = listen(os.path.join(self._directory, "d") if self._directory else (str(host), 0))
         self._poller = Poller()
+        own = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
+        self._door = Door(own, self._poller, credentials, self._welcome)
         self._slots: dict[int, Link] = {}
         # All who have called and are no slots: the processes that hold slots, and who has not said its name yet.
         self._others: dict[Link, _Caller] = {}
@@ -68,13 +71,15 @@ class Exchange:
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
-        self._poller.watch(self._listener.fileno(), self._admit)
+        # Why the last caller that was refused was.
+        self._refusal = ""
+        self._door.open()
         self._poller.watch(self._wake.fileno(), self._hear)
 
     @property
     def address(self) -> Address:
         """Where slots call."""
-        return address_of(self._listener)
+        return self._door.address
 
     @property
     def has_hosts(self) -> bool:
@@ -99,7 +104,7 @@ class Exchange:
         while self._outcome is None:
             left = None if self._machine.phase is p.Phase.RUNNING else deadline - time.monotonic()
             if left is not None and left <= 0:
-                self._handle(p.StartTimedOut())
+                self._handle(p.StartTimedOut(self._refusal))
             else:
                 self._turn(left)
         if isinstance(self._outcome, p.FailEpoch):
@@ -125,7 +130,6 @@ class Exchange:
         """Hang up on all, and listen no more."""
         self._hang_up(p.HangUp())
         self._poller.close()
-        self._listener.close()
         self._wake.close()
         self._waker.close()
         if self._directory is not None:
@@ -151,11 +155,8 @@ class Exchange:
                 return
             self._handle(event)
 
-    def _admit(self) -> None:
-        connection = accept(self._listener)
-        if connection is None:
-            return
-        caller, link = _Caller(), Link(connection, self._secret, Side.CALLED)
+    def _welcome(self, link: Link) -> None:
+        caller = _Caller()
         self._others[link] = caller
         self._poller.add(link, partial(self._take, link, caller), partial(self._lose, link, caller))
 
@@ -163,6 +164,7 @@ class Exchange:
         slot = caller.slot
         if frame.kind is Kind.HOLD and slot is None:
             caller.is_host = True
+            self._close_door_behind_last()
         elif frame.kind is Kind.HELLO and slot is None:
             self._take_hello(link, caller, frame)
         elif slot is None:
@@ -183,8 +185,13 @@ class Exchange:
         caller.slot = int(said["slot"])
         del self._others[link]
         self._slots[caller.slot] = link
+        self._close_door_behind_last()
         address = said["address"]
         self._handle(p.SlotCalled(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
+
+    def _close_door_behind_last(self) -> None:
+        if len(self._slots) + sum(caller.is_host for caller in self._others.values()) == self._callers:
+            self._door.close()
 
     def _lose(self, link: Link, caller: _Caller) -> None:
         self._others.pop(link, None)
@@ -192,7 +199,8 @@ class Exchange:
             who = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
             self._handle(p.LinkBroke(f"{who} is gone {link.reason}".rstrip()))
         elif link.reason:
-            log.warning("a caller was refused: %s", link.reason)
+            self._refusal = f"a caller was refused: {link.reason}"
+            log.warning("%s", self._refusal)
 
     # --- instructions
 
@@ -215,8 +223,7 @@ class Exchange:
 
     def _hang_up(self, _: p.HangUp) -> None:
         """End all slots by their lifelines; who has not called yet finds nobody."""
-        self._poller.forget(self._listener.fileno())
-        self._listener.close()
+        self._door.close()
         for link in self._others:
             self._poller.forget(link.socket.fileno())
             link.close()

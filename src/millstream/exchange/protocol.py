@@ -108,7 +108,9 @@ class SparkEnded:
 
 @dataclass(frozen=True)
 class StartTimedOut:
-    pass
+    """It has taken too long; perhaps something is known that explains it."""
+
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -226,11 +228,12 @@ class ExchangeMachine:
         self.phase = Phase.RUNNING
         return self._send_epoch()
 
-    def _timed_out(self, _: StartTimedOut) -> Instructions:
+    def _timed_out(self, event: StartTimedOut) -> Instructions:
         if self.phase is Phase.RUNNING:
             return []
         missing = sorted(set(range(self._slots)) - (self._met if self.phase is Phase.MEETING else set(self._roster)))
-        return self._fail(Trouble.LATE, f"{len(missing)} of {self._slots} slots are missing, the first is {missing[0]}")
+        text = f"{len(missing)} of {self._slots} slots are missing, the first is {missing[0]}"
+        return self._fail(Trouble.LATE, f"{text}; {event.hint}" if event.hint else text)
 
     # --- epochs
 

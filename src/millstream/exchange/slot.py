@@ -16,6 +16,7 @@ from typing import Protocol
 from millstream.exchange.addresses import Address, beside
 from millstream.exchange.arrivals import Arrivals
 from millstream.exchange.channels import ChannelFacts, Channels, PeerLostError
+from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
@@ -49,14 +50,14 @@ class Work(Protocol):
 class Slot:
     """One slot of an execution."""
 
-    def __init__(self, number: int, widths: list[int], driver: Address, secret: bytes, work: Work) -> None:
+    def __init__(self, number: int, widths: list[int], driver: Address, credentials: Credentials, work: Work) -> None:
         """Take a place.
 
         Args:
             number: which slot it is.
             widths: how many slots each level has.
             driver: where the driver is called.
-            secret: what all of this execution know.
+            credentials: what all of this execution know.
             work: what to do.
         """
         self._number = number
@@ -64,10 +65,10 @@ class Slot:
         self._work = work
         self._poller = Poller()
         arrivals, own = Arrivals(number, widths), beside(driver, number)
-        self._channels = Channels(number, arrivals, self._poller, secret, own, self._check_driver)
+        self._channels = Channels(number, arrivals, self._poller, credentials, own, self._check_driver)
         self._commands: deque[Frame] = deque()
         self._driver_is_gone = False
-        self._driver = Link.to(driver, secret)
+        self._driver = Link.to(driver, credentials)
         self._poller.add(self._driver, self._commands.append, self._lose_driver)
 
     def facts(self) -> dict[int, ChannelFacts]:

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.exchange import protocol as p
+from millstream.exchange.credentials import Credentials
 from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import errors
+from millstream.spark.exchange_settings import TRANSPORT, ExchangeSettings, Transport
 from millstream.spark.gateway import is_dead
 from millstream.spark.hosting import CLOSE_SECONDS, HostFunction
 from millstream.spark.rdd import interpreter, partitions, python_rdd
@@ -32,7 +35,13 @@ class ExchangeEpochs:
     """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
 
     def __init__(
-        self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
+        self,
+        context: SparkContext,
+        plan: JobPlan,
+        job: JobRef,
+        name: str,
+        settings: ExchangeSettings,
+        executable: str | None = None,
     ) -> None:
         self._context = context
         self._job = job
@@ -41,11 +50,11 @@ class ExchangeEpochs:
         self._widths = [plan.slots(level) for level in range(plan.levels)]
         self._python = interpreter(context, executable)
         self._is_local = is_local(context)
-        secret = secrets.token_bytes(32)
-        host = None if self._is_local else str(context.getConf().get("spark.driver.host", "127.0.0.1"))
-        self._exchange = Exchange(max(self._widths), self._widths[-1], secret, host)
+        host = _driver_host(context, settings.transport)
+        credentials = Credentials(secrets.token_bytes(32), settings.identity() if host is not None else None)
         self._tasks = 1 if self._is_local else min(max(self._widths), context.defaultParallelism)
-        self._function = HostFunction(job, self._exchange.address, secret, self._widths, self._tasks)
+        self._exchange = Exchange(max(self._widths), self._widths[-1], credentials, host, self._tasks)
+        self._function = HostFunction(job, self._exchange.address, credentials, self._widths, self._tasks)
         self._thread: threading.Thread | None = None
         self._spark_error: Exception | None = None
         self._spark_ended = threading.Event()
@@ -152,6 +161,17 @@ class ExchangeEpochs:
         p.Trouble.CANCELLED: _broken_off,
         p.Trouble.RELEASED: _broken_off,
     }
+
+
+def _driver_host(context: SparkContext, transport: Transport) -> str | None:
+    """Return at which address of this machine slots call; None for a socket in the file system."""
+    if transport is Transport.AUTO:
+        transport = Transport.UNIX if is_local(context) else Transport.TCP
+    if transport is Transport.TCP:
+        return str(context.getConf().get("spark.driver.host", "127.0.0.1"))
+    if not str(context.master).startswith("local"):
+        raise InvalidProgramError(f"{TRANSPORT}=unix needs all slots on this machine; the master is {context.master}.")
+    return None
 
 
 # The executions of this program that hold slots.

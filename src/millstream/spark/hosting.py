@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pyspark import TaskContext
 
 from millstream.exchange.addresses import Address
+from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
@@ -43,7 +44,7 @@ class HostFunction:
 
     job: JobRef
     driver: Address
-    secret: bytes
+    credentials: Credentials
     widths: list[int]
     tasks: int
 
@@ -69,6 +70,9 @@ class Host:
 
     def run(self, slots: Iterable[int]) -> None:
         """Start slots; return when they are gone."""
+        if (identity := self._function.credentials.identity) is not None:
+            # Here, where an error becomes the Spark task's own.
+            identity.context(is_called=False)
         with _children_told() as told:
             for slot in slots:
                 self._pids.add(self._fork(slot))
@@ -91,7 +95,7 @@ class Host:
 
     def _hold(self, told: socket.socket) -> None:
         try:
-            lifeline = Link.to(self._function.driver, self._function.secret)
+            lifeline = Link.to(self._function.driver, self._function.credentials)
         except OSError:
             # The driver does not want slots any more.
             return
@@ -151,7 +155,7 @@ def _serve(function: HostFunction, number: int, task_attempt: int) -> None:
     termination.expect()
     work = SlotWork(function.job, number, task_attempt)
     try:
-        Slot(number, function.widths, function.driver, function.secret, work).serve()
+        Slot(number, function.widths, function.driver, function.credentials, work).serve()
     except SystemExit:
         pass
     except OSError:

@@ -6,13 +6,11 @@ import os
 import sys
 import uuid
 from dataclasses import dataclass, field
-from enum import Enum
 
 from pyspark import SparkContext
 
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
-from millstream.common.errors import InvalidProgramError
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
@@ -21,12 +19,10 @@ from millstream.spark.control import is_embedded
 from millstream.spark.dependencies import Dependencies, bring
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.exchange_epochs import ExchangeEpochs, executions_that_hold, is_local
+from millstream.spark.exchange_settings import ExchangeChoice, ExchangeSettings
 from millstream.spark.pickling import dump_plan
 from millstream.spark.session import DEFAULT_MASTER, SPARE_CORES, get_context, local_cores
 from millstream.spark.worker import JobRef, save_plan
-
-# The configuration's key for how blocks get from slot to slot.
-EXCHANGE = "millstream.exchange"
 
 
 def default_parallelism(config: Configuration) -> int:
@@ -40,7 +36,7 @@ def launch(job: Launch) -> JobMaster:
     """Start a job and return its master."""
     prepared = prepare(job)
     plan, config = prepared.plan, job.config
-    exchange = ExchangeChoice.read(config)
+    exchange = ExchangeSettings.read(config)
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
     get_context(config)
@@ -51,23 +47,6 @@ def launch(job: Launch) -> JobMaster:
         return SparkEngine(config, home.directory, home.state, dependencies, name, {plan: pickled}, exchange)
 
     return start(prepared, make_engine)
-
-
-class ExchangeChoice(Enum):
-    """How blocks get from slot to slot: straight, between slots that stay, or through Spark's shuffle."""
-
-    RESIDENT = "resident"
-    SPARK = "spark"
-    AUTO = "auto"
-
-    @classmethod
-    def read(cls, config: Configuration) -> ExchangeChoice:
-        value = config.get_string(EXCHANGE, cls.AUTO.value)
-        try:
-            return cls(value.lower())
-        except ValueError:
-            names = ", ".join(choice.value for choice in cls)
-            raise InvalidProgramError(f"{EXCHANGE}={value!r} is none of {names}.") from None
 
 
 @dataclass
@@ -81,7 +60,7 @@ class SparkEngine:
     name: str
     # Plans are pickled and saved once, however often a job restarts.
     pickled: dict[JobPlan, bytes]
-    exchange: ExchangeChoice
+    exchange: ExchangeSettings
     _saved: dict[JobPlan, str] = field(default_factory=dict)
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
@@ -94,13 +73,13 @@ class SparkEngine:
         job = JobRef(key, self._saved[plan], attempt, self._run)
         context, python = get_context(self.config), self.dependencies.executable
         if self._slots_stay(plan, context):
-            return ExchangeEpochs(context, plan, job, self.name, python)
+            return ExchangeEpochs(context, plan, job, self.name, self.exchange, python)
         return SparkEpochs(context, plan, job, self.name, python)
 
     def _slots_stay(self, plan: JobPlan, context: SparkContext) -> bool:
         """Choose how blocks get from slot to slot."""
-        if self.exchange is not ExchangeChoice.AUTO:
-            return self.exchange is ExchangeChoice.RESIDENT
+        if self.exchange.choice is not ExchangeChoice.AUTO:
+            return self.exchange.choice is ExchangeChoice.RESIDENT
         # Spark's shuffle spills to disk what a batch job has too much of, and takes cores only while they work.
         # Elsewhere than here cores are scarce, and hosts may not reach each other.
         here = is_embedded() and is_local(context)
