@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import socket
@@ -9,18 +10,21 @@ import ssl
 import stat
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from millstream.exchange import door
 from millstream.exchange import driver as driver_module
-from millstream.exchange.addresses import Address, accept, address_of, listen
+from millstream.exchange.addresses import Address, accept, address_of, connect, listen
 from millstream.exchange.channels import CREDIT_BYTES, ChannelFacts
 from millstream.exchange.credentials import Credentials
+from millstream.exchange.door import MOST_UNPROVED
 from millstream.exchange.driver import Exchange, ExchangeFailed
-from millstream.exchange.frames import Frame, Kind
+from millstream.exchange.frames import HEAD, Frame, Kind
 from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
@@ -74,10 +78,8 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
 
 def trickle(source: socket.socket, target: socket.socket) -> None:
     """Pass a byte on, if there is one."""
-    try:
+    with contextlib.suppress(BlockingIOError):
         target.send(source.recv(1))
-    except BlockingIOError:
-        pass
 
 
 @pytest.mark.parametrize("credentials", [pytest.param(SECRET, id="plain"), pytest.param(ENCRYPTED, id="tls")])
@@ -151,7 +153,9 @@ def test_what_tls_has_decrypted_is_not_left_behind() -> None:
     """The last record holds the end of a large frame and a small one: of that the socket says nothing."""
     a, b = tcp_pair()
     links = Link(a, ENCRYPTED, Side.CALLER), Link(b, ENCRYPTED, Side.CALLED)
-    frames = [Frame(Kind.DATA, 1, 1, bytes(1_000_001)), Frame(Kind.END, 1, 1, b"end")]
+    # A record with its head, twice as much as is sent at once, and a little more.
+    size = (1 << 14) - HEAD.size + 2 * (1 << 18) + 100
+    frames = [Frame(Kind.DATA, 1, 1, bytes(size)), Frame(Kind.END, 1, 1, b"end")]
     for frame in frames:
         links[0].push(frame)
     poller, heard = Poller(), list[Frame]()
@@ -329,6 +333,100 @@ def test_a_stranger_does_not_disturb_the_driver(caplog: pytest.LogCaptureFixture
     assert "a caller was refused" in caplog.text
 
 
+GREETING = b"MILLSTR1" + bytes(32)
+ATTACKS = {
+    "nothing": b"",
+    "half a greeting": GREETING[:20],
+    "a greeting and no proof": GREETING,
+    "a greeting and a wrong proof": GREETING + bytes(32),
+    "garbage": os.urandom(1 << 20),
+    "a greeting and garbage": GREETING + os.urandom(1 << 20),
+    "a huge length": HEAD.pack(Kind.DATA, 1, 1, 1 << 62) + bytes(1 << 20),
+    "a request of the web's": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+def attack(address: Address, data: bytes) -> socket.socket:
+    """Call, and send without waiting for anything; some of it goes no further than the kernel."""
+    stranger = connect(address)
+    stranger.setblocking(False)
+    with contextlib.suppress(BlockingIOError, ConnectionError):
+        stranger.sendall(data)
+    return stranger
+
+
+def is_hung_up_on(stranger: socket.socket) -> bool:
+    try:
+        while stranger.recv(1 << 16):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        pass
+    return True
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("whose", ["driver", "slot"])
+def test_whatever_a_stranger_sends_the_job_goes_on(way: Way, whose: str) -> None:
+    with Party([2, 2], ring, way) as party:
+        party.start_one(0)
+        # A slot is called by others once all have called the driver.
+        wait_until(lambda: 0 in party.slots)
+        attacked = party.exchange.address if whose == "driver" else party.slots[0]._channels.address
+        strangers = [attack(attacked, data) for data in ATTACKS.values()]
+        tracemalloc.start()
+        party.start_one(1)
+        assert party.run(1) == [b"0<1", b"1<0"]
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        tracemalloc.stop()
+        # Nobody is left at the door when all have met, and it is shut.
+        wait_until(lambda: all(map(is_hung_up_on, strangers)), 5)
+        for stranger in strangers:
+            stranger.close()
+        with pytest.raises(OSError):
+            connect(attacked)
+        assert party.run(2) == [b"0<1", b"1<0"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_many_silent_strangers_do_not_use_up_what_there_is(way: Way) -> None:
+    with Party([2, 2], ring, way) as party:
+        serves = threading.Thread(target=lambda: party.run(1))
+        serves.start()
+        strangers: list[socket.socket] = []
+        for _ in range(3 * MOST_UNPROVED):
+            strangers.append(attack(party.exchange.address, b""))
+            time.sleep(0.0005)
+        wait_until(lambda: sum(map(is_hung_up_on, strangers)) == 2 * MOST_UNPROVED, 5)
+        # Those who are of the job are still let in.
+        party.start()
+        serves.join(10)
+        assert not serves.is_alive()
+        assert party.run(2) == [b"0<1", b"1<0"]
+        wait_until(lambda: all(map(is_hung_up_on, strangers)), 5)
+        for stranger in strangers:
+            stranger.close()
+
+
+def test_a_stranger_has_only_so_long_to_prove_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "PROOF_SECONDS", 0.1)
+    with Party([1], lambda slot, task, messages: iter([(slot, b"done")]), Way(LOOPBACK)) as party:
+        serves = threading.Thread(target=lambda: party.run(1))
+        serves.start()
+        silent = attack(party.exchange.address, GREETING)
+        time.sleep(0.15)
+        # It is seen to when somebody else calls.
+        next_one = attack(party.exchange.address, b"")
+        wait_until(lambda: is_hung_up_on(silent), 5)
+        assert not is_hung_up_on(next_one)
+        party.start()
+        serves.join(5)
+        assert not serves.is_alive()
+        silent.close()
+        next_one.close()
+
+
 def test_unix_sockets_are_in_a_directory_of_ones_own() -> None:
     exchange = Exchange(1, 1, SECRET, None)
     assert isinstance(exchange.address, str)
@@ -377,12 +475,14 @@ class Party:
         return self
 
     def start(self, but: int | None = None) -> None:
-        address = self.exchange.address
         for number in range(max(self.widths)):
             if number != but:
-                thread = threading.Thread(target=self._serve, args=(number, address), daemon=True)
-                thread.start()
-                self.threads.append(thread)
+                self.start_one(number)
+
+    def start_one(self, number: int) -> None:
+        thread = threading.Thread(target=self._serve, args=(number, self.exchange.address), daemon=True)
+        thread.start()
+        self.threads.append(thread)
 
     def _serve(self, number: int, address: Address) -> None:
         slot = Slot(number, self.widths, address, self.credentials, Scripted(number, self.run_level))

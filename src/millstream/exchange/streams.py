@@ -1,4 +1,4 @@
-"""Bytes over a socket that never blocks, as they are or encrypted. BlockingIOError says that nothing can be done now."""
+"""Bytes over a socket that never blocks, as they are or encrypted; BlockingIOError says that now nothing goes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 # A record of TLS holds so much at most.
 _RECORD = 1 << 14
+# TLS says that something was sent when all of it was: so much is given to it at once.
+_MOST_SENT = 1 << 18
 # So much is taken from one connection before others have their turn.
 _MOST_RECEIVED = 1 << 20
 
@@ -84,7 +86,7 @@ class TlsStream:
 
     def send(self, parts: Sequence[memoryview]) -> int:
         self._get_ready()
-        data = _first_record(parts)
+        data = _some_of(parts)
         try:
             sent = self._tls.send(data)
         except ssl.SSLWantReadError:
@@ -154,13 +156,13 @@ class TlsStream:
         self.must_send = False
 
 
-def _first_record(parts: Sequence[memoryview]) -> memoryview | bytes:
-    """Return what fills a record: a large part by itself, or small ones together.
+def _some_of(parts: Sequence[memoryview]) -> memoryview | bytes:
+    """Return what to send next: of a large part some records, or small ones together.
 
     What could not be sent is given again, and perhaps more behind it, which is what TLS asks for.
     """
     if len(parts) == 1 or len(parts[0]) >= _RECORD:
-        return parts[0]
+        return parts[0][:_MOST_SENT]
     gathered, size = [], 0
     for part in parts:
         gathered.append(part[: _RECORD - size])
