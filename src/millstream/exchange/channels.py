@@ -25,6 +25,10 @@ class PeerLostError(ConnectionError):
     """Another slot is gone: this epoch cannot end."""
 
 
+class PeerUnreachableError(ConnectionError):
+    """Another slot could not be called: perhaps its host cannot be reached from here at all."""
+
+
 @dataclass
 class Channel:
     """What one slot has to do with another.
@@ -112,13 +116,19 @@ class Channels:
         self._door.open()
         for other in sorted(roster):
             if other > self._slot:
-                link = Link.to(roster[other], self._credentials)
+                link = self._call(other, roster[other])
                 link.push(Frame(Kind.MEET, level=self._slot))
                 self._channels[other] = Channel(link)
                 self._poller.add(link, partial(self._arrivals.take, other), partial(self._lost.add, other))
         while not self._all_met(len(roster) - 1):
             self._wait()
         self._door.close()
+
+    def _call(self, other: int, address: Address) -> Link:
+        try:
+            return Link.to(address, self._credentials)
+        except OSError as e:
+            raise PeerUnreachableError(f"slot {other} at {address} cannot be reached: {e}") from None
 
     def _all_met(self, others: int) -> bool:
         return len(self._channels) == others and all(c.link.is_trusted for c in self._channels.values())

@@ -47,7 +47,7 @@ class _Caller:
 class Exchange:
     """The driver's end of one execution. All but `tell` is called from one thread."""
 
-    def __init__(self, slots: int, reporters: int, credentials: Credentials, host: str | None, hosts: int = 0) -> None:
+    def __init__(self, slots: int, reporters: int, credentials: Credentials, host: str | None) -> None:
         """Listen for slots.
 
         Args:
@@ -55,10 +55,10 @@ class Exchange:
             reporters: how many of them, from 0, report an epoch's end.
             credentials: what all of this execution know.
             host: at which of this machine's addresses slots call; None if they are all on this machine.
-            hosts: how many processes hold slots, and call as well. When all have called, nobody else is let in.
         """
         self._machine = p.ExchangeMachine(slots, reporters)
-        self._callers = slots + hosts
+        self._expected_slots = slots
+        self._expected_hosts = 0
         self._directory = make_directory() if host is None else None
         self._poller = Poller()
         own = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
@@ -85,6 +85,10 @@ class Exchange:
     def has_hosts(self) -> bool:
         """Whether a process that holds slots has called."""
         return any(caller.is_host for caller in self._others.values())
+
+    def expect_hosts(self, hosts: int) -> None:
+        """Say how many processes hold slots, before the first of them can call: behind the last the door is shut."""
+        self._expected_hosts = hosts
 
     def tell(self, event: p.Event) -> None:
         """Let an event be seen to. May be called from any thread."""
@@ -177,6 +181,8 @@ class Exchange:
             self._handle(p.SlotFailed(slot, frame.payload.decode()))
         elif frame.kind is Kind.LOST:
             self._handle(p.LinkBroke(f"slot {slot}: {frame.payload.decode()}"))
+        elif frame.kind is Kind.CUT_OFF:
+            self._handle(p.SlotCutOff(f"slot {slot}: {frame.payload.decode()}"))
         else:
             raise ProtocolError(f"slot {slot} said {frame.kind.name} to the driver")
 
@@ -190,7 +196,8 @@ class Exchange:
         self._handle(p.SlotCalled(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
 
     def _close_door_behind_last(self) -> None:
-        if len(self._slots) + sum(caller.is_host for caller in self._others.values()) == self._callers:
+        hosts = sum(caller.is_host for caller in self._others.values())
+        if len(self._slots) == self._expected_slots and hosts == self._expected_hosts:
             self._door.close()
 
     def _lose(self, link: Link, caller: _Caller) -> None:

@@ -22,7 +22,7 @@ class Kind(IntEnum):
     """The kinds of frames, by who sends them to whom."""
 
     # From a slot to the driver: who I am; I am connected to all others; all I did in an epoch; what went wrong; a
-    # connection to another slot broke.
+    # connection to another slot broke, or (at the end of this list) could not be made.
     HELLO = 1
     MET = 2
     REPORT = 3
@@ -38,6 +38,7 @@ class Kind(IntEnum):
     MEET = 10
     DATA = 11
     END = 12
+    CUT_OFF = 13
 
 
 class Frame(NamedTuple):

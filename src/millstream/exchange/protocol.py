@@ -42,6 +42,8 @@ class Trouble(Enum):
     SPARK = auto()
     # The slots did not all come.
     LATE = auto()
+    # The slots cannot reach each other.
+    CUT_OFF = auto()
     # Somebody broke the rules: an error of ours.
     CONFUSED = auto()
     CANCELLED = auto()
@@ -97,6 +99,13 @@ class LinkBroke:
 
 
 @dataclass(frozen=True)
+class SlotCutOff:
+    """A slot could not connect to another."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class RulesBroken:
     text: str
 
@@ -130,6 +139,7 @@ Event = (
     | SlotReported
     | SlotFailed
     | LinkBroke
+    | SlotCutOff
     | RulesBroken
     | SparkEnded
     | StartTimedOut
@@ -267,6 +277,9 @@ class ExchangeMachine:
     def _broke(self, event: LinkBroke) -> Instructions:
         return self._fail(Trouble.DIED, event.who)
 
+    def _cut_off(self, event: SlotCutOff) -> Instructions:
+        return self._fail(Trouble.CUT_OFF, event.text)
+
     def _rules_broken(self, event: RulesBroken) -> Instructions:
         return self._confused(event.text)
 
@@ -299,6 +312,7 @@ class ExchangeMachine:
         SlotReported: _reported,
         SlotFailed: _failed,
         LinkBroke: _broke,
+        SlotCutOff: _cut_off,
         RulesBroken: _rules_broken,
         SparkEnded: _spark_ended,
         StartTimedOut: _timed_out,

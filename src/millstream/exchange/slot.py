@@ -15,7 +15,7 @@ from typing import Protocol
 
 from millstream.exchange.addresses import Address, beside
 from millstream.exchange.arrivals import Arrivals
-from millstream.exchange.channels import ChannelFacts, Channels, PeerLostError
+from millstream.exchange.channels import ChannelFacts, Channels, PeerLostError, PeerUnreachableError
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
 from millstream.exchange.link import Link
@@ -95,6 +95,8 @@ class Slot:
         except PeerLostError as e:
             # The driver may know already. If only the connection broke, it does not.
             self._say_last(Frame(Kind.LOST, payload=str(e).encode()))
+        except PeerUnreachableError as e:
+            self._say_last(Frame(Kind.CUT_OFF, payload=str(e).encode()))
         except DriverGoneError:
             raise
         except Exception as e:

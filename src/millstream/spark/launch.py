@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark import SparkContext
 
@@ -16,12 +19,14 @@ from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
 from millstream.operators.protocol import JobPlan
 from millstream.spark.control import is_embedded
+from millstream.spark.cores import executions_that_hold, free_cores, is_local, may_grow
 from millstream.spark.dependencies import Dependencies, bring
 from millstream.spark.epoch import SparkEpochs
-from millstream.spark.exchange_epochs import ExchangeEpochs, executions_that_hold, is_local
+from millstream.spark.exchange_epochs import ExchangeEpochs
 from millstream.spark.exchange_settings import ExchangeChoice, ExchangeSettings
+from millstream.spark.fallback import FallbackEpochs
 from millstream.spark.pickling import dump_plan
-from millstream.spark.session import DEFAULT_MASTER, SPARE_CORES, get_context, local_cores
+from millstream.spark.session import DEFAULT_MASTER, SPARE_CORES, get_context, is_ours, local_cores
 from millstream.spark.worker import JobRef, save_plan
 
 
@@ -49,6 +54,9 @@ def launch(job: Launch) -> JobMaster:
     return start(prepared, make_engine)
 
 
+_PROVEN = re.compile(r"local-cluster\[|spark://")
+
+
 @dataclass
 class SparkEngine:
     """Runs the executions of one job on Spark."""
@@ -61,6 +69,8 @@ class SparkEngine:
     # Plans are pickled and saved once, however often a job restarts.
     pickled: dict[JobPlan, bytes]
     exchange: ExchangeSettings
+    # Whether slots that stay were tried, and cannot be had.
+    _cannot_stay: bool = False
     _saved: dict[JobPlan, str] = field(default_factory=dict)
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
@@ -72,15 +82,33 @@ class SparkEngine:
         key = f"{plan.settings.job_id}-{self._run}-{attempt}"
         job = JobRef(key, self._saved[plan], attempt, self._run)
         context, python = get_context(self.config), self.dependencies.executable
-        if self._slots_stay(plan, context):
-            return ExchangeEpochs(context, plan, job, self.name, self.exchange, python)
-        return SparkEpochs(context, plan, job, self.name, python)
+        spark = partial(SparkEpochs, context, plan, job, self.name, python)
+        if not self._slots_stay(plan, context):
+            return spark()
+        resident = ExchangeEpochs(context, plan, job, self.name, self.exchange, python)
+        return (
+            resident
+            if self.exchange.choice is ExchangeChoice.RESIDENT
+            else FallbackEpochs(resident, self._fall_back(spark))
+        )
+
+    def _fall_back(self, spark: Callable[[], EpochRunner]) -> Callable[[], EpochRunner]:
+        def make() -> EpochRunner:
+            # Nor for executions to come.
+            self._cannot_stay = True
+            return spark()
+
+        return make
 
     def _slots_stay(self, plan: JobPlan, context: SparkContext) -> bool:
         """Choose how blocks get from slot to slot."""
         if self.exchange.choice is not ExchangeChoice.AUTO:
             return self.exchange.choice is ExchangeChoice.RESIDENT
         # Spark's shuffle spills to disk what a batch job has too much of, and takes cores only while they work.
-        # Elsewhere than here cores are scarce, and hosts may not reach each other.
-        here = is_embedded() and is_local(context)
-        return here and not plan.settings.batch and executions_that_hold() < SPARE_CORES
+        # In a Spark of somebody else's cores are for others too, and may be taken away.
+        if plan.settings.batch or self._cannot_stay or not is_ours(context) or may_grow(context):
+            return False
+        if is_local(context):
+            return is_embedded() and executions_that_hold() < SPARE_CORES
+        # One core stays free for other jobs. Slots that stay are proven where Spark's own master deals out executors.
+        return _PROVEN.match(str(context.master)) is not None and free_cores(context, 2) >= 2

@@ -178,10 +178,14 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def is_ours(context: SparkContext) -> bool:
+    """Tell whether a context has the settings that streams want."""
+    return context.getConf().get("spark.python.daemon.module") == DAEMON_MODULE
+
+
 def _warn_about(context: SparkContext, config: Configuration) -> None:
     """Say what cannot be had any more because Spark is already running."""
-    ours = context.getConf().get("spark.python.daemon.module") == DAEMON_MODULE
-    if not ours:
+    if not is_ours(context):
         warnings.warn(
             "The SparkContext of this program was not started by millstream: slots have no processes of their own, so "
             "state is read again whenever Spark moves a slot. Start it with "
