@@ -24,6 +24,7 @@ from tests.faults import job as survivor
 from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.exchange import driver
 from millstream.exchange.link import Link
@@ -80,8 +81,26 @@ def test_a_slot_that_is_killed_is_missed_within_a_second(env: Env, tmp_path: Pat
     assert slot_processes() == []
 
 
-@pytest.mark.parametrize(("how", "seconds"), [(spins, 1), (resists, 2)])
-def test_a_job_that_spins_is_cancelled(env: Env, tmp_path: Path, how: Any, seconds: float) -> None:
+def test_slots_end_with_the_process_that_holds_them(env: Env, tmp_path: Path) -> None:
+    client = start_spinning(env, tmp_path / "started")
+    begun = time.monotonic()
+    host = slot_processes()[0].parent()
+    assert host is not None
+    assert Path(f"/proc/{host.pid}/comm").read_text().strip() == "millstream-host"
+    host.kill()
+    with pytest.raises(JobExecutionError, match="worker process died"):
+        client.get_job_execution_result().result(30)
+    assert time.monotonic() - begun < 2
+    assert slot_processes() == []
+
+
+@pytest.mark.parametrize(
+    ("exchange", "how", "seconds"), [("resident", spins, 1), ("resident", resists, 2), ("spark", spins, 2)]
+)
+def test_a_job_that_spins_is_cancelled(
+    config: Configuration, tmp_path: Path, exchange: str, how: Any, seconds: float
+) -> None:
+    env = Env.get_execution_environment(config.set_string("millstream.exchange", exchange))
     client = start_spinning(env, tmp_path / "started", how)
     begun = time.monotonic()
     client.cancel().result(20)
@@ -185,6 +204,45 @@ def test_a_wrong_choice_is_refused(config: Configuration) -> None:
     env.from_collection([1]).add_sink(lambda v: None)
     with pytest.raises(InvalidProgramError, match="millstream.exchange='pigeons' is none of resident, spark, auto"):
         env.execute()
+
+
+# --- back-pressure
+
+
+def test_all_records_to_one_slow_slot_of_four(config: Configuration) -> None:
+    """Memory is bounded, the sources wait for the slow subtask, and the job's view tells who waits for whom."""
+    env = Env.get_execution_environment(config).set_parallelism(4)
+
+    def slow(record: tuple[int, bytes]) -> int:
+        time.sleep(0.0002)
+        return record[0]
+
+    numbers = env.from_source(DataGeneratorSource(lambda i: (i, b"x" * 1000), count=50_000_000))
+    numbers.key_by(lambda t: 0).map(slow).add_sink(lambda v: None)
+    client = env.execute_async()
+    wait_until(lambda: len(slot_processes()) == 4)
+    peak, end = 0, time.monotonic() + 4
+    while time.monotonic() < end:
+        peak = max(peak, *(p.memory_info().rss for p in slot_processes()))
+        time.sleep(0.05)
+    view = client._job.view
+    client.cancel().result(20)
+    source, sink = (v.id for v in view.plan.vertices)
+    read = sum(view.progress.subtasks[source, i].records_in for i in range(4))
+    assert read < 100_000
+    assert peak < 250 << 20, peak >> 20
+    traffic = {(v, i): view.traffic(v, i) for v in (source, sink) for i in range(4)}
+    busy = [i for i in range(4) if traffic[sink, i].busy > 1]
+    assert len(busy) == 1
+    for address, told in traffic.items():
+        assert len(told.channels) == 3
+        if address == (sink, busy[0]):
+            assert told.busy > 2 * told.idle
+            assert sum(c.received for c in told.channels) > 1_000_000
+        elif address[0] == sink:
+            assert told.idle > 2 * told.busy
+        else:
+            assert told.back_pressured > max(told.busy, told.idle)
 
 
 def streams_here() -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import socket
@@ -20,7 +21,7 @@ import pytest
 from millstream.exchange import door
 from millstream.exchange import driver as driver_module
 from millstream.exchange.addresses import Address, accept, address_of, connect, listen
-from millstream.exchange.channels import CREDIT_BYTES, ChannelFacts
+from millstream.exchange.channels import CREDIT_BYTES
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.door import MOST_UNPROVED
 from millstream.exchange.driver import Exchange, ExchangeFailed
@@ -32,6 +33,7 @@ from millstream.exchange.protocol import CancelAsked, Trouble
 from millstream.exchange.slot import Slot
 from millstream.exchange.tls import CertificateError, Identity, make_identity
 from millstream.operators.protocol import LevelTask
+from millstream.operators.traffic import SlotTraffic, SubtaskTraffic
 
 SECRET = Credentials(b"s" * 32)
 OTHER = Credentials(b"t" * 32)
@@ -446,7 +448,7 @@ class Scripted:
         self.slot = slot
         self.run_level = run_level
 
-    def open(self) -> None:
+    def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
         pass
 
     def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -591,15 +593,61 @@ def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
         is_slow.set()
         epoch.join(20)
         assert reports == [b"0", b"100"]
-        sent: ChannelFacts = party.slots[0].facts()[1]
-        assert 0.8 < sent.most_out_usage <= 1.01
-        assert sent.out_usage == 0
+        # The driver may have heard of it before they have counted it.
+        wait_until(lambda: not any(math.isnan(slot._ended_at) for slot in party.slots.values()))
+        sender, receiver = (party.slots[slot].take_traffic() for slot in (0, 1))
+        assert sender is not None
+        assert receiver is not None
+        (sent,), (received,) = sender.channels, receiver.channels
+        assert 0.8 < sent.most_queued / sender.credit <= 1.01
+        assert (sent.slot, sent.queued, received.slot, received.waiting) == (1, 0, 0, 0)
         assert sent.blocked > 0
-        assert 0.4 < sent.blocked_seconds < 10
-        received = party.slots[1].facts()[0]
-        assert received.in_bytes == 0
-        assert received.most_in_bytes == 100 << 20
+        assert 0.4 < sent.back_pressured < 10
+        assert received.most_waiting == 100 << 20
         assert received.received == sent.sent > 100 << 20
+        # What was most is counted anew, and is not told again at once.
+        assert party.slots[0].take_traffic() is None
+        source, sink = SubtaskTraffic.of(sender, 0), SubtaskTraffic.of(receiver, 1)
+        # The sender was held back until all was taken, and then until that was worked on.
+        assert source.back_pressured >= sent.back_pressured
+        assert source.out_usage > 0.8
+        assert sink.back_pressured == 0
+        assert sink.in_usage == 100 / 8
+        assert SubtaskTraffic.of(receiver, 0).busy > 0.4
+        for subtask in (source, sink):
+            assert min(subtask.busy, subtask.idle) >= 0
+        assert source.busy + source.idle + source.back_pressured == pytest.approx(sender.elapsed)
+
+
+def test_a_slow_level_holds_back_those_before_it_but_a_pause_does_not() -> None:
+    """Slot 0 alone has a second level, which takes 0.2 s; then nothing is asked for during 0.3 s."""
+
+    def slow_end(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if task.level == 0:
+            yield 0, b"%d" % slot
+        else:
+            time.sleep(0.2)
+            yield slot, b"".join(sorted(messages))
+
+    with Party([2, 1], slow_end) as party:
+        party.start()
+        for epoch in (1, 2):
+            assert party.run(epoch) == [b"01"]
+            time.sleep(0.3)
+        party.run(3)
+        time.sleep(0.05)
+        told = [party.slots[slot].take_traffic() for slot in (0, 1)]
+        sources = [SubtaskTraffic.of(traffic, 0) for traffic in told if traffic is not None]
+        sink = SubtaskTraffic.of(told[0], 1) if told[0] is not None else None
+    assert sink is not None
+    assert 0.6 <= sink.busy < 1.0
+    assert sink.back_pressured == 0
+    assert 0.6 <= sources[0].back_pressured < 1.0
+    # That the last epoch is over it learns with the next.
+    assert 0.4 <= sources[1].back_pressured < 0.7
+    for source in sources:
+        assert source.busy < 0.1
+        assert source.idle > 0.55
 
 
 # --- those who go

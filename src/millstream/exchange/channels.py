@@ -14,6 +14,7 @@ from millstream.exchange.door import Door
 from millstream.exchange.frames import Frame, Kind, ProtocolError
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
+from millstream.operators.traffic import ChannelTraffic
 
 # The credit of a channel: so many bytes may wait at the sender before its loop has to.
 CREDIT_BYTES = 8 << 20
@@ -36,34 +37,13 @@ class Channel:
     Attributes:
         link: the connection, which serves both directions.
         blocked: how often this slot had to wait until the other took what was sent, and for how many seconds in all.
-        most_queued: the most bytes that ever waited to be sent.
+        most_queued: the most bytes that have waited to be sent since that was last told.
     """
 
     link: Link
     blocked: int = 0
     blocked_seconds: float = 0.0
     most_queued: int = 0
-
-
-@dataclass(frozen=True)
-class ChannelFacts:
-    """What is known of a channel, as Flink has it: pool usages as shares of the credit, time spent back-pressured.
-
-    Attributes:
-        out_usage, most_out_usage: what waits to be sent, now and at most.
-        in_bytes, most_in_bytes: what has come and waits for its level, now and at most.
-        sent, received: bytes in all.
-        blocked, blocked_seconds: how often and how long this slot waited for the other to take something.
-    """
-
-    out_usage: float
-    most_out_usage: float
-    in_bytes: int
-    most_in_bytes: int
-    sent: int
-    received: int
-    blocked: int
-    blocked_seconds: float
 
 
 @dataclass
@@ -102,6 +82,8 @@ class Channels:
         self._go_on = go_on
         self._door = Door(own, poller, credentials, self._welcome)
         self._channels: dict[int, Channel] = {}
+        # For how many seconds this slot has waited for others to take something.
+        self.back_pressured = 0.0
         self._lost: set[int] = set()
 
     @property
@@ -176,7 +158,9 @@ class Channels:
             while link.queued and link.queued + size > CREDIT_BYTES:
                 self._wait()
         finally:
-            channel.blocked_seconds += time.monotonic() - start
+            seconds = time.monotonic() - start
+            channel.blocked_seconds += seconds
+            self.back_pressured += seconds
 
     # --- receiving
 
@@ -199,21 +183,24 @@ class Channels:
 
     # --- what is known
 
-    def facts(self) -> dict[int, ChannelFacts]:
-        """Return what is known of each channel, by the other slot."""
-        return {other: self._facts_of(other, channel) for other, channel in sorted(self._channels.items())}
+    def take_traffic(self) -> tuple[ChannelTraffic, ...]:
+        """Return what is known of each channel; what was most is counted anew from here on."""
+        return tuple(self._traffic_of(other, channel) for other, channel in sorted(self._channels.items()))
 
-    def _facts_of(self, other: int, channel: Channel) -> ChannelFacts:
-        waiting, most_waiting = self._arrivals.waiting(other)
-        return ChannelFacts(
-            out_usage=channel.link.queued / CREDIT_BYTES,
-            most_out_usage=channel.most_queued / CREDIT_BYTES,
-            in_bytes=waiting,
-            most_in_bytes=most_waiting,
-            sent=channel.link.sent,
-            received=channel.link.received,
+    def _traffic_of(self, other: int, channel: Channel) -> ChannelTraffic:
+        waiting, most_waiting = self._arrivals.take_waiting(other)
+        link = channel.link
+        most_queued, channel.most_queued = channel.most_queued, link.queued
+        return ChannelTraffic(
+            slot=other,
+            queued=link.queued,
+            most_queued=most_queued,
+            waiting=waiting,
+            most_waiting=most_waiting,
+            sent=link.sent,
+            received=link.received,
             blocked=channel.blocked,
-            blocked_seconds=channel.blocked_seconds,
+            back_pressured=channel.blocked_seconds,
         )
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from millstream.exchange import protocol as p
 from millstream.exchange.addresses import Address, make_directory
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.door import Door
-from millstream.exchange.frames import Frame, Kind, ProtocolError
+from millstream.exchange.frames import PAUSE, Frame, Kind, ProtocolError
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
 
@@ -67,6 +67,8 @@ class Exchange:
         # All who have called and are no slots: the processes that hold slots, and who has not said its name yet.
         self._others: dict[Link, _Caller] = {}
         self._outcome: p.FinishEpoch | p.FailEpoch | None = None
+        self._ended_at = time.monotonic()
+        self._pause = 0.0
         self._told: SimpleQueue[p.Event] = SimpleQueue()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
@@ -102,6 +104,7 @@ class Exchange:
     def run(self, epoch: int, payload: bytes) -> list[bytes]:
         """Run an epoch; return the reports. Raises ExchangeFailed."""
         self._outcome = None
+        self._pause = time.monotonic() - self._ended_at
         self._hear()
         self._handle(p.EpochAsked(epoch, payload))
         deadline = time.monotonic() + START_SECONDS
@@ -219,7 +222,7 @@ class Exchange:
         self._send_all(Frame(Kind.ROSTER, payload=json.dumps(asked.roster).encode()))
 
     def _send_epoch(self, asked: p.SendEpoch) -> None:
-        self._send_all(Frame(Kind.EPOCH, asked.epoch, payload=asked.payload))
+        self._send_all(Frame(Kind.EPOCH, asked.epoch, payload=PAUSE.pack(self._pause) + asked.payload))
 
     def _send_stop(self, _: p.SendStop) -> None:
         self._send_all(Frame(Kind.STOP))
@@ -237,6 +240,7 @@ class Exchange:
 
     def _end_epoch(self, outcome: p.FinishEpoch | p.FailEpoch) -> None:
         self._outcome = outcome
+        self._ended_at = time.monotonic()
 
     _WAYS: dict[type, Callable[[Exchange, Any], None]] = {
         p.SendRoster: _send_roster,

@@ -12,6 +12,8 @@ from typing import NamedTuple
 HEAD = struct.Struct(">BQHQ")
 # How many blocks an END closes off.
 COUNT = struct.Struct(">I")
+# Ahead of an epoch's tasks: for how many seconds before it the driver had nothing to ask for.
+PAUSE = struct.Struct(">d")
 
 
 class ProtocolError(Exception):

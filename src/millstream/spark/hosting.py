@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pyspark import TaskContext
@@ -29,6 +29,7 @@ from millstream.exchange.slot import Slot
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import LevelTask
 from millstream.operators.slot import SlotRuntime
+from millstream.operators.traffic import SlotTraffic
 from millstream.spark import termination, worker
 from millstream.spark.garbage import Collector
 from millstream.spark.processes import die_with_parent, kill, name_process, run_child
@@ -178,9 +179,10 @@ class SlotWork:
         self._runtime: SlotRuntime | None = None
         self._collector: Collector | None = None
 
-    def open(self) -> None:
+    def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
         sys.stdout = self._printed
         self._runtime = worker.runtime_of(self._job, self._slot, self._printed)
+        self._runtime.take_traffic = take_traffic
         self._collector = Collector()
 
     def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
