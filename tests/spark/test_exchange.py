@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import os
 import signal
@@ -358,6 +359,11 @@ def test_a_cluster_whose_executor_is_killed(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=120, env=environment
     )
-    assert done.stdout.splitlines()[-1:] == [str([(3, True, True)] * 2)], done.stderr
+    assert done.returncode == 0, done.stderr
+    executions = ast.literal_eval(done.stdout.splitlines()[-1])
+    assert executions[0] == (3, True, True)
+    # If the executor is not replaced in time, the slots are dealt out over fewer.
+    assert len(executions) > 1
+    assert all(execution[1:] == (True, True) for execution in executions)
     assert (tmp_path / "killed").exists()
     assert survivor.found(tmp_path) == survivor.expected()

@@ -234,6 +234,12 @@ def pem_files(directory: Path, name: str) -> Identity:
     return Identity(str(directory / f"{name}.crt"), str(directory / f"{name}.key"), str(directory / f"{name}.crt"))
 
 
+def test_no_secret_is_printed() -> None:
+    printed = repr(ENCRYPTED)
+    assert "PRIVATE KEY" not in printed
+    assert "ssss" not in printed
+
+
 def test_certificates_from_files(tmp_path: Path) -> None:
     own, other = pem_files(tmp_path, "own"), pem_files(tmp_path, "other")
     with Party([2, 2], ring, Way(LOOPBACK, Credentials(b"s" * 32, own))) as party:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millstream.exchange.handshake import Side
 from millstream.exchange.streams import PlainStream, Stream, TlsStream
@@ -19,7 +19,7 @@ class Credentials:
         identity: the certificate that both ends show, and trust; None where connections are not encrypted.
     """
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     identity: Identity | None = None
 
     def stream(self, connection: socket.socket, side: Side) -> Stream:

@@ -182,7 +182,7 @@ def _explain(error: ssl.SSLError) -> str:
         return f"the other side's certificate is not trusted here ({error.verify_message})"
     if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in reason:
         return "the other side showed no certificate"
-    if "ALERT" in reason:
+    if "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
         return f"the other side does not trust this side's certificate ({reason})"
     if reason in _PLAIN:
         return "the other side does not speak TLS (security.ssl.internal.enabled is true on this side only)"

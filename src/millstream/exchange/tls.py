@@ -9,7 +9,7 @@ import datetime
 import os
 import ssl
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from millstream.common.errors import MillstreamError
@@ -34,7 +34,7 @@ class Identity:
     certificate: str = ""
     key: str = ""
     trusted: str = ""
-    pem: str = ""
+    pem: str = field(default="", repr=False)
 
     def context(self, is_called: bool) -> ssl.SSLContext:
         """Return what connections are encrypted with. Raises CertificateError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -23,11 +24,13 @@ from millstream.spark.cores import executions_that_hold, free_cores, is_local, m
 from millstream.spark.dependencies import Dependencies, bring
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.exchange_epochs import ExchangeEpochs
-from millstream.spark.exchange_settings import ExchangeChoice, ExchangeSettings
+from millstream.spark.exchange_settings import TLS_ENABLED, ExchangeChoice, ExchangeSettings
 from millstream.spark.fallback import FallbackEpochs
 from millstream.spark.pickling import dump_plan
 from millstream.spark.session import DEFAULT_MASTER, SPARE_CORES, get_context, is_ours, local_cores
 from millstream.spark.worker import JobRef, save_plan
+
+log = logging.getLogger("millstream")
 
 
 def default_parallelism(config: Configuration) -> int:
@@ -53,6 +56,9 @@ def launch(job: Launch) -> JobMaster:
 
     return start(prepared, make_engine)
 
+
+# Settings with which Spark encrypts what it sends.
+_SPARK_ENCRYPTS = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.ssl.enabled")
 
 _PROVEN = re.compile(r"local-cluster\[|spark://")
 
@@ -84,6 +90,7 @@ class SparkEngine:
         context, python = get_context(self.config), self.dependencies.executable
         spark = partial(SparkEpochs, context, plan, job, self.name, python)
         if not self._slots_stay(plan, context):
+            self._warn_if_plain(context)
             return spark()
         resident = ExchangeEpochs(context, plan, job, self.name, self.exchange, python)
         return (
@@ -96,9 +103,22 @@ class SparkEngine:
         def make() -> EpochRunner:
             # Nor for executions to come.
             self._cannot_stay = True
+            self._warn_if_plain(get_context(self.config))
             return spark()
 
         return make
+
+    def _warn_if_plain(self, context: SparkContext) -> None:
+        """Who asks for encryption must know where Spark sends blocks, and does not encrypt them."""
+        settings = context.getConf()
+        is_encrypted = any(str(settings.get(key, "")).lower() == "true" for key in _SPARK_ENCRYPTS)
+        if self.exchange.is_encrypted and not is_encrypted and not is_local(context):
+            log.warning(
+                "%s is true, but the blocks of job '%s' go through Spark's shuffle, which is not encrypted: set "
+                "spark.authenticate and spark.network.crypto.enabled.",
+                TLS_ENABLED,
+                self.name,
+            )
 
     def _slots_stay(self, plan: JobPlan, context: SparkContext) -> bool:
         """Choose how blocks get from slot to slot."""
