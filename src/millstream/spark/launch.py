@@ -93,20 +93,15 @@ class SparkEngine:
             self._warn_if_plain(context)
             return spark()
         resident = ExchangeEpochs(context, plan, job, self.name, self.exchange, python)
-        return (
-            resident
-            if self.exchange.choice is ExchangeChoice.RESIDENT
-            else FallbackEpochs(resident, self._fall_back(spark))
-        )
+        if self.exchange.choice is ExchangeChoice.RESIDENT:
+            return resident
+        return FallbackEpochs(resident, partial(self._fall_back, spark, context))
 
-    def _fall_back(self, spark: Callable[[], EpochRunner]) -> Callable[[], EpochRunner]:
-        def make() -> EpochRunner:
-            # Nor for executions to come.
-            self._cannot_stay = True
-            self._warn_if_plain(get_context(self.config))
-            return spark()
-
-        return make
+    def _fall_back(self, spark: Callable[[], EpochRunner], context: SparkContext) -> EpochRunner:
+        """Slots that stay cannot be had: not now, nor for executions to come."""
+        self._cannot_stay = True
+        self._warn_if_plain(context)
+        return spark()
 
     def _warn_if_plain(self, context: SparkContext) -> None:
         """Who asks for encryption must know where Spark sends blocks, and does not encrypt them."""
