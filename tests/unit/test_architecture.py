@@ -14,6 +14,7 @@ OF_PYSPARK = {
     "_gateway",
     "_javaAccumulator",
     "_jrdd",
+    "_jsc",
     "_jvm",
     "_python_includes",
 }

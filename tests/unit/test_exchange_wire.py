@@ -593,8 +593,8 @@ def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
         stopped_at = produced[0]
         time.sleep(0.3)
         assert produced[0] == stopped_at
-        # What the kernel's buffers take comes on top of the credit.
-        assert stopped_at < 20
+        # What the kernel takes comes on top of the credit; with TCP it finds its own measure, up to some 40 MB here.
+        assert stopped_at < 50
         assert party.slots[0]._channels._channels[1].link.queued <= CREDIT_BYTES
         is_slow.set()
         epoch.join(20)
