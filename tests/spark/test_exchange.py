@@ -29,6 +29,7 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.exchange import driver
 from millstream.exchange.link import Link
+from millstream.jobmaster.view import JobView
 from millstream.spark.cores import executions_that_hold
 from millstream.testing import CollectSink
 
@@ -222,15 +223,23 @@ def test_all_records_to_one_slow_slot_of_four(config: Configuration) -> None:
     numbers.key_by(lambda t: 0).map(slow).add_sink(lambda v: None)
     client = env.execute_async()
     wait_until(lambda: len(slot_processes()) == 4)
-    peak, end = 0, time.monotonic() + 4
-    while time.monotonic() < end:
+    source, sink = (v.id for v in client._job.view.plan.vertices)
+
+    def is_held_back(view: JobView, subtask: int) -> bool:
+        told = view.traffic(source, subtask)
+        return told is not None and told.back_pressured > max(1.0, told.busy, told.idle)
+
+    peak, began = 0, time.monotonic()
+    while True:
         peak = max(peak, *(p.memory_info().rss for p in slot_processes()))
+        view, seconds = client._job.view, time.monotonic() - began
+        if seconds > 3 and all(is_held_back(view, i) for i in range(4)):
+            break
+        assert seconds < 30, [view.traffic(source, i) for i in range(4)]
         time.sleep(0.05)
-    view = client._job.view
     client.cancel().result(20)
-    source, sink = (v.id for v in view.plan.vertices)
-    read = sum(view.progress.subtasks[source, i].records_in for i in range(4))
-    assert read < 100_000
+    # The slow one does 5,000 a second at most.
+    assert sum(view.progress.subtasks[source, i].records_in for i in range(4)) < 10_000 * (seconds + 2)
     assert peak < 250 << 20, peak >> 20
     traffic = {(v, i): view.traffic(v, i) for v in (source, sink) for i in range(4)}
     busy = [i for i in range(4) if traffic[sink, i].busy > 1]
@@ -242,8 +251,6 @@ def test_all_records_to_one_slow_slot_of_four(config: Configuration) -> None:
             assert sum(c.received for c in told.channels) > 1_000_000
         elif address[0] == sink:
             assert told.idle > 2 * told.busy
-        else:
-            assert told.back_pressured > max(told.busy, told.idle)
 
 
 def streams_here() -> set[str]:
@@ -343,7 +350,7 @@ settings = {
     "parallelism.default": "5",
     "millstream.exchange": "auto",
     "security.ssl.internal.enabled": "true",
-    SETTING: f"task.after-stage|kill-executor|6|{directory / 'killed'}",
+    SETTING: f"task.after-stage|kill-executor|2|{directory / 'killed'}",
 }
 client = job.build(directory, Configuration.from_dict(settings)).execute_async()
 client.get_job_execution_result().result(90)
