@@ -1,6 +1,7 @@
 """One Spark for the whole run; every test gets a fresh environment on it.
 
 MILLSTREAM_TEST_EXCHANGE=spark (or resident) runs all tests on Spark with that exchange; without it, as jobs choose.
+MILLSTREAM_TEST_TRANSPORT=tcp (or unix, or tls, which is tcp encrypted) has slots that stay talk over that.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def config(spark_files: Path) -> Configuration:
+    transport = os.environ.get("MILLSTREAM_TEST_TRANSPORT", "auto")
     # Two threads on any machine, so that results that depend on the number of slots are the same everywhere.
     return Configuration.from_dict(
         {
@@ -49,6 +51,8 @@ def config(spark_files: Path) -> Configuration:
             "millstream.quiet": "true",
             "parallelism.default": "2",
             "millstream.exchange": os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"),
+            "millstream.exchange.transport": "tcp" if transport == "tls" else transport,
+            "security.ssl.internal.enabled": str(transport == "tls").lower(),
         }
     )
 

@@ -109,7 +109,7 @@ def _run_as_drivers(case: Case, directory: Path) -> None:
 def _drive(directory: Path, fault: str, latest: bool, cluster: bool = False) -> int:
     command = [sys.executable, "-m", "tests.faults.job", str(directory), "--fault", fault]
     if cluster:
-        command += ["--master", "local-cluster[2,1,1024]"]
+        command += ["--master", "local-cluster[2,2,1024]"]
     done = subprocess.run(
         command + (["--latest"] if latest else []), cwd=ROOT, capture_output=True, text=True, timeout=120
     )

@@ -97,9 +97,9 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
         "millstream.exchange": os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"),
         "parallelism.default": "2",
     }
-    config = Configuration(config)
-    config.add_all(Configuration.from_dict(settings))
-    env = StreamExecutionEnvironment.get_execution_environment(config)
+    settled = Configuration.from_dict(settings)
+    settled.add_all(config)
+    env = StreamExecutionEnvironment.get_execution_environment(settled)
     make_database(directory)
     path = str(directory / "sink.db")
     sink = SqlSink(lambda: sqlite3.connect(path, timeout=30), "facts", ["kind", "number", "value"])

@@ -5,5 +5,8 @@ it decides with: the coordinator, the writing of manifests, their format, the ch
 strategies, restoring, keyed state. Simulated are only the clock, the storage, the tasks and the system that the sinks
 write to.
 
+Beside it runs the transport (`transport.py`): the machines of the exchange between slots that stay, with a network that
+loses, doubles and repeats.
+
     python -m tests.simulation --seeds 10000
 """

@@ -11,41 +11,49 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from .mutants import MUTANTS
-from .schedule import Outcome, run_schedule
+from .mutants import MUTANTS, Simulation
+from .outcome import Outcome
+from .schedule import run_schedule
+from .transport import run_transport
+
+# Every seed is a schedule of a job, and one of the transport.
+SIMULATIONS = (run_schedule, run_transport)
 
 # So many differences are shown.
 _SHOWN = 10
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("python -m tests.simulation", description="Simulate checkpoints and restarts.")
+    parser = argparse.ArgumentParser(
+        "python -m tests.simulation", description="Simulate checkpoints, restarts and the exchange."
+    )
     parser.add_argument("--seeds", type=int, default=10_000, help="how many schedules, from seed 0 on")
     parser.add_argument("--seed", type=int, help="only the schedule of this seed")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this mistake in the protocol")
     parser.add_argument("--verbose", action="store_true", help="print what happens, with --seed")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     asked = parser.parse_args()
-    mistake = MUTANTS[asked.mutant].in_place() if asked.mutant else contextlib.nullcontext()
-    with mistake:
+    mutant = MUTANTS[asked.mutant] if asked.mutant else None
+    simulations = [mutant.simulation] if mutant else SIMULATIONS
+    with mutant.in_place() if mutant else contextlib.nullcontext():
         if asked.seed is not None:
-            return _run_one(asked.seed, asked.verbose)
-        return _run_many(asked.seeds, asked.processes, asked.mutant)
+            return max(_run_one(simulation, asked.seed, asked.verbose) for simulation in simulations)
+        return max(_run_many(s, asked.seeds, asked.processes, asked.mutant) for s in simulations)
 
 
-def _run_one(seed: int, verbose: bool) -> int:
-    outcome = run_schedule(seed, verbose)
+def _run_one(simulation: Simulation, seed: int, verbose: bool) -> int:
+    outcome = simulation(seed, verbose)
     for line in outcome.log:
         print(line)
-    print(f"seed {seed}: {outcome.difference or 'no difference'}")
+    print(f"{simulation.__name__}, seed {seed}: {outcome.difference or 'no difference'}")
     return int(outcome.difference is not None)
 
 
-def _run_many(seeds: int, processes: int, mutant: str | None) -> int:
+def _run_many(simulation: Simulation, seeds: int, processes: int, mutant: str | None) -> int:
     began = time.monotonic()
     faults: Counter[str] = Counter()
     differences = 0
-    for outcome in _outcomes(seeds, processes):
+    for outcome in _outcomes(simulation, seeds, processes):
         faults += outcome.faults
         if outcome.difference is not None:
             differences += 1
@@ -53,17 +61,18 @@ def _run_many(seeds: int, processes: int, mutant: str | None) -> int:
                 _show(outcome, mutant)
     seconds = time.monotonic() - began
     print(f"faults: {', '.join(f'{kind} {count}' for kind, count in faults.most_common())}")
-    print(f"schedules: {seeds} in {seconds:.1f} s ({seeds / seconds * 60:.0f} a minute), differences: {differences}")
+    pace = f"{seeds} in {seconds:.1f} s ({seeds / seconds * 60:.0f} a minute)"
+    print(f"{simulation.__name__}: schedules: {pace}, differences: {differences}")
     return int(differences > 0)
 
 
-def _outcomes(seeds: int, processes: int) -> Iterator[Outcome]:
+def _outcomes(simulation: Simulation, seeds: int, processes: int) -> Iterator[Outcome]:
     if processes <= 1:
-        yield from map(run_schedule, range(seeds))
+        yield from map(simulation, range(seeds))
         return
     # Forked, so that a mutant is in place there too.
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap(run_schedule, range(seeds), chunksize=50)
+        yield from pool.imap(simulation, range(seeds), chunksize=50)
 
 
 def _show(outcome: Outcome, mutant: str | None) -> None:

@@ -16,6 +16,10 @@ from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.restore import Start
 from millstream.checkpoint.snapshot import unpack
 from millstream.checkpoint.store import CheckpointStore
+from millstream.exchange import protocol as p
+from millstream.exchange.arrivals import Arrivals, _Level
+from millstream.exchange.frames import Frame, Kind
+from millstream.exchange.protocol import ExchangeMachine
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import Checkpoint, Coordinator
@@ -29,15 +33,26 @@ from millstream.operators.carried import Unread, decode, encode
 from millstream.operators.protocol import JobPlan, SubtaskReport
 
 from .external import SimulatedCommitter
+from .outcome import Outcome
+from .schedule import run_schedule
+from .transport import run_transport
+
+# Runs the schedule of a seed, and notes what happens if that is asked for.
+Simulation = Callable[..., Outcome]
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake: what stands in the place of what: (class, attribute) or (table, entry), replacement."""
+    """A mistake: what stands in the place of what: (class, attribute) or (table, entry), replacement.
+
+    Attributes:
+        simulation: which must notice it.
+    """
 
     name: str
     what: str
     instead: list[tuple[Any, Any, Any]]
+    simulation: Simulation = run_schedule
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -60,7 +75,8 @@ def _instead_of(owner: Any, *names: str) -> Callable[[Callable[..., Any]], Calla
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
         instead = [(owner, n, partialmethod(_swapped, function, getattr(owner, n))) for n in names]
-        MUTANTS[name] = Mutant(name, str(function.__doc__), instead)
+        simulation = run_transport if owner in (Arrivals, ExchangeMachine) else run_schedule
+        MUTANTS[name] = Mutant(name, str(function.__doc__), instead, simulation)
         return function
 
     return register
@@ -78,7 +94,9 @@ def _instead_of_entry(table: dict[Any, Any], entry: Any) -> Callable[[Callable[.
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
-        MUTANTS[name] = Mutant(name, str(function.__doc__), [(table, entry, partial(function, table[entry]))])
+        simulation = run_transport if table is ExchangeMachine._WAYS else run_schedule
+        instead = [(table, entry, partial(function, table[entry]))]
+        MUTANTS[name] = Mutant(name, str(function.__doc__), instead, simulation)
         return function
 
     return register
@@ -346,3 +364,59 @@ MUTANTS["unread-for-everybody"] = Mutant(
     "At another parallelism everybody reads what was dealt out before and not read.",
     [(restore, "_reads", lambda *about: True)],
 )
+
+
+# --- how blocks and reports get from slot to slot and to the driver
+
+
+@_instead_of(Arrivals, "_check")
+def lost_end_unnoticed(real: Real, self: Arrivals, sender: int, state: Any, frame: Frame) -> None:
+    """A sender may go on to another level although the END of the one before has not come."""
+    if frame.level in state.levels and frame.epoch >= state.epoch:
+        state.epoch, state.at = frame.epoch, state.levels.index(frame.level)
+
+
+@_instead_of(Arrivals, "is_complete")
+def level_without_an_end(real: Real, self: Arrivals, epoch: int, level: int) -> bool:
+    """A level begins when all ENDs but one have come."""
+    arrived = self._levels.get((epoch, level))
+    return arrived is not None and arrived.ended >= max(1, self._widths[level - 1] - 1)
+
+
+@_instead_of(Arrivals, "take")
+def block_of_an_older_epoch(real: Real, self: Arrivals, sender: int, frame: Frame) -> None:
+    """A block of an older epoch is taken for one of this."""
+    state = self._senders[sender]
+    is_over = frame.epoch == state.epoch and state.at == len(state.levels)
+    if frame.kind is Kind.DATA and (frame.epoch < state.epoch or is_over):
+        self._levels.setdefault((frame.epoch + 1, frame.level), _Level()).messages.append(frame.payload)
+        return
+    real(self, sender, frame)
+
+
+@_instead_of(Arrivals, "collect")
+def blocks_given_out_again(real: Real, self: Arrivals, epoch: int, level: int) -> list[bytes]:
+    """What has come for a level is given out again with the next epoch."""
+    old = self.__dict__.setdefault("given_out", {})
+    messages = real(self, epoch, level)
+    again, old[level] = old.get(level, []), messages
+    return [*messages, *again]
+
+
+@_instead_of_entry(ExchangeMachine._WAYS, p.SlotReported)
+def report_counted_twice(real: Real, self: ExchangeMachine, event: p.SlotReported) -> list[p.Instruction]:
+    """Reports are counted, and not who has reported."""
+    if event.slot in self._reports:
+        event = replace(event, slot=next(s for s in range(self._reporters) if s not in self._reports))
+    return real(self, event)
+
+
+@_instead_of(ExchangeMachine, "_handle_late")
+def answer_after_the_end(real: Real, self: ExchangeMachine, event: p.Event) -> list[p.Instruction]:
+    """A slot that reports after the execution has ended is taken at its word."""
+    if not isinstance(event, p.SlotReported) or self._asked is None:
+        return real(self, event)
+    self.phase = p.Phase.RUNNING
+    instructions = ExchangeMachine._reported(self, event)
+    self.phase = p.Phase.ENDING
+    return [done for done in instructions if isinstance(done, p.FinishEpoch)]

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from millstream.checkpoint import origin, store
@@ -15,6 +14,7 @@ from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.job_status import JobStatus
 
 from .driver import Driver
+from .outcome import Outcome
 from .program import Names, Record
 from .scene import Scene
 from .storage import SimulatedStorage
@@ -22,27 +22,6 @@ from .world import Violated, World
 
 # There are fewer faults than this in any schedule.
 _MOST_DRIVERS = 50
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a schedule went.
-
-    Attributes:
-        difference: what was not as it must be; None when all was.
-        faults: what went wrong, and how often.
-        log: what happened, if that was asked for.
-    """
-
-    seed: int
-    difference: str | None
-    faults: Counter[str]
-    log: list[str]
-
-    @property
-    def is_error(self) -> bool:
-        """Whether that is an error in a program, rather than something that happened."""
-        return self.difference is not None and self.difference.startswith("Traceback")
 
 
 def run_schedule(seed: int, verbose: bool = False) -> Outcome:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import os
 import signal
 import subprocess
@@ -16,14 +18,23 @@ import pytest
 from helpers import PushedReader, slot_processes, wait_until
 from pyspark import SparkContext
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.faults import job as survivor
+
 from millstream.common import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.spark.exchange_epochs import executions_that_hold
+from millstream.exchange import driver
+from millstream.exchange.link import Link
+from millstream.jobmaster.view import JobView
+from millstream.spark.cores import executions_that_hold
 from millstream.testing import CollectSink
 
 Env = StreamExecutionEnvironment
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.spark
 
 
@@ -72,8 +83,26 @@ def test_a_slot_that_is_killed_is_missed_within_a_second(env: Env, tmp_path: Pat
     assert slot_processes() == []
 
 
-@pytest.mark.parametrize(("how", "seconds"), [(spins, 1), (resists, 2)])
-def test_a_job_that_spins_is_cancelled(env: Env, tmp_path: Path, how: Any, seconds: float) -> None:
+def test_slots_end_with_the_process_that_holds_them(env: Env, tmp_path: Path) -> None:
+    client = start_spinning(env, tmp_path / "started")
+    begun = time.monotonic()
+    host = slot_processes()[0].parent()
+    assert host is not None
+    assert Path(f"/proc/{host.pid}/comm").read_text().strip() == "millstream-host"
+    host.kill()
+    with pytest.raises(JobExecutionError, match="worker process died"):
+        client.get_job_execution_result().result(30)
+    assert time.monotonic() - begun < 2
+    assert slot_processes() == []
+
+
+@pytest.mark.parametrize(
+    ("exchange", "how", "seconds"), [("resident", spins, 1), ("resident", resists, 2), ("spark", spins, 2)]
+)
+def test_a_job_that_spins_is_cancelled(
+    config: Configuration, tmp_path: Path, exchange: str, how: Any, seconds: float
+) -> None:
+    env = Env.get_execution_environment(config.set_string("millstream.exchange", exchange))
     client = start_spinning(env, tmp_path / "started", how)
     begun = time.monotonic()
     client.cancel().result(20)
@@ -179,14 +208,113 @@ def test_a_wrong_choice_is_refused(config: Configuration) -> None:
         env.execute()
 
 
+# --- back-pressure
+
+
+def test_all_records_to_one_slow_slot_of_four(config: Configuration) -> None:
+    """Memory is bounded, the sources wait for the slow subtask, and the job's view tells who waits for whom."""
+    env = Env.get_execution_environment(config).set_parallelism(4)
+
+    def slow(record: tuple[int, bytes]) -> int:
+        time.sleep(0.0002)
+        return record[0]
+
+    numbers = env.from_source(DataGeneratorSource(lambda i: (i, b"x" * 1000), count=50_000_000))
+    numbers.key_by(lambda t: 0).map(slow).add_sink(lambda v: None)
+    client = env.execute_async()
+    wait_until(lambda: len(slot_processes()) == 4)
+    source, sink = (v.id for v in client._job.view.plan.vertices)
+
+    def is_held_back(view: JobView, subtask: int) -> bool:
+        told = view.traffic(source, subtask)
+        return told is not None and told.back_pressured > max(1.0, told.busy, told.idle)
+
+    peak, began = 0, time.monotonic()
+    while True:
+        peak = max(peak, *(p.memory_info().rss for p in slot_processes()))
+        view, seconds = client._job.view, time.monotonic() - began
+        if seconds > 3 and all(is_held_back(view, i) for i in range(4)):
+            break
+        assert seconds < 30, [view.traffic(source, i) for i in range(4)]
+        time.sleep(0.05)
+    client.cancel().result(20)
+    # The slow one does 5,000 a second at most.
+    assert sum(view.progress.subtasks[source, i].records_in for i in range(4)) < 10_000 * (seconds + 2)
+    assert peak < 250 << 20, peak >> 20
+    traffic = {(v, i): view.traffic(v, i) for v in (source, sink) for i in range(4)}
+    busy = [i for i in range(4) if traffic[sink, i].busy > 1]
+    assert len(busy) == 1
+    for address, told in traffic.items():
+        assert len(told.channels) == 3
+        if address == (sink, busy[0]):
+            assert told.busy > 2 * told.idle
+            assert sum(c.received for c in told.channels) > 1_000_000
+        elif address[0] == sink:
+            assert told.idle > 2 * told.busy
+
+
+def streams_here() -> set[str]:
+    """Tell over what this process is connected to others of the job."""
+    return {type(o._stream).__name__ + o.socket.family.name for o in gc.get_objects() if isinstance(o, Link)}
+
+
+@pytest.mark.parametrize(("is_encrypted", "stream"), [("false", "PlainStreamAF_INET"), ("true", "TlsStreamAF_INET")])
+def test_epochs_over_tcp(config: Configuration, is_encrypted: str, stream: str) -> None:
+    config.set_string("millstream.exchange.transport", "tcp").set_integer("millstream.epoch.max-records", 50)
+    config.set_string("security.ssl.internal.enabled", is_encrypted)
+    env = Env.get_execution_environment(config).set_parallelism(3)
+    ones = env.from_source(NumberSequenceSource(0, 999)).map(lambda x: (x % 7, 1))
+    counts = ones.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    found = list(counts.map(lambda t: (t, streams_here())).execute_and_collect())
+    assert sorted(max(t for t, _ in found if t[0] == k) for k in range(7)) == [
+        (k, len(range(k, 1000, 7))) for k in range(7)
+    ]
+    assert len(found) == 1000
+    assert {name for _, names in found for name in names} == {stream}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"millstream.exchange.transport": "udp"}, "transport='udp' is none of unix, tcp, auto"),
+        ({"millstream.exchange.tls.certificate": "a.crt"}, "tls.certificate and millstream.exchange.tls.key are set t"),
+        (
+            {"millstream.exchange.tls.certificate": "a.crt", "millstream.exchange.tls.key": "a.key"},
+            r"'a.crt' \(certificate\) cannot be read on host",
+        ),
+        ({"security.ssl.internal.keystore": "a.jks"}, "names a Java keystore, which is not read here: convert it"),
+    ],
+)
+def test_settings_that_cannot_be(config: Configuration, settings: dict[str, str], sentence: str) -> None:
+    config.add_all(Configuration.from_dict({"security.ssl.internal.enabled": "true", **settings}))
+    env = Env.get_execution_environment(config)
+    env.from_collection([1]).add_sink(lambda v: None)
+    with pytest.raises(InvalidProgramError, match=sentence):
+        env.execute()
+
+
+def test_a_job_whose_slots_do_not_come_goes_through_sparks_shuffle(
+    config: Configuration, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with hosts that cannot reach each other: here they are not given the time."""
+    monkeypatch.setattr(driver, "START_SECONDS", 0.0)
+    env = Env.get_execution_environment(config.set_string("millstream.exchange", "auto"))
+    held = CollectSink()
+    env.from_source(NumberSequenceSource(0, 99)).map(lambda x: (x, is_held())).sink_to(held)
+    env.execute()
+    assert sorted(held.results()) == [(x, False) for x in range(100)]
+    assert "This job goes on through Spark's shuffle" in caplog.text
+    assert executions_that_hold() == 0
+
+
 FOREIGN = """
 from pyspark import SparkConf, SparkContext
-context = SparkContext(conf=SparkConf().setMaster("{master}").set("spark.ui.enabled", "false"))
+context = SparkContext(conf=SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false"))
 context.setLogLevel("OFF")
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-settings = {{"millstream.epoch.max-records": "50", "millstream.exchange": "resident"}}
+settings = {"millstream.epoch.max-records": "50", "millstream.exchange": "resident"}
 env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(3)
 pairs = env.from_source(NumberSequenceSource(0, 999)).map(lambda x: (x % 7, 1))
 found = list(pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect())
@@ -194,11 +322,55 @@ print(len(found), sorted(dict(sorted(found)).items()))
 """
 
 
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
-def test_a_spark_of_somebody_elses(tmp_path: Path, master: str) -> None:
-    """The stock daemon will do; and where executors are processes of their own, slots talk over TCP."""
+def test_a_spark_of_somebody_elses(tmp_path: Path) -> None:
+    """The stock daemon will do."""
     program = tmp_path / "foreign.py"
-    program.write_text(FOREIGN.format(master=master))
+    program.write_text(FOREIGN)
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=100)
     expected = sorted((k, len(range(k, 1000, 7))) for k in range(7))
     assert done.stdout.splitlines()[-1:] == [f"1000 {expected}"], done.stderr
+
+
+CLUSTER = """
+import sys
+from pathlib import Path
+from millstream.common import Configuration
+from millstream.common.faults import SETTING
+from millstream.spark import exchange_epochs
+from tests.faults import job
+
+made, real = [], exchange_epochs.HostFunction
+def note(*args):
+    made.append(real(*args))
+    return made[-1]
+exchange_epochs.HostFunction = note
+directory = Path(sys.argv[1])
+settings = {
+    "spark.master": "local-cluster[2,2,1024]",
+    "parallelism.default": "5",
+    "millstream.exchange": "auto",
+    "security.ssl.internal.enabled": "true",
+    SETTING: f"task.after-stage|kill-executor|2|{directory / 'killed'}",
+}
+client = job.build(directory, Configuration.from_dict(settings)).execute_async()
+client.get_job_execution_result().result(90)
+print([(h.tasks, h.credentials.identity is not None, isinstance(h.driver, tuple)) for h in made])
+"""
+
+
+def test_a_cluster_whose_executor_is_killed(tmp_path: Path) -> None:
+    """Driver and executors are processes of their own: five slots in three tasks over TLS; a core stays free."""
+    program = tmp_path / "cluster.py"
+    program.write_text(CLUSTER)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    executions = ast.literal_eval(done.stdout.splitlines()[-1])
+    assert executions[0] == (3, True, True)
+    # If the executor is not replaced in time, the slots are dealt out over fewer.
+    assert len(executions) > 1
+    assert all(execution[1:] == (True, True) for execution in executions)
+    assert (tmp_path / "killed").exists()
+    assert survivor.found(tmp_path) == survivor.expected()

@@ -15,6 +15,7 @@ OF_PYSPARK = {
     "_gateway",
     "_javaAccumulator",
     "_jrdd",
+    "_jsc",
     "_jvm",
     "_python_includes",
 }

@@ -188,9 +188,10 @@ def test_a_level_is_complete_with_the_last_end() -> None:
     arrivals.take(0, data(1, 1, b"c"))
     arrivals.take(0, end_of(1, 1, 2))
     assert arrivals.is_complete(1, 1)
-    assert arrivals.waiting(0) == (2, 2)
+    assert arrivals.take_waiting(0) == (2, 2)
     assert arrivals.collect(1, 1) == [b"a", b"b", b"c"]
-    assert arrivals.waiting(0) == (0, 2)
+    assert arrivals.take_waiting(0) == (0, 2)
+    assert arrivals.take_waiting(0) == (0, 0)
 
 
 def test_a_sender_may_be_an_epoch_ahead() -> None:

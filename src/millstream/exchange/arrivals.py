@@ -104,10 +104,11 @@ class Arrivals:
             self._senders[sender].waiting -= size
         return self._levels.pop((epoch, level)).messages
 
-    def waiting(self, sender: int) -> tuple[int, int]:
-        """Return how many bytes of a sender wait for their level: now, and at most so far."""
+    def take_waiting(self, sender: int) -> tuple[int, int]:
+        """Return how many bytes of a sender wait for their level: now, and at most since this was last asked."""
         state = self._senders[sender]
-        return state.waiting, state.most_waiting
+        most, state.most_waiting = state.most_waiting, state.waiting
+        return state.waiting, most
 
 
 def _name(place: tuple[int, int]) -> str:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from millstream.exchange.addresses import Address, accept, address_of, listen
+from millstream.exchange.addresses import Address
 from millstream.exchange.arrivals import Arrivals
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.door import Door
 from millstream.exchange.frames import Frame, Kind, ProtocolError
-from millstream.exchange.handshake import Side
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
+from millstream.operators.traffic import ChannelTraffic
 
 # The credit of a channel: so many bytes may wait at the sender before its loop has to.
 CREDIT_BYTES = 8 << 20
@@ -24,6 +26,10 @@ class PeerLostError(ConnectionError):
     """Another slot is gone: this epoch cannot end."""
 
 
+class PeerUnreachableError(ConnectionError):
+    """Another slot could not be called: perhaps its host cannot be reached from here at all."""
+
+
 @dataclass
 class Channel:
     """What one slot has to do with another.
@@ -31,34 +37,13 @@ class Channel:
     Attributes:
         link: the connection, which serves both directions.
         blocked: how often this slot had to wait until the other took what was sent, and for how many seconds in all.
-        most_queued: the most bytes that ever waited to be sent.
+        most_queued: the most bytes that have waited to be sent since that was last told.
     """
 
     link: Link
     blocked: int = 0
     blocked_seconds: float = 0.0
     most_queued: int = 0
-
-
-@dataclass(frozen=True)
-class ChannelFacts:
-    """What is known of a channel, as Flink has it: pool usages as shares of the credit, time spent back-pressured.
-
-    Attributes:
-        out_usage, most_out_usage: what waits to be sent, now and at most.
-        in_bytes, most_in_bytes: what has come and waits for its level, now and at most.
-        sent, received: bytes in all.
-        blocked, blocked_seconds: how often and how long this slot waited for the other to take something.
-    """
-
-    out_usage: float
-    most_out_usage: float
-    in_bytes: int
-    most_in_bytes: int
-    sent: int
-    received: int
-    blocked: int
-    blocked_seconds: float
 
 
 @dataclass
@@ -72,7 +57,13 @@ class Channels:
     """The channels of one slot."""
 
     def __init__(
-        self, slot: int, arrivals: Arrivals, poller: Poller, secret: bytes, own: Address, go_on: Callable[[], None]
+        self,
+        slot: int,
+        arrivals: Arrivals,
+        poller: Poller,
+        credentials: Credentials,
+        own: Address,
+        go_on: Callable[[], None],
     ) -> None:
         """Listen for others.
 
@@ -80,48 +71,51 @@ class Channels:
             slot: whose channels they are.
             arrivals: where all goes that comes.
             poller: what sends and receives.
-            secret: what all of this execution know.
+            credentials: what all of this execution know.
             own: where others call.
             go_on: is called whenever this slot has waited a while, and may raise.
         """
         self._slot = slot
         self._arrivals = arrivals
         self._poller = poller
-        self._secret = secret
+        self._credentials = credentials
         self._go_on = go_on
-        self._listener = listen(own)
+        self._door = Door(own, poller, credentials, self._welcome)
         self._channels: dict[int, Channel] = {}
+        # For how many seconds this slot has waited for others to take something.
+        self.back_pressured = 0.0
         self._lost: set[int] = set()
 
     @property
     def address(self) -> Address:
         """Where other slots call this one."""
-        return address_of(self._listener)
+        return self._door.address
 
     # --- meeting
 
     def meet(self, roster: dict[int, Address]) -> None:
         """Connect to all others: those with higher numbers are called, those with lower ones call."""
-        self._poller.watch(self._listener.fileno(), self._admit)
+        self._door.open()
         for other in sorted(roster):
             if other > self._slot:
-                link = Link.to(roster[other], self._secret)
+                link = self._call(other, roster[other])
                 link.push(Frame(Kind.MEET, level=self._slot))
                 self._channels[other] = Channel(link)
                 self._poller.add(link, partial(self._arrivals.take, other), partial(self._lost.add, other))
         while not self._all_met(len(roster) - 1):
             self._wait()
-        self._poller.forget(self._listener.fileno())
-        self._listener.close()
+        self._door.close()
+
+    def _call(self, other: int, address: Address) -> Link:
+        try:
+            return Link.to(address, self._credentials)
+        except OSError as e:
+            raise PeerUnreachableError(f"slot {other} at {address} cannot be reached: {e}") from None
 
     def _all_met(self, others: int) -> bool:
         return len(self._channels) == others and all(c.link.is_trusted for c in self._channels.values())
 
-    def _admit(self) -> None:
-        connection = accept(self._listener)
-        if connection is None:
-            return
-        link = Link(connection, self._secret, Side.CALLED)
+    def _welcome(self, link: Link) -> None:
         caller = _Caller()
         # Whoever cannot prove itself is hung up on, and nothing comes of it.
         self._poller.add(link, partial(self._hear, link, caller), partial(self._lose, caller))
@@ -164,7 +158,9 @@ class Channels:
             while link.queued and link.queued + size > CREDIT_BYTES:
                 self._wait()
         finally:
-            channel.blocked_seconds += time.monotonic() - start
+            seconds = time.monotonic() - start
+            channel.blocked_seconds += seconds
+            self.back_pressured += seconds
 
     # --- receiving
 
@@ -187,23 +183,26 @@ class Channels:
 
     # --- what is known
 
-    def facts(self) -> dict[int, ChannelFacts]:
-        """Return what is known of each channel, by the other slot."""
-        return {other: self._facts_of(other, channel) for other, channel in sorted(self._channels.items())}
+    def take_traffic(self) -> tuple[ChannelTraffic, ...]:
+        """Return what is known of each channel; what was most is counted anew from here on."""
+        return tuple(self._traffic_of(other, channel) for other, channel in sorted(self._channels.items()))
 
-    def _facts_of(self, other: int, channel: Channel) -> ChannelFacts:
-        waiting, most_waiting = self._arrivals.waiting(other)
-        return ChannelFacts(
-            out_usage=channel.link.queued / CREDIT_BYTES,
-            most_out_usage=channel.most_queued / CREDIT_BYTES,
-            in_bytes=waiting,
-            most_in_bytes=most_waiting,
-            sent=channel.link.sent,
-            received=channel.link.received,
+    def _traffic_of(self, other: int, channel: Channel) -> ChannelTraffic:
+        waiting, most_waiting = self._arrivals.take_waiting(other)
+        link = channel.link
+        most_queued, channel.most_queued = channel.most_queued, link.queued
+        return ChannelTraffic(
+            slot=other,
+            queued=link.queued,
+            most_queued=most_queued,
+            waiting=waiting,
+            most_waiting=most_waiting,
+            sent=link.sent,
+            received=link.received,
             blocked=channel.blocked,
-            blocked_seconds=channel.blocked_seconds,
+            back_pressured=channel.blocked_seconds,
         )
 
     def close(self) -> None:
         """Listen no more; hanging up is the poller's part."""
-        self._listener.close()
+        self._door.close()

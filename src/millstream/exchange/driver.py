@@ -15,9 +15,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from millstream.exchange import protocol as p
-from millstream.exchange.addresses import Address, accept, address_of, listen, make_directory
-from millstream.exchange.frames import Frame, Kind, ProtocolError
-from millstream.exchange.handshake import Side
+from millstream.exchange.addresses import Address, make_directory
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.door import Door
+from millstream.exchange.frames import PAUSE, Frame, Kind, ProtocolError
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
 
@@ -46,40 +47,50 @@ class _Caller:
 class Exchange:
     """The driver's end of one execution. All but `tell` is called from one thread."""
 
-    def __init__(self, slots: int, reporters: int, secret: bytes, host: str | None) -> None:
+    def __init__(self, slots: int, reporters: int, credentials: Credentials, host: str | None) -> None:
         """Listen for slots.
 
         Args:
             slots: how many there are.
             reporters: how many of them, from 0, report an epoch's end.
-            secret: what all of this execution know.
+            credentials: what all of this execution know.
             host: at which of this machine's addresses slots call; None if they are all on this machine.
         """
         self._machine = p.ExchangeMachine(slots, reporters)
-        self._secret = secret
+        self._expected_slots = slots
+        self._expected_hosts = 0
         self._directory = make_directory() if host is None else None
-        self._listener = listen(os.path.join(self._directory, "d") if self._directory else (str(host), 0))
         self._poller = Poller()
+        own = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
+        self._door = Door(own, self._poller, credentials, self._welcome)
         self._slots: dict[int, Link] = {}
         # All who have called and are no slots: the processes that hold slots, and who has not said its name yet.
         self._others: dict[Link, _Caller] = {}
         self._outcome: p.FinishEpoch | p.FailEpoch | None = None
+        self._ended_at = time.monotonic()
+        self._pause = 0.0
         self._told: SimpleQueue[p.Event] = SimpleQueue()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
-        self._poller.watch(self._listener.fileno(), self._admit)
+        # Why the last caller that was refused was.
+        self._refusal = ""
+        self._door.open()
         self._poller.watch(self._wake.fileno(), self._hear)
 
     @property
     def address(self) -> Address:
         """Where slots call."""
-        return address_of(self._listener)
+        return self._door.address
 
     @property
     def has_hosts(self) -> bool:
         """Whether a process that holds slots has called."""
         return any(caller.is_host for caller in self._others.values())
+
+    def expect_hosts(self, hosts: int) -> None:
+        """Say how many processes hold slots, before the first of them can call: behind the last the door is shut."""
+        self._expected_hosts = hosts
 
     def tell(self, event: p.Event) -> None:
         """Let an event be seen to. May be called from any thread."""
@@ -93,13 +104,14 @@ class Exchange:
     def run(self, epoch: int, payload: bytes) -> list[bytes]:
         """Run an epoch; return the reports. Raises ExchangeFailed."""
         self._outcome = None
+        self._pause = time.monotonic() - self._ended_at
         self._hear()
         self._handle(p.EpochAsked(epoch, payload))
         deadline = time.monotonic() + START_SECONDS
         while self._outcome is None:
             left = None if self._machine.phase is p.Phase.RUNNING else deadline - time.monotonic()
             if left is not None and left <= 0:
-                self._handle(p.StartTimedOut())
+                self._handle(p.StartTimedOut(self._refusal))
             else:
                 self._turn(left)
         if isinstance(self._outcome, p.FailEpoch):
@@ -125,7 +137,6 @@ class Exchange:
         """Hang up on all, and listen no more."""
         self._hang_up(p.HangUp())
         self._poller.close()
-        self._listener.close()
         self._wake.close()
         self._waker.close()
         if self._directory is not None:
@@ -151,11 +162,8 @@ class Exchange:
                 return
             self._handle(event)
 
-    def _admit(self) -> None:
-        connection = accept(self._listener)
-        if connection is None:
-            return
-        caller, link = _Caller(), Link(connection, self._secret, Side.CALLED)
+    def _welcome(self, link: Link) -> None:
+        caller = _Caller()
         self._others[link] = caller
         self._poller.add(link, partial(self._take, link, caller), partial(self._lose, link, caller))
 
@@ -163,6 +171,7 @@ class Exchange:
         slot = caller.slot
         if frame.kind is Kind.HOLD and slot is None:
             caller.is_host = True
+            self._close_door_behind_last()
         elif frame.kind is Kind.HELLO and slot is None:
             self._take_hello(link, caller, frame)
         elif slot is None:
@@ -175,6 +184,8 @@ class Exchange:
             self._handle(p.SlotFailed(slot, frame.payload.decode()))
         elif frame.kind is Kind.LOST:
             self._handle(p.LinkBroke(f"slot {slot}: {frame.payload.decode()}"))
+        elif frame.kind is Kind.CUT_OFF:
+            self._handle(p.SlotCutOff(f"slot {slot}: {frame.payload.decode()}"))
         else:
             raise ProtocolError(f"slot {slot} said {frame.kind.name} to the driver")
 
@@ -183,8 +194,14 @@ class Exchange:
         caller.slot = int(said["slot"])
         del self._others[link]
         self._slots[caller.slot] = link
+        self._close_door_behind_last()
         address = said["address"]
         self._handle(p.SlotCalled(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
+
+    def _close_door_behind_last(self) -> None:
+        hosts = sum(caller.is_host for caller in self._others.values())
+        if len(self._slots) == self._expected_slots and hosts == self._expected_hosts:
+            self._door.close()
 
     def _lose(self, link: Link, caller: _Caller) -> None:
         self._others.pop(link, None)
@@ -192,7 +209,8 @@ class Exchange:
             who = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
             self._handle(p.LinkBroke(f"{who} is gone {link.reason}".rstrip()))
         elif link.reason:
-            log.warning("a caller was refused: %s", link.reason)
+            self._refusal = f"a caller was refused: {link.reason}"
+            log.warning("%s", self._refusal)
 
     # --- instructions
 
@@ -204,7 +222,7 @@ class Exchange:
         self._send_all(Frame(Kind.ROSTER, payload=json.dumps(asked.roster).encode()))
 
     def _send_epoch(self, asked: p.SendEpoch) -> None:
-        self._send_all(Frame(Kind.EPOCH, asked.epoch, payload=asked.payload))
+        self._send_all(Frame(Kind.EPOCH, asked.epoch, payload=PAUSE.pack(self._pause) + asked.payload))
 
     def _send_stop(self, _: p.SendStop) -> None:
         self._send_all(Frame(Kind.STOP))
@@ -215,14 +233,14 @@ class Exchange:
 
     def _hang_up(self, _: p.HangUp) -> None:
         """End all slots by their lifelines; who has not called yet finds nobody."""
-        self._poller.forget(self._listener.fileno())
-        self._listener.close()
+        self._door.close()
         for link in self._others:
             self._poller.forget(link.socket.fileno())
             link.close()
 
     def _end_epoch(self, outcome: p.FinishEpoch | p.FailEpoch) -> None:
         self._outcome = outcome
+        self._ended_at = time.monotonic()
 
     _WAYS: dict[type, Callable[[Exchange, Any], None]] = {
         p.SendRoster: _send_roster,

@@ -12,6 +12,8 @@ from typing import NamedTuple
 HEAD = struct.Struct(">BQHQ")
 # How many blocks an END closes off.
 COUNT = struct.Struct(">I")
+# Ahead of an epoch's tasks: for how many seconds before it the driver had nothing to ask for.
+PAUSE = struct.Struct(">d")
 
 
 class ProtocolError(Exception):
@@ -22,7 +24,7 @@ class Kind(IntEnum):
     """The kinds of frames, by who sends them to whom."""
 
     # From a slot to the driver: who I am; I am connected to all others; all I did in an epoch; what went wrong; a
-    # connection to another slot broke.
+    # connection to another slot broke, or (at the end of this list) could not be made.
     HELLO = 1
     MET = 2
     REPORT = 3
@@ -38,6 +40,7 @@ class Kind(IntEnum):
     MEET = 10
     DATA = 11
     END = 12
+    CUT_OFF = 13
 
 
 class Frame(NamedTuple):

@@ -11,6 +11,8 @@ import os
 from enum import Enum
 
 _MAGIC = b"MILLSTR1"
+# How a record of TLS begins: one of its handshake, or an alert.
+_TLS = (b"\x16", b"\x15")
 _CHALLENGE = 32
 _PROOF = 32
 _GREETING = len(_MAGIC) + _CHALLENGE
@@ -52,7 +54,11 @@ class Handshake:
         answer = b""
         if self._theirs is None:
             if not _MAGIC.startswith(self._heard[: len(_MAGIC)]):
-                raise NotOfThisJobError("the other side does not speak this protocol")
+                raise NotOfThisJobError(
+                    "the other side speaks TLS, this one does not (security.ssl.internal.enabled is not true here)"
+                    if self._heard[:1] in _TLS
+                    else "the other side does not speak this protocol"
+                )
             if len(self._heard) < _GREETING:
                 return b""
             self._theirs = self._take(_GREETING)[len(_MAGIC) :]

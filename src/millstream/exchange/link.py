@@ -7,6 +7,7 @@ from collections import deque
 from typing import cast
 
 from millstream.exchange.addresses import Address, connect
+from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import HEAD, Frame, Kind, ProtocolError
 from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
 
@@ -25,16 +26,17 @@ class Link:
         closed: whether the connection is gone; `reason` says why, if there is more to say.
     """
 
-    def __init__(self, connection: socket.socket, secret: bytes, side: Side) -> None:
+    def __init__(self, connection: socket.socket, credentials: Credentials, side: Side) -> None:
         connection.setblocking(False)
         if connection.family == socket.AF_INET:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket = connection
+        self._stream = credentials.stream(connection, side)
+        self.socket = self._stream.socket
         self.queued = self.sent = self.received = 0
         self.closed = False
         self.reason = ""
         self._is_deaf = False
-        self._handshake: Handshake | None = Handshake(secret, side)
+        self._handshake: Handshake | None = Handshake(credentials.secret, side)
         self._greetings: deque[memoryview] = deque([memoryview(self._handshake.greeting)])
         self._out: deque[memoryview] = deque()
         self._buffer = bytearray()
@@ -43,9 +45,9 @@ class Link:
         self._filled = 0
 
     @classmethod
-    def to(cls, address: Address, secret: bytes) -> Link:
+    def to(cls, address: Address, credentials: Credentials) -> Link:
         """Call somebody."""
-        return cls(connect(address), secret, Side.CALLER)
+        return cls(connect(address), credentials, Side.CALLER)
 
     @property
     def is_trusted(self) -> bool:
@@ -56,6 +58,12 @@ class Link:
     def has_to_send(self) -> bool:
         """Whether something waits that may be sent."""
         return bool(self._greetings) or (bool(self._out) and self.is_trusted)
+
+    @property
+    def awaits_room(self) -> bool:
+        """Whether there is a reason to wait until the socket takes something."""
+        stream = self._stream
+        return stream.must_send or (stream.can_send and self.has_to_send)
 
     def push(self, frame: Frame) -> None:
         """Queue a frame. The payload is not copied."""
@@ -88,7 +96,7 @@ class Link:
         total = 0
         while parts:
             try:
-                sent = self.socket.sendmsg([parts[i] for i in range(min(len(parts), _MOST_PARTS))])
+                sent = self._stream.send([parts[i] for i in range(min(len(parts), _MOST_PARTS))])
             except BlockingIOError:
                 break
             total += sent
@@ -100,12 +108,18 @@ class Link:
 
     def receive(self) -> list[Frame]:
         """Take what has come. A large payload is received where it stays."""
+        frames = self._receive()
+        while self._stream.has_more and not self.closed:
+            frames += self._receive()
+        return frames
+
+    def _receive(self) -> list[Frame]:
         try:
             if self._body is not None:
-                count = self.socket.recv_into(memoryview(self._body)[self._filled :])
+                count = self._stream.receive_into(memoryview(self._body)[self._filled :])
                 self._filled += count
             else:
-                data = self.socket.recv(_READ)
+                data = self._stream.receive(_READ)
                 count = len(data)
                 self._hear(data)
         except BlockingIOError:
@@ -152,7 +166,7 @@ class Link:
             del self._buffer[:length]
         else:
             if self._body is None:
-                self._body, self._filled = bytearray(length), len(self._buffer)
+                self._body, self._filled = _room_for(length), len(self._buffer)
                 self._body[: self._filled] = self._buffer
                 # What is still to come of it goes past the buffer.
                 self.received += length - self._filled
@@ -172,3 +186,10 @@ class Link:
         """Hang up."""
         self.closed = True
         self.socket.close()
+
+
+def _room_for(length: int) -> bytearray:
+    try:
+        return bytearray(length)
+    except (MemoryError, OverflowError):
+        raise ProtocolError(f"a frame of {length} bytes, for which there is no memory") from None

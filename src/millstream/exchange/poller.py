@@ -53,6 +53,13 @@ class Poller:
         if known:
             self._poll.unregister(fd)
 
+    def drop(self, link: Link, reason: str) -> None:
+        """Hang up on somebody: to those here it is as if the link had broken."""
+        watched = self._links.get(link.socket.fileno())
+        if watched is not None and watched.link is link:
+            link.reason = link.reason or reason
+            self._end(watched)
+
     def close(self) -> None:
         """Hang up on all."""
         for watched in self._links.values():
@@ -92,7 +99,7 @@ class Poller:
                 before = link.sent
                 link.flush()
                 has_sent = has_sent or link.sent > before
-            wanted = select.POLLIN | select.POLLOUT if link.has_to_send else select.POLLIN
+            wanted = select.POLLIN | select.POLLOUT if link.awaits_room else select.POLLIN
             if wanted != watched.events:
                 watched.events = wanted
                 self._poll.modify(fd, wanted)
@@ -103,6 +110,9 @@ class Poller:
         for frame in link.receive():
             watched.take(frame)
         if link.closed and fd in self._links:
-            self.forget(fd)
-            link.close()
-            watched.lost()
+            self._end(watched)
+
+    def _end(self, watched: _Watched) -> None:
+        self.forget(watched.link.socket.fileno())
+        watched.link.close()
+        watched.lost()

@@ -42,6 +42,8 @@ class Trouble(Enum):
     SPARK = auto()
     # The slots did not all come.
     LATE = auto()
+    # The slots cannot reach each other.
+    CUT_OFF = auto()
     # Somebody broke the rules: an error of ours.
     CONFUSED = auto()
     CANCELLED = auto()
@@ -97,6 +99,13 @@ class LinkBroke:
 
 
 @dataclass(frozen=True)
+class SlotCutOff:
+    """A slot could not connect to another."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class RulesBroken:
     text: str
 
@@ -108,7 +117,9 @@ class SparkEnded:
 
 @dataclass(frozen=True)
 class StartTimedOut:
-    pass
+    """It has taken too long; perhaps something is known that explains it."""
+
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,6 +139,7 @@ Event = (
     | SlotReported
     | SlotFailed
     | LinkBroke
+    | SlotCutOff
     | RulesBroken
     | SparkEnded
     | StartTimedOut
@@ -226,11 +238,12 @@ class ExchangeMachine:
         self.phase = Phase.RUNNING
         return self._send_epoch()
 
-    def _timed_out(self, _: StartTimedOut) -> Instructions:
+    def _timed_out(self, event: StartTimedOut) -> Instructions:
         if self.phase is Phase.RUNNING:
             return []
         missing = sorted(set(range(self._slots)) - (self._met if self.phase is Phase.MEETING else set(self._roster)))
-        return self._fail(Trouble.LATE, f"{len(missing)} of {self._slots} slots are missing, the first is {missing[0]}")
+        text = f"{len(missing)} of {self._slots} slots are missing, the first is {missing[0]}"
+        return self._fail(Trouble.LATE, f"{text}; {event.hint}" if event.hint else text)
 
     # --- epochs
 
@@ -264,6 +277,9 @@ class ExchangeMachine:
     def _broke(self, event: LinkBroke) -> Instructions:
         return self._fail(Trouble.DIED, event.who)
 
+    def _cut_off(self, event: SlotCutOff) -> Instructions:
+        return self._fail(Trouble.CUT_OFF, event.text)
+
     def _rules_broken(self, event: RulesBroken) -> Instructions:
         return self._confused(event.text)
 
@@ -296,6 +312,7 @@ class ExchangeMachine:
         SlotReported: _reported,
         SlotFailed: _failed,
         LinkBroke: _broke,
+        SlotCutOff: _cut_off,
         RulesBroken: _rules_broken,
         SparkEnded: _spark_ended,
         StartTimedOut: _timed_out,

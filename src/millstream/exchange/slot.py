@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import pickle
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from millstream.exchange.addresses import Address, beside
 from millstream.exchange.arrivals import Arrivals
-from millstream.exchange.channels import ChannelFacts, Channels, PeerLostError
-from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
+from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.frames import PAUSE, Frame, Kind, ProtocolError, end_of
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
 from millstream.operators.protocol import LevelTask
+from millstream.operators.traffic import LevelTimes, SlotTraffic
+
+# A slot tells its traffic at most so often, however many epochs there are.
+TELL_SECONDS = 0.1
 
 
 class DriverGoneError(ConnectionError):
@@ -29,8 +36,8 @@ class DriverGoneError(ConnectionError):
 class Work(Protocol):
     """What a slot does; the exchange knows nothing of it."""
 
-    def open(self) -> None:
-        """Get ready: from here on what the driver sends can be unpickled."""
+    def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
+        """Get ready: from here on what the driver sends can be unpickled. The slot's traffic goes into the reports."""
         ...
 
     def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -46,17 +53,48 @@ class Work(Protocol):
         ...
 
 
+class _EpochClock:
+    """Where a slot's time goes in one epoch.
+
+    A level that is not the last is back-pressured while a channel has no room, and from its end to that of the epoch:
+    there could be more to do for it, if those behind it had taken what they have got.
+    """
+
+    def __init__(self, ended_at: float, paused: float) -> None:
+        """Begin with the time since the slot's last epoch, if there was one; `paused` of it there was nothing to do."""
+        self._held_back = 0.0 if math.isnan(ended_at) else max(0.0, time.monotonic() - ended_at - paused)
+        self._level = 0
+        self._started = self._blocked = 0.0
+        # Of each level: when it ended, and for how long it was busy, and blocked.
+        self._levels: dict[int, tuple[float, float, float]] = {}
+
+    def begin(self, level: int, blocked: float) -> None:
+        self._level, self._started, self._blocked = level, time.monotonic(), blocked
+
+    def end(self, blocked: float) -> None:
+        now, waited = time.monotonic(), blocked - self._blocked
+        self._levels[self._level] = now, now - self._started - waited, waited
+
+    def count(self, times: list[LevelTimes]) -> float:
+        """Add this epoch to the times of all; return when it ended."""
+        now, last = time.monotonic(), len(times) - 1
+        for level, (ended, busy, blocked) in self._levels.items():
+            held_back = 0.0 if level == last else self._held_back + now - ended
+            times[level] = times[level].after(busy, blocked + held_back)
+        return now
+
+
 class Slot:
     """One slot of an execution."""
 
-    def __init__(self, number: int, widths: list[int], driver: Address, secret: bytes, work: Work) -> None:
+    def __init__(self, number: int, widths: list[int], driver: Address, credentials: Credentials, work: Work) -> None:
         """Take a place.
 
         Args:
             number: which slot it is.
             widths: how many slots each level has.
             driver: where the driver is called.
-            secret: what all of this execution know.
+            credentials: what all of this execution know.
             work: what to do.
         """
         self._number = number
@@ -64,15 +102,25 @@ class Slot:
         self._work = work
         self._poller = Poller()
         arrivals, own = Arrivals(number, widths), beside(driver, number)
-        self._channels = Channels(number, arrivals, self._poller, secret, own, self._check_driver)
+        self._channels = Channels(number, arrivals, self._poller, credentials, own, self._check_driver)
+        self._told_at = -math.inf
+        # When the first epoch began here, and the last one ended.
+        self._began_at = self._ended_at = math.nan
+        self._times = [LevelTimes()] * len(widths)
         self._commands: deque[Frame] = deque()
         self._driver_is_gone = False
-        self._driver = Link.to(driver, secret)
+        self._driver = Link.to(driver, credentials)
         self._poller.add(self._driver, self._commands.append, self._lose_driver)
 
-    def facts(self) -> dict[int, ChannelFacts]:
-        """Return what is known of the channels to other slots."""
-        return self._channels.facts()
+    def take_traffic(self) -> SlotTraffic | None:
+        """Return what is known of this slot's time and channels, if it has not just been told."""
+        now = time.monotonic()
+        if now - self._told_at < TELL_SECONDS:
+            return None
+        self._told_at = now
+        channels = self._channels.take_traffic()
+        elapsed = 0.0 if math.isnan(self._ended_at) else self._ended_at - self._began_at
+        return SlotTraffic(elapsed=elapsed, credit=CREDIT_BYTES, levels=tuple(self._times), channels=channels)
 
     def serve(self) -> None:
         """Do what the driver asks, until it says stop or is gone."""
@@ -86,7 +134,7 @@ class Slot:
 
     def _serve(self) -> None:
         try:
-            self._work.open()
+            self._work.open(self.take_traffic)
             hello = {"slot": self._number, "address": self._channels.address}
             self._driver.push(Frame(Kind.HELLO, payload=json.dumps(hello).encode()))
             while (command := self._next_command()).kind is not Kind.STOP:
@@ -94,6 +142,8 @@ class Slot:
         except PeerLostError as e:
             # The driver may know already. If only the connection broke, it does not.
             self._say_last(Frame(Kind.LOST, payload=str(e).encode()))
+        except PeerUnreachableError as e:
+            self._say_last(Frame(Kind.CUT_OFF, payload=str(e).encode()))
         except DriverGoneError:
             raise
         except Exception as e:
@@ -111,17 +161,22 @@ class Slot:
             self._channels.meet({int(slot): _address(a) for slot, a in addresses.items()})
             self._driver.push(Frame(Kind.MET))
         elif command.kind is Kind.EPOCH:
-            self._run(pickle.loads(command.payload))
+            (paused,) = PAUSE.unpack_from(command.payload)
+            self._run(pickle.loads(memoryview(command.payload)[PAUSE.size :]), paused)
             self._work.after_epoch()
         else:
             raise ProtocolError(f"the driver said {command.kind.name} to a slot")
 
-    def _run(self, tasks: list[LevelTask]) -> None:
+    def _run(self, tasks: list[LevelTask], paused: float) -> None:
         last = len(tasks) - 1
+        if math.isnan(self._began_at):
+            self._began_at = time.monotonic()
+        clock = _EpochClock(self._ended_at, paused)
         for level, task in enumerate(tasks):
             if self._number >= self._widths[level]:
                 continue
             messages = self._channels.wait_for(task.epoch, level) if level else []
+            clock.begin(level, self._channels.back_pressured)
             outgoing = self._work.run(task, messages)
             del messages
             if level == last:
@@ -129,8 +184,10 @@ class Slot:
                     self._driver.push(Frame(Kind.REPORT, task.epoch, level, report))
             else:
                 self._send_level(task.epoch, level + 1, outgoing)
+            clock.end(self._channels.back_pressured)
         # So that nobody has to wait for what comes after the epoch.
         self._poller.turn(0)
+        self._ended_at = clock.count(self._times)
 
     def _send_level(self, epoch: int, level: int, outgoing: Iterator[tuple[int, bytes]]) -> None:
         sent = dict.fromkeys(range(self._widths[level]), 0)

@@ -68,6 +68,7 @@ class Chronicle:
 
     def deployed(self, plan: JobPlan, attempt: int, now: float) -> None:
         self._plan, self._attempt = plan, attempt
+        self._progress = self._progress.with_new_slots()
         self._tasks.deploy(plan, attempt, now)
 
     def running(self, now: float) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.operators.protocol import Address, SlotReport, SubtaskReport
+from millstream.operators.traffic import SlotTraffic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +35,16 @@ _NOTHING = SubtaskProgress()
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The sums of a job; never changed, so that any thread may look at it."""
+    """The sums of a job; never changed, so that any thread may look at it.
+
+    Attributes:
+        traffic: what each slot of this execution told last, if its slots stay.
+    """
 
     epochs: int = 0
     last_epoch_seconds: float = 0.0
     subtasks: Mapping[Address, SubtaskProgress] = field(default_factory=dict)
+    traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
 
     def after(self, reports: list[SlotReport]) -> Progress:
         """Return the sums after another epoch."""
@@ -46,7 +52,13 @@ class Progress:
         for report in (r for slot in reports for r in slot.subtasks):
             address = report.vertex, report.subtask
             subtasks[address] = subtasks.get(address, _NOTHING).after(report)
-        return replace(self, epochs=self.epochs + 1, subtasks=subtasks)
+        told = {slot.slot: slot.traffic for slot in reports if slot.traffic is not None}
+        traffic = {**self.traffic, **told} if told else self.traffic
+        return replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic)
+
+    def with_new_slots(self) -> Progress:
+        """Return the sums when another execution begins."""
+        return replace(self, traffic={})
 
     def epoch_took(self, seconds: float) -> Progress:
         return replace(self, last_epoch_seconds=seconds)

@@ -11,6 +11,7 @@ from millstream.common.job_status import JobStatus
 from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
 from millstream.jobmaster.progress import Progress
 from millstream.operators.protocol import Address, JobPlan
+from millstream.operators.traffic import SubtaskTraffic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,3 +149,9 @@ class JobView:
     @property
     def job_name(self) -> str:
         return self.plan.settings.job_name
+
+    def traffic(self, vertex: int, subtask: int) -> SubtaskTraffic | None:
+        """Return what is known of a subtask's time and channels; None if its slot does not stay, or is new."""
+        placed = next(v for v in self.plan.vertices if v.id == vertex)
+        slot = self.progress.traffic.get(placed.slot_offset + subtask)
+        return None if slot is None else SubtaskTraffic.of(slot, placed.level)

@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.operators.carried import has_unread
 from millstream.operators.source import Share
+from millstream.operators.traffic import SlotTraffic
 from millstream.operators.vertex import JobSettings, Vertex
 from millstream.state.keyed import Version
 from millstream.state.restored import StoredState
@@ -109,9 +110,10 @@ class SubtaskReport:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotReport:
-    """What a slot did in one level of an epoch, and what user code printed meanwhile."""
+    """What a slot did in one level of an epoch, what user code printed meanwhile, and now and then its traffic."""
 
     level: int
     slot: int
     subtasks: list[SubtaskReport]
     printed: str
+    traffic: SlotTraffic | None = None

@@ -12,6 +12,7 @@ from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.operators.subtask import Subtask
+from millstream.operators.traffic import SlotTraffic
 from millstream.state.keyed import KeyedState, StateStorage
 
 # Frames for one slot are sent together, in messages of about this size.
@@ -22,11 +23,17 @@ def _nothing_printed() -> str:
     return ""
 
 
+def _no_traffic() -> SlotTraffic | None:
+    return None
+
+
 class SlotRuntime:
     """The subtasks of one slot of one job."""
 
     # Gives what user code has printed since it was last asked.
     take_printed: Callable[[], str] = staticmethod(_nothing_printed)
+    # Gives what there is to tell of the slot's time and channels, if it is one that stays.
+    take_traffic: Callable[[], SlotTraffic | None] = staticmethod(_no_traffic)
 
     def __init__(self, plan: JobPlan, slot: int, storage: StateStorage, surroundings: Surroundings) -> None:
         self._plan = plan
@@ -57,7 +64,8 @@ class SlotRuntime:
                 fault_point("task.before-report")
                 subtasks.append(subtask.report())
                 fault_point("task.after-report")
-        mine = SlotReport(level=task.level, slot=self._slot, subtasks=subtasks, printed=self.take_printed())
+        printed, traffic = self.take_printed(), self.take_traffic()
+        mine = SlotReport(level=task.level, slot=self._slot, subtasks=subtasks, printed=printed, traffic=traffic)
         if last:
             earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(f.body)]
             yield self._slot, dump([*earlier, mine])

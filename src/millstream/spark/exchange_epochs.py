@@ -11,13 +11,17 @@ from collections.abc import Callable
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.exchange import protocol as p
+from millstream.exchange.credentials import Credentials
 from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import errors
+from millstream.spark.cores import free_cores, hold, is_local, let_go
 from millstream.spark.embedded import is_dead
+from millstream.spark.exchange_settings import TRANSPORT, ExchangeChoice, ExchangeSettings, Transport
 from millstream.spark.hosting import CLOSE_SECONDS, HostFunction
 from millstream.spark.rdd import interpreter, partitions, python_rdd
 from millstream.spark.worker import JobRef
@@ -28,11 +32,21 @@ log = logging.getLogger("millstream")
 _SPARK_SECONDS = 3.0
 
 
+class SlotsMissing(EpochFailed):
+    """Slots that stay cannot be had here. No epoch has run."""
+
+
 class ExchangeEpochs:
     """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
 
     def __init__(
-        self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
+        self,
+        context: SparkContext,
+        plan: JobPlan,
+        job: JobRef,
+        name: str,
+        settings: ExchangeSettings,
+        executable: str | None = None,
     ) -> None:
         self._context = context
         self._job = job
@@ -40,12 +54,12 @@ class ExchangeEpochs:
         self._group = f"millstream-{job.key}"
         self._widths = [plan.slots(level) for level in range(plan.levels)]
         self._python = interpreter(context, executable)
-        self._is_local = is_local(context)
-        secret = secrets.token_bytes(32)
-        host = None if self._is_local else str(context.getConf().get("spark.driver.host", "127.0.0.1"))
-        self._exchange = Exchange(max(self._widths), self._widths[-1], secret, host)
-        self._tasks = 1 if self._is_local else min(max(self._widths), context.defaultParallelism)
-        self._function = HostFunction(job, self._exchange.address, secret, self._widths, self._tasks)
+        self._leaves_a_core = settings.choice is ExchangeChoice.AUTO
+        host = _driver_host(context, settings.transport)
+        self._credentials = Credentials(secrets.token_bytes(32), settings.identity() if host is not None else None)
+        self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host)
+        # In how many tasks the slots are, once that is known.
+        self._tasks = 0
         self._thread: threading.Thread | None = None
         self._spark_error: Exception | None = None
         self._spark_ended = threading.Event()
@@ -53,7 +67,7 @@ class ExchangeEpochs:
 
     def open(self) -> None:
         """Have Spark start the slots; they are waited for with the first epoch."""
-        _holding.add(self._job.key)
+        hold(self._job.key, 1)
         self._thread = threading.Thread(target=self._hold, name=f"slots-{self._job.key[:8]}", daemon=True)
         self._thread.start()
 
@@ -86,7 +100,7 @@ class ExchangeEpochs:
                 self._exchange.release()
                 self._await_spark()
         finally:
-            _holding.discard(self._job.key)
+            let_go(self._job.key)
             self._exchange.close()
 
     def _await_spark(self) -> None:
@@ -107,13 +121,30 @@ class ExchangeEpochs:
         sc = self._context
         try:
             sc.setJobGroup(self._group, f"{self._name}: slots", interruptOnCancel=True)
-            hosts = python_rdd(sc, partitions(sc, self._tasks), self._function, self._python)
+            tasks = self._tasks = self._deal_out()
+            self._exchange.expect_hosts(tasks)
+            function = HostFunction(self._job, self._exchange.address, self._credentials, self._widths, tasks)
+            hosts = python_rdd(sc, partitions(sc, tasks), function, self._python)
             if not self._is_released:
                 hosts.asJavaRDD().count()
         except Exception as e:
             self._spark_error = e
         self._spark_ended.set()
         self._exchange.tell(p.SparkEnded(""))
+
+    def _deal_out(self) -> int:
+        """Return in how many tasks the slots are to be: as many as there are cores for, but at least one."""
+        if is_local(self._context):
+            # A core is a permit there, and all processes have the same processors.
+            return 1
+        spared = 1 if self._leaves_a_core else 0
+        slots = max(self._widths)
+        # One of the cores that are not free is this execution's own.
+        free = free_cores(self._context, slots + spared - 1, lambda: self._is_released) + 1
+        tasks = max(1, min(slots, free - spared))
+        if not self._is_released:
+            hold(self._job.key, tasks)
+        return tasks
 
     def _translate(self, cause: p.Cause, epoch: int) -> EpochFailed:
         return self._TRANSLATIONS[cause.trouble](self, cause.text, epoch)
@@ -132,9 +163,15 @@ class ExchangeEpochs:
         return errors.translate(self._spark_error, epoch)
 
     def _late(self, text: str, epoch: int) -> EpochFailed:
-        return EpochFailed(
-            f"Spark did not bring the job's slots within {START_SECONDS:g} s: {text}. They need {self._tasks} free "
-            "cores for as long as the job runs; with the setting millstream.exchange=spark, only while they work."
+        return SlotsMissing(
+            f"Spark did not bring the job's slots within {START_SECONDS:g} s: {text}. They need {max(1, self._tasks)} "
+            "free cores for as long as the job runs; with the setting millstream.exchange=spark, only while they work."
+        )
+
+    def _cut_off(self, text: str, epoch: int) -> EpochFailed:
+        return SlotsMissing(
+            f"The hosts of the job's slots cannot reach each other: {text}. Open the ports between them, or use the "
+            "setting millstream.exchange=spark."
         )
 
     def _confused(self, text: str, epoch: int) -> EpochFailed:
@@ -148,22 +185,19 @@ class ExchangeEpochs:
         p.Trouble.DIED: _died,
         p.Trouble.SPARK: _spark_gave_up,
         p.Trouble.LATE: _late,
+        p.Trouble.CUT_OFF: _cut_off,
         p.Trouble.CONFUSED: _confused,
         p.Trouble.CANCELLED: _broken_off,
         p.Trouble.RELEASED: _broken_off,
     }
 
 
-# The executions of this program that hold slots.
-_holding: set[str] = set()
-
-
-def executions_that_hold() -> int:
-    """Return how many executions hold slots, and with them a core each on a local Spark."""
-    return len(_holding)
-
-
-def is_local(context: SparkContext) -> bool:
-    """Tell whether tasks run on this machine, in the driver's own Java."""
-    master = str(context.master)
-    return master == "local" or master.startswith("local[")
+def _driver_host(context: SparkContext, transport: Transport) -> str | None:
+    """Return at which address of this machine slots call; None for a socket in the file system."""
+    if transport is Transport.AUTO:
+        transport = Transport.UNIX if is_local(context) else Transport.TCP
+    if transport is Transport.TCP:
+        return str(context.getConf().get("spark.driver.host", "127.0.0.1"))
+    if not str(context.master).startswith("local"):
+        raise InvalidProgramError(f"{TRANSPORT}=unix needs all slots on this machine; the master is {context.master}.")
+    return None

@@ -15,12 +15,13 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pyspark import TaskContext
 
 from millstream.exchange.addresses import Address
+from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
@@ -28,6 +29,7 @@ from millstream.exchange.slot import Slot
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import LevelTask
 from millstream.operators.slot import SlotRuntime
+from millstream.operators.traffic import SlotTraffic
 from millstream.spark import termination, worker
 from millstream.spark.garbage import Collector
 from millstream.spark.processes import die_with_parent, kill, name_process, run_child
@@ -43,7 +45,7 @@ class HostFunction:
 
     job: JobRef
     driver: Address
-    secret: bytes
+    credentials: Credentials
     widths: list[int]
     tasks: int
 
@@ -69,6 +71,9 @@ class Host:
 
     def run(self, slots: Iterable[int]) -> None:
         """Start slots; return when they are gone."""
+        if (identity := self._function.credentials.identity) is not None:
+            # Here, where an error becomes the Spark task's own.
+            identity.context(is_called=False)
         with _children_told() as told:
             for slot in slots:
                 self._pids.add(self._fork(slot))
@@ -91,7 +96,7 @@ class Host:
 
     def _hold(self, told: socket.socket) -> None:
         try:
-            lifeline = Link.to(self._function.driver, self._function.secret)
+            lifeline = Link.to(self._function.driver, self._function.credentials)
         except OSError:
             # The driver does not want slots any more.
             return
@@ -151,7 +156,7 @@ def _serve(function: HostFunction, number: int, task_attempt: int) -> None:
     termination.expect()
     work = SlotWork(function.job, number, task_attempt)
     try:
-        Slot(number, function.widths, function.driver, function.secret, work).serve()
+        Slot(number, function.widths, function.driver, function.credentials, work).serve()
     except SystemExit:
         pass
     except OSError:
@@ -174,9 +179,10 @@ class SlotWork:
         self._runtime: SlotRuntime | None = None
         self._collector: Collector | None = None
 
-    def open(self) -> None:
+    def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
         sys.stdout = self._printed
         self._runtime = worker.runtime_of(self._job, self._slot, self._printed)
+        self._runtime.take_traffic = take_traffic
         self._collector = Collector()
 
     def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sys
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from functools import partial
 
 from pyspark import SparkContext
 
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
-from millstream.common.errors import InvalidProgramError
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
 from millstream.operators.protocol import JobPlan
 from millstream.spark.control import is_embedded
+from millstream.spark.cores import executions_that_hold, free_cores, is_local, may_grow
 from millstream.spark.dependencies import Dependencies, bring
 from millstream.spark.epoch import SparkEpochs
-from millstream.spark.exchange_epochs import ExchangeEpochs, executions_that_hold, is_local
+from millstream.spark.exchange_epochs import ExchangeEpochs
+from millstream.spark.exchange_settings import TLS_ENABLED, ExchangeChoice, ExchangeSettings
+from millstream.spark.fallback import FallbackEpochs
 from millstream.spark.pickling import dump_plan
-from millstream.spark.session import SPARE_CORES, get_context
+from millstream.spark.session import SPARE_CORES, get_context, is_ours
 from millstream.spark.worker import JobRef, save_plan
 
-# The configuration's key for how blocks get from slot to slot.
-EXCHANGE = "millstream.exchange"
+log = logging.getLogger("millstream")
 
 
 def launch(job: Launch) -> JobMaster:
     """Start a job and return its master."""
     prepared = prepare(job)
     plan, config = prepared.plan, job.config
-    exchange = ExchangeChoice.read(config)
+    exchange = ExchangeSettings.read(config)
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
     get_context(config)
@@ -46,21 +50,10 @@ def launch(job: Launch) -> JobMaster:
     return start(prepared, make_engine)
 
 
-class ExchangeChoice(Enum):
-    """How blocks get from slot to slot: straight, between slots that stay, or through Spark's shuffle."""
+# Settings with which Spark encrypts what it sends.
+_SPARK_ENCRYPTS = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.ssl.enabled")
 
-    RESIDENT = "resident"
-    SPARK = "spark"
-    AUTO = "auto"
-
-    @classmethod
-    def read(cls, config: Configuration) -> ExchangeChoice:
-        value = config.get_string(EXCHANGE, cls.AUTO.value)
-        try:
-            return cls(value.lower())
-        except ValueError:
-            names = ", ".join(choice.value for choice in cls)
-            raise InvalidProgramError(f"{EXCHANGE}={value!r} is none of {names}.") from None
+_PROVEN = re.compile(r"local-cluster\[|spark://")
 
 
 @dataclass
@@ -74,7 +67,9 @@ class SparkEngine:
     name: str
     # Plans are pickled and saved once, however often a job restarts.
     pickled: dict[JobPlan, bytes]
-    exchange: ExchangeChoice
+    exchange: ExchangeSettings
+    # Whether slots that stay were tried, and cannot be had.
+    _cannot_stay: bool = False
     _saved: dict[JobPlan, str] = field(default_factory=dict)
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
@@ -86,15 +81,42 @@ class SparkEngine:
         key = f"{plan.settings.job_id}-{self._run}-{attempt}"
         job = JobRef(key, self._saved[plan], attempt, self._run)
         context, python = get_context(self.config), self.dependencies.executable
-        if self._slots_stay(plan, context):
-            return ExchangeEpochs(context, plan, job, self.name, python)
-        return SparkEpochs(context, plan, job, self.name, python)
+        spark = partial(SparkEpochs, context, plan, job, self.name, python)
+        if not self._slots_stay(plan, context):
+            self._warn_if_plain(context)
+            return spark()
+        resident = ExchangeEpochs(context, plan, job, self.name, self.exchange, python)
+        if self.exchange.choice is ExchangeChoice.RESIDENT:
+            return resident
+        return FallbackEpochs(resident, partial(self._fall_back, spark, context))
+
+    def _fall_back(self, spark: Callable[[], EpochRunner], context: SparkContext) -> EpochRunner:
+        """Slots that stay cannot be had: not now, nor for executions to come."""
+        self._cannot_stay = True
+        self._warn_if_plain(context)
+        return spark()
+
+    def _warn_if_plain(self, context: SparkContext) -> None:
+        """Who asks for encryption must know where Spark sends blocks, and does not encrypt them."""
+        settings = context.getConf()
+        is_encrypted = any(str(settings.get(key, "")).lower() == "true" for key in _SPARK_ENCRYPTS)
+        if self.exchange.is_encrypted and not is_encrypted and not is_local(context):
+            log.warning(
+                "%s is true, but the blocks of job '%s' go through Spark's shuffle, which is not encrypted: set "
+                "spark.authenticate and spark.network.crypto.enabled.",
+                TLS_ENABLED,
+                self.name,
+            )
 
     def _slots_stay(self, plan: JobPlan, context: SparkContext) -> bool:
         """Choose how blocks get from slot to slot."""
-        if self.exchange is not ExchangeChoice.AUTO:
-            return self.exchange is ExchangeChoice.RESIDENT
+        if self.exchange.choice is not ExchangeChoice.AUTO:
+            return self.exchange.choice is ExchangeChoice.RESIDENT
         # Spark's shuffle spills to disk what a batch job has too much of, and takes cores only while they work.
-        # Elsewhere than here cores are scarce, and hosts may not reach each other.
-        here = is_embedded() and is_local(context)
-        return here and not plan.settings.batch and executions_that_hold() < SPARE_CORES
+        # In a Spark of somebody else's cores are for others too, and may be taken away.
+        if plan.settings.batch or self._cannot_stay or not is_ours(context) or may_grow(context):
+            return False
+        if is_local(context):
+            return is_embedded() and executions_that_hold() < SPARE_CORES
+        # One core stays free for other jobs. Slots that stay are proven where Spark's own master deals out executors.
+        return _PROVEN.match(str(context.master)) is not None and free_cores(context, 2) >= 2

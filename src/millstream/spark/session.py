@@ -156,10 +156,15 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def is_ours(context: SparkContext) -> bool:
+    """Tell whether a context has the settings that streams want."""
+    # Asking Spark takes some hundred calls to the JVM, 10 ms of every job.
+    return context in _own or context.getConf().get("spark.python.daemon.module") == DAEMON_MODULE
+
+
 def _warn_about(context: SparkContext, config: Configuration) -> None:
     """Say what cannot be had any more because Spark is already running."""
-    # Asking Spark takes some hundred calls to the JVM, 10 ms of every job.
-    if context not in _own and context.getConf().get("spark.python.daemon.module") != DAEMON_MODULE:
+    if not is_ours(context):
         warnings.warn(
             "The SparkContext of this program was not started by millstream: slots have no processes of their own, so "
             "state is read again whenever Spark moves a slot. Start it with "

@@ -1,0 +1,96 @@
+"""The settings of the exchange: how blocks get from slot to slot, over what, and whether they are encrypted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.exchange.tls import CertificateError, Identity, make_identity
+
+EXCHANGE = "millstream.exchange"
+TRANSPORT = "millstream.exchange.transport"
+TLS_ENABLED = "security.ssl.internal.enabled"
+_CERTIFICATE = "millstream.exchange.tls.certificate"
+_KEY = "millstream.exchange.tls.key"
+_TRUSTED = "millstream.exchange.tls.trusted"
+# Flink's, which name Java keystores.
+_JAVA = tuple(f"security.ssl.{inner}{what}" for inner in ("internal.", "") for what in ("keystore", "truststore"))
+
+E = TypeVar("E", bound=Enum)
+
+
+class ExchangeChoice(Enum):
+    """How blocks get from slot to slot: straight, between slots that stay, or through Spark's shuffle."""
+
+    RESIDENT = "resident"
+    SPARK = "spark"
+    AUTO = "auto"
+
+
+class Transport(Enum):
+    """Over what slots that stay send: sockets of this machine, or TCP."""
+
+    UNIX = "unix"
+    TCP = "tcp"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class ExchangeSettings:
+    """What a program has set.
+
+    Attributes:
+        is_encrypted: whether what goes over TCP does so in TLS.
+        files: the certificate to use for that; without, each execution has one of its own.
+    """
+
+    choice: ExchangeChoice = ExchangeChoice.AUTO
+    transport: Transport = Transport.AUTO
+    is_encrypted: bool = False
+    files: Identity | None = None
+
+    @staticmethod
+    def read(config: Configuration) -> ExchangeSettings:
+        """Read them. Raises InvalidProgramError when one cannot be."""
+        choice = _one_of(config, EXCHANGE, ExchangeChoice)
+        transport = _one_of(config, TRANSPORT, Transport)
+        if not config.get_boolean(TLS_ENABLED, False):
+            return ExchangeSettings(choice, transport)
+        files = _files(config)
+        try:
+            # Also if slots will be on this machine: what cannot work must not be found out on the day of the move.
+            (files or make_identity()).context(is_called=True)
+        except CertificateError as e:
+            raise InvalidProgramError(str(e)) from None
+        return ExchangeSettings(choice, transport, True, files)
+
+    def identity(self) -> Identity | None:
+        """Return what an execution shows and trusts when it talks over TCP."""
+        return (self.files or make_identity()) if self.is_encrypted else None
+
+
+def _one_of(config: Configuration, key: str, kind: type[E]) -> E:
+    value = config.get_string(key, "auto")
+    try:
+        return kind(value.lower())
+    except ValueError:
+        names = ", ".join(choice.value for choice in kind)
+        raise InvalidProgramError(f"{key}={value!r} is none of {names}.") from None
+
+
+def _files(config: Configuration) -> Identity | None:
+    certificate, key = config.get_string(_CERTIFICATE, ""), config.get_string(_KEY, "")
+    java = next((name for name in _JAVA if config.contains_key(name)), None)
+    if java is not None and not certificate:
+        raise InvalidProgramError(
+            f"{java} names a Java keystore, which is not read here: convert it (openssl pkcs12 -in store.p12 -nodes) "
+            f"and set {_CERTIFICATE}, {_KEY} and {_TRUSTED} to the PEM files."
+        )
+    if bool(certificate) != bool(key):
+        raise InvalidProgramError(f"{_CERTIFICATE} and {_KEY} are set together or not at all.")
+    if not certificate:
+        return None
+    return Identity(certificate, key, config.get_string(_TRUSTED, "") or certificate)

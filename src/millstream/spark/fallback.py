@@ -1,0 +1,54 @@
+"""Slots that stay where they come to be, else Spark's shuffle: what `millstream.exchange: auto` means by its choice."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from millstream.jobmaster.engine import EpochFailed, EpochRunner
+from millstream.operators.protocol import LevelTask, SlotReport
+from millstream.spark.exchange_epochs import SlotsMissing
+
+log = logging.getLogger("millstream")
+
+
+class FallbackEpochs:
+    """The epochs of one execution; follows `EpochRunner`."""
+
+    def __init__(self, resident: EpochRunner, make_other: Callable[[], EpochRunner]) -> None:
+        """Try slots that stay first.
+
+        Args:
+            resident: runs epochs in slots that stay.
+            make_other: makes what runs them if those cannot be had.
+        """
+        self._runner = resident
+        self._make_other = make_other
+        self._lock = threading.Lock()
+        self._is_cancelled = False
+
+    def open(self) -> None:
+        self._runner.open()
+
+    def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
+        try:
+            return self._runner.run(tasks)
+        except SlotsMissing as e:
+            log.warning("%s This job goes on through Spark's shuffle.", e)
+            self._runner.release()
+        # No epoch has run: another runner can begin with the same one.
+        with self._lock:
+            self._runner = self._make_other()
+            if self._is_cancelled:
+                raise EpochFailed(f"Epoch {tasks[0].epoch} was broken off.")
+        self._runner.open()
+        return self._runner.run(tasks)
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._is_cancelled = True
+            self._runner.cancel()
+
+    def release(self) -> None:
+        self._runner.release()

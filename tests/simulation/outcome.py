@@ -1,0 +1,27 @@
+"""How a schedule went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a schedule went.
+
+    Attributes:
+        difference: what was not as it must be; None when all was.
+        faults: what went wrong, and how often.
+        log: what happened, if that was asked for.
+    """
+
+    seed: int
+    difference: str | None
+    faults: Counter[str]
+    log: list[str]
+
+    @property
+    def is_error(self) -> bool:
+        """Whether that is an error in a program, rather than something that happened."""
+        return self.difference is not None and self.difference.startswith("Traceback")

@@ -1,0 +1,408 @@
+"""The transport: the exchange's two machines, driver's and slots', with a made-up network between them.
+
+From a seed come the slots, their levels, the blocks they send each other, how long everything takes, who dies, which
+connection breaks, and what a mistake in our own code could do to a frame: lose it, double it, send an old one again.
+Real are `ExchangeMachine` and `Arrivals`. Whatever happens, an epoch that counts has every block once, and counts once;
+and what was done to a frame is noticed.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from random import Random
+
+from millstream.exchange import protocol as p
+from millstream.exchange.arrivals import Arrivals
+from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
+
+from .outcome import Outcome
+from .world import Violated, World
+
+# How likely each thing is, at every frame that is sent or every level that is run, in a schedule where it can happen.
+_RATES = {
+    "slot dies": 0.01,
+    "link breaks": 0.01,
+    "user code raises": 0.01,
+    "cancelled": 0.01,
+    "Spark ends": 0.005,
+    "slot never calls": 0.05,
+    "frame lost": 0.02,
+    "frame doubled": 0.02,
+    "old block": 0.02,
+    "report doubled": 0.05,
+}
+_START_SECONDS = 60.0
+# Nothing happens for so long only if nothing is ever going to happen.
+_STANDS_STILL = 600.0
+
+# A block is told by its epoch, the level it is for, who sent it to whom, and its number.
+Block = tuple[int, int, int, int, int]
+# What a slot has got at a level: (level, slot), blocks.
+Got = list[tuple[tuple[int, int], list[Block]]]
+
+
+def run_transport(seed: int, verbose: bool = False) -> Outcome:
+    """Run the schedule of a seed."""
+    world = World(seed, verbose)
+    job = _Job(world)
+    with suppress(Violated):
+        job.run()
+    return Outcome(seed, world.violation, job.faults.happened, world.log)
+
+
+class _Mishaps:
+    """Says what goes wrong: only so often, so that a job gets to its end."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._left = random.choice((0, 1, 2, 3, 5))
+        self._rates = {kind: rate * random.choice((0.0, 1.0, 1.0, 5.0)) for kind, rate in _RATES.items()}
+        self.happened: Counter[str] = Counter()
+
+    def strikes(self, kind: str) -> bool:
+        if not self._left or self._random.random() >= self._rates[kind]:
+            return False
+        self._left -= 1
+        self.happened[kind] += 1
+        return True
+
+
+class _Job:
+    """Runs epoch after epoch, in one execution after the other."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.faults = _Mishaps(world.random)
+        self.widths = [world.random.randint(1, 3) for _ in range(world.random.randint(1, 3))]
+        self._epochs = world.random.randint(1, 6)
+        self._plan_seed = world.random.random()
+        # How slow the network is.
+        self.delay = world.random.choice((0.001, 0.01, 1.0))
+        self.counted: set[int] = set()
+
+    def run(self) -> None:
+        epoch = 1
+        while epoch <= self._epochs:
+            execution = _Execution(self)
+            while epoch <= self._epochs and execution.run(epoch):
+                epoch += 1
+            execution.release()
+
+    def blocks(self, epoch: int, level: int, sender: int) -> list[Block]:
+        """Return the blocks that a slot sends to a level; in every execution the same ones."""
+        random = Random(f"{self._plan_seed} {epoch} {level} {sender}")
+        targets = [random.randrange(self.widths[level]) for _ in range(random.choice((0, 1, 3)))]
+        return [(epoch, level, sender, target, number) for number, target in enumerate(targets)]
+
+    def count(self, epoch: int, reports: list[bytes]) -> None:
+        """An epoch is done: check that it is this one, once, and whole."""
+        if epoch in self.counted:
+            self.world.violate(f"epoch {epoch} counts twice")
+        self.counted.add(epoch)
+        got = Counter(
+            (place, block) for report in reports for place, blocks in pickle.loads(report) for block in blocks
+        )
+        levels = range(1, len(self.widths))
+        sent = [b for level in levels for s in range(self.widths[level - 1]) for b in self.blocks(epoch, level, s)]
+        wanted = Counter(((block[1], block[3]), block) for block in sent)
+        if got != wanted:
+            self.world.violate(f"epoch {epoch}: lost {sorted(wanted - got)}, too many {sorted(got - wanted)}")
+        if len(reports) != self.widths[-1]:
+            self.world.violate(f"epoch {epoch} counts with {len(reports)} reports of {self.widths[-1]}")
+
+
+class _Execution:
+    """One execution: the driver's machine, its slots, and the network between them."""
+
+    def __init__(self, job: _Job) -> None:
+        self.job, self.world, self.faults = job, job.world, job.faults
+        self.machine = p.ExchangeMachine(max(job.widths), job.widths[-1])
+        self.slots = [_Slot(self, number) for number in range(max(job.widths))]
+        # What was done to a frame and is not noticed yet, by link.
+        self.tampered: dict[tuple[int, int], str] = {}
+        self.was_tampered_with = self.has_noticed = False
+        self._epoch = 0
+        self._outcome: p.FinishEpoch | p.FailEpoch | None = None
+        self._arrival: dict[tuple[int, int], float] = {}
+        self._cut: set[tuple[int, int]] = set()
+        for slot in self.slots:
+            if not self.faults.strikes("slot never calls"):
+                self.later(slot.step)
+        self.world.after(_START_SECONDS, partial(self.handle, p.StartTimedOut()))
+
+    def run(self, epoch: int) -> bool:
+        """Run an epoch; tell whether it succeeded."""
+        self._epoch, self._outcome = epoch, None
+        self.world.note(f"epoch {epoch}")
+        self.handle(p.EpochAsked(epoch, pickle.dumps(epoch)))
+        if self.faults.strikes("cancelled"):
+            self.later(partial(self.handle, p.CancelAsked()))
+        if self.faults.strikes("Spark ends"):
+            self.later(partial(self.handle, p.SparkEnded("")))
+        self.world.wait(_STANDS_STILL, lambda: self._outcome is not None)
+        if self._outcome is None:
+            self._check_stillness()
+        self._check_cause()
+        return isinstance(self._outcome, p.FinishEpoch)
+
+    def _check_stillness(self) -> None:
+        """Without an answer there is only who lost the very last frame of a link; somebody would kill that job."""
+        if "frame lost" not in self.tampered.values():
+            self.world.violate(f"epoch {self._epoch} stands still")
+        self.handle(p.LinkBroke("killed by its user"))
+
+    def _check_cause(self) -> None:
+        cause = self.machine.cause
+        confused = cause is not None and (cause.trouble is p.Trouble.CONFUSED or "ProtocolError" in cause.text)
+        if confused and not self.was_tampered_with:
+            self.world.violate(f"somebody broke the rules, and nobody did: {cause}")
+
+    def release(self) -> None:
+        """End all; what slots still have to say comes while they end."""
+        self.handle(p.ReleaseAsked())
+        self.world.wait(5.0, lambda: not any(slot.is_alive for slot in self.slots))
+        for slot in self.slots:
+            slot.die()
+
+    # --- the driver
+
+    def handle(self, event: p.Event) -> None:
+        for instruction in self.machine.handle(event):
+            self.world.note(f"{type(event).__name__}: {type(instruction).__name__}")
+            if isinstance(instruction, p.SendRoster):
+                self._send_all(Frame(Kind.ROSTER))
+            elif isinstance(instruction, p.SendEpoch):
+                self._send_all(Frame(Kind.EPOCH, instruction.epoch, payload=instruction.payload))
+            elif isinstance(instruction, p.SendStop):
+                self._send_all(Frame(Kind.STOP))
+            elif isinstance(instruction, p.HangUp):
+                for slot in self.slots:
+                    # Whatever they do, they do it a little longer.
+                    self.world.after(self.world.random.choice((0.0, 0.1, 2.0)), slot.die)
+            else:
+                self._end_epoch(instruction)
+
+    def _end_epoch(self, outcome: p.FinishEpoch | p.FailEpoch) -> None:
+        if isinstance(outcome, p.FinishEpoch):
+            self.job.count(self._epoch, outcome.reports)
+        self._outcome = outcome
+
+    def _send_all(self, frame: Frame) -> None:
+        for slot in self.slots:
+            self.later(partial(slot.obey, frame), (-1, slot.number))
+
+    def hear(self, slot: int, frame: Frame) -> None:
+        """Take what a slot says to the driver."""
+        if frame.kind is Kind.HELLO:
+            self.handle(p.SlotCalled(slot, f"/{slot}"))
+        elif frame.kind is Kind.MET:
+            self.handle(p.SlotMet(slot))
+        elif frame.kind is Kind.REPORT:
+            self.handle(p.SlotReported(slot, frame.epoch, frame.payload))
+        elif frame.kind is Kind.LOST:
+            self.handle(p.LinkBroke(f"slot {slot}"))
+        else:
+            self.handle(p.SlotFailed(slot, frame.payload.decode()))
+
+    # --- the network
+
+    def later(self, action: Callable[[], None], link: tuple[int, int] | None = None) -> None:
+        """Have something happen after a while; what goes over one link stays in order."""
+        world = self.world
+        at = world.now + self.job.delay * world.random.random()
+        if link is not None:
+            at = self._arrival[link] = max(at, self._arrival.get(link, 0.0))
+        world.after(at - world.now, action)
+
+    def tell_driver(self, slot: int, frame: Frame) -> None:
+        for _ in range(1 + (frame.kind is Kind.REPORT and self._tampers((slot, -1), "report doubled"))):
+            self.later(partial(self.hear, slot, frame), (slot, -1))
+
+    def send(self, sender: int, target: int, frame: Frame) -> None:
+        """Send from slot to slot."""
+        link = sender, target
+        if link in self._cut:
+            return
+        if self.faults.strikes("link breaks"):
+            self.cut(sender, target)
+            return
+        slot = self.slots[target]
+        if frame.kind is Kind.DATA and frame.epoch > 1 and self._tampers(link, "old block"):
+            old = Frame(Kind.DATA, frame.epoch - 1, frame.level, pickle.dumps(((0, 0, 0, 0, 0), [])))
+            self.later(partial(slot.take, sender, old), link)
+            self._mark(link, "old block")
+        if self._tampers(link, "frame lost"):
+            self._mark(link, "frame lost")
+            return
+        self.later(partial(slot.take, sender, frame), link)
+        if self._tampers(link, "frame doubled"):
+            self.later(partial(slot.take, sender, frame), link)
+            self._mark(link, "frame doubled")
+
+    def _tampers(self, link: tuple[int, int], how: str) -> bool:
+        # One thing at a time: two losses together may look like nothing at all.
+        if self.was_tampered_with or not self.faults.strikes(how):
+            return False
+        self.world.note(f"{how} from {link[0]} to {link[1]}")
+        self.was_tampered_with = True
+        return True
+
+    def _mark(self, link: tuple[int, int], how: str) -> None:
+        """From here on a link has something about it to notice; where it was noticed at once, it had."""
+        self.later(lambda: None if self.has_noticed else self.tampered.update({link: how}), link)
+
+    def cut(self, one: int, other: int) -> None:
+        """Break a connection: both ends hear of it behind what has been sent."""
+        for sender, target in ((one, other), (other, one)):
+            if (sender, target) not in self._cut:
+                self._cut.add((sender, target))
+                if target == -1:
+                    self.later(partial(self.handle, p.LinkBroke(f"slot {sender} is gone")), (sender, -1))
+                elif sender >= 0:
+                    self.later(partial(self.slots[target].lose, sender), (sender, target))
+
+
+class _Slot:
+    """A slot: follows `exchange.slot.Slot`, with the real `Arrivals`."""
+
+    def __init__(self, execution: _Execution, number: int) -> None:
+        self.number = number
+        self.is_alive = True
+        self._execution = execution
+        self._world = execution.world
+        self._job = execution.job
+        self._arrivals = Arrivals(number, execution.job.widths)
+        self._commands: list[Frame] = []
+        self._is_cut_off = False
+        self._life = self._live()
+        # What it waits for.
+        self._until: Callable[[], bool] = lambda: True
+        self._is_working = False
+
+    # --- what comes
+
+    def obey(self, command: Frame) -> None:
+        self._commands.append(command)
+        self.step()
+
+    def take(self, sender: int, frame: Frame) -> None:
+        if not self.is_alive:
+            return
+        try:
+            self._arrivals.take(sender, frame)
+        except ProtocolError as e:
+            self._execution.has_noticed = True
+            self._execution.tampered.clear()
+            self._fail(f"ProtocolError: {e}")
+            return
+        how = self._execution.tampered.get((sender, self.number))
+        # It is noticed at the latest with the END that counts the blocks, or comes in the place of another.
+        if how is not None and frame.kind is Kind.END:
+            self._world.violate(f"{how} from slot {sender} to slot {self.number}, and {frame[:3]} was taken")
+        self.step()
+
+    def lose(self, sender: int) -> None:
+        self._is_cut_off = True
+        self.step()
+
+    def die(self) -> None:
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        for other in self._execution.slots:
+            if other is not self:
+                self._execution.cut(self.number, other.number)
+        self._execution.cut(self.number, -1)
+
+    def _fail(self, text: str) -> None:
+        self._execution.tell_driver(self.number, Frame(Kind.FAILED, payload=text.encode()))
+        self._until = lambda: False
+
+    # --- what it does
+
+    def step(self) -> None:
+        """Go on, if what is waited for is there."""
+        while self.is_alive and not self._is_working:
+            if self._is_cut_off:
+                self._is_cut_off = False
+                self._execution.tell_driver(self.number, Frame(Kind.LOST))
+                self._until = lambda: False
+            if not self._until():
+                return
+            try:
+                self._until = next(self._life)
+            except StopIteration:
+                self.die()
+            except ProtocolError as e:
+                self._fail(f"ProtocolError: {e}")
+
+    def _live(self) -> Iterator[Callable[[], bool]]:
+        driver = partial(self._execution.tell_driver, self.number)
+        driver(Frame(Kind.HELLO))
+        while True:
+            yield lambda: bool(self._commands)
+            command = self._commands.pop(0)
+            if command.kind is Kind.STOP:
+                return
+            if command.kind is Kind.ROSTER:
+                driver(Frame(Kind.MET))
+                continue
+            yield from self._run(pickle.loads(command.payload))
+
+    def _run(self, epoch: int) -> Iterator[Callable[[], bool]]:
+        widths = self._job.widths
+        got: Got = []
+        last = len(widths) - 1
+        for level in range(len(widths)):
+            if self.number >= widths[level]:
+                continue
+            if level:
+                yield partial(self._arrivals.is_complete, epoch, level)
+                messages = [pickle.loads(m) for m in self._arrivals.collect(epoch, level)]
+                got = [g for _, passed in messages for g in passed]
+                got.append(((level, self.number), [block for block, _ in messages if block is not None]))
+            yield from self._work()
+            if level < last:
+                self._send_level(epoch, level + 1, got)
+        if self.number < widths[-1]:
+            self._execution.tell_driver(self.number, Frame(Kind.REPORT, epoch, last, pickle.dumps(got)))
+
+    def _work(self) -> Iterator[Callable[[], bool]]:
+        """Be in user code for a while, deaf; or do not come back from it."""
+        execution = self._execution
+        if execution.faults.strikes("slot dies"):
+            execution.later(self.die)
+        if execution.faults.strikes("user code raises"):
+            self._fail("Boom")
+            yield lambda: False
+        self._is_working = True
+        execution.later(self._come_back)
+        yield lambda: True
+
+    def _come_back(self) -> None:
+        self._is_working = False
+        self.step()
+
+    def _send_level(self, epoch: int, level: int, got: Got) -> None:
+        """Send blocks, with what was got passed on to one slot, then the ENDs."""
+        width = self._job.widths[level]
+        sent = dict.fromkeys(range(width), 0)
+        blocks: list[tuple[int, Block | None, Got]] = [
+            (block[3], block, []) for block in self._job.blocks(epoch, level, self.number)
+        ]
+        blocks.append((self.number % width, None, got))
+        for target, block, passed in blocks:
+            self._send(target, Frame(Kind.DATA, epoch, level, pickle.dumps((block, passed))))
+            sent[target] += 1
+        for target, count in sent.items():
+            self._send(target, end_of(epoch, level, count))
+
+    def _send(self, target: int, frame: Frame) -> None:
+        if target == self.number:
+            self._arrivals.take(target, frame)
+        else:
+            self._execution.send(self.number, target, frame)
