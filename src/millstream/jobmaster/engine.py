@@ -48,7 +48,13 @@ class EpochFailed(JobExecutionError):
 
 
 class EpochRunner(Protocol):
-    """Runs the epochs of one execution on an engine."""
+    """Runs the epochs of one execution on an engine.
+
+    Attributes:
+        slots_stay: whether every epoch runs in the same processes, or the execution fails.
+    """
+
+    slots_stay: bool
 
     def open(self) -> None: ...
 

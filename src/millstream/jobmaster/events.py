@@ -40,6 +40,13 @@ class Requested:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlotsOpened:
+    """An execution has slots; tells whether they stay, so that each epoch finds in memory what the last one left."""
+
+    stay: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourcesPolled:
     """The sources have dealt out what there is to read.
 
@@ -139,6 +146,7 @@ Event = (
     | StepFailed
     | CancelAsked
     | Requested
+    | SlotsOpened
     | SourcesPolled
     | PositionsNoted
     | EpochFinished

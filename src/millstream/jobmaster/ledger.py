@@ -30,6 +30,7 @@ class Ledger:
         now: the time of the event that is being handled, by the job's clock.
         ahead: by how much the wall clock was ahead of it.
         positions: how far sources were when that was last noted; one of which nothing is said is at its beginning.
+        slots_stay: whether each epoch of the execution runs in the processes of the one before.
     """
 
     def __init__(self, plan: JobPlan, options: JobOptions, now: float) -> None:
@@ -40,6 +41,7 @@ class Ledger:
         self.coordinator = Coordinator(options.checkpoints, now, options.origin)
         self.chronicle = Chronicle(plan, self.coordinator, now)
         self.positions: Positions = {}
+        self.slots_stay = False
         # The last of them up to which each source is known to have been processed.
         self._processed: Positions = {}
         # The sinks whose output has to wait for a checkpoint.

@@ -66,6 +66,8 @@ class LocalSlots:
 class LocalEpochs:
     """Runs the epochs of one execution in this process; follows `EpochRunner`."""
 
+    slots_stay = True
+
     def __init__(self, plan: JobPlan, attempt: int, storage: StateStorage, clock: Callable[[], int]) -> None:
         self._name = plan.settings.job_name
         self._attempt = str(attempt)

@@ -274,6 +274,7 @@ class JobMachine:
             epoch.shares,
             epoch.ending,
             slice=epoch.slice,
+            keep=self._keeps_state(epoch),
             checkpoint=number if self._taken is None else self._taken.id,
             # At most once, the position is saved before the epoch: no later checkpoint could name what sinks keep open.
             flush=epoch.flush or wanted or self._options.at_most_once,
@@ -286,6 +287,27 @@ class JobMachine:
         # Also when all of that may be read now, which sources want to know.
         cut = wanted or epoch.cut or job.has_regions or epoch.goes_on
         return [*([i.NotePositions()] if cut else []), i.RunEpoch(tasks=tasks)]
+
+    def _keeps_state(self, epoch: Epoch) -> bool:
+        """Tell whether somebody may go on from the end of an epoch: then files must have the state.
+
+        A restart goes back to a checkpoint, or to the beginning. But regions that have not failed go on from the epoch
+        before; and where slots do not stay, so does every epoch.
+        """
+        job = self._ledger
+        return (
+            not job.slots_stay
+            or job.has_regions
+            or self._options.at_most_once
+            or epoch.checkpoint
+            or epoch.cut
+            # It may be the last one.
+            or job.execution.running_sources() <= epoch.ending
+        )
+
+    def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
+        self._ledger.slots_stay = event.stay
+        return []
 
     def _positions_noted(self, event: e.PositionsNoted) -> Instructions:
         self._ledger.positions = event.positions
@@ -595,6 +617,7 @@ class JobMachine:
         e.StepFailed: _step_failed,
         e.CancelAsked: _cancel_asked,
         e.Requested: _requested,
+        e.SlotsOpened: _slots_opened,
         e.SourcesPolled: _sources_polled,
         e.PositionsNoted: _positions_noted,
         e.EpochFinished: _epoch_finished,

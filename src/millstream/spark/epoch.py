@@ -19,6 +19,9 @@ from millstream.spark.worker import JobRef, LevelFunction
 class SparkEpochs:
     """The epochs of one job. All but `cancel` must be called from one thread: the job's own."""
 
+    # A slot's process that is gone is replaced by one that reads the state from its files.
+    slots_stay = False
+
     def __init__(
         self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
     ) -> None:

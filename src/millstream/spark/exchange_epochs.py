@@ -31,6 +31,8 @@ _SPARK_SECONDS = 3.0
 class ExchangeEpochs:
     """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
 
+    slots_stay = True
+
     def __init__(
         self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
     ) -> None:
