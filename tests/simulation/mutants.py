@@ -174,7 +174,7 @@ def abort_at_the_end_without_waiting(real: Real, self: Ending) -> Last | None:
 @_instead_of(Ledger, "begin")
 def reused_attempt(real: Real, self: Ledger, plan: JobPlan, start: Start) -> list[i.Instruction]:
     """A restart has the same number as the execution that failed."""
-    self._attempt = -1
+    self.attempt = -1
     instructions: list[i.Instruction] = real(self, plan, start)
     return instructions
 

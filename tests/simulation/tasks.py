@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -46,9 +47,18 @@ class SimulatedTasks:
         self._storage = TaskStorage(scene.disk, state_url)
         self._states: dict[tuple[int, int], KeyedState] = {}
         self._is_cancelled = False
+        self._has_lost_slot = False
 
-    def open(self) -> None:
+    def open(self, lost: Callable[[], None]) -> None:
         self._world.step("open")
+        if self._world.faults.strikes("slot gone"):
+            self._world.after(3 * self._world.random.random(), partial(self._lose_slot, lost), self._world.driver)
+
+    def _lose_slot(self, lost: Callable[[], None]) -> None:
+        if self._world.driver is not None:
+            self._world.note(f"a slot of attempt {self._attempt} is gone")
+            self._has_lost_slot = True
+            lost()
 
     def release(self) -> None:
         self._world.step("release")
@@ -59,6 +69,8 @@ class SimulatedTasks:
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
         world = self._world
         world.step("epoch")
+        if self._has_lost_slot:
+            raise EpochFailed("a slot is gone")
         if world.verbose:
             world.note(f"runs epoch {tasks[0].epoch} of attempt {self._attempt}, checkpoint {tasks[0].checkpoint}")
         if not self.slots_stay and world.random.random() < 0.2:

@@ -603,3 +603,42 @@ def test_state_is_written_by_every_epoch_that_another_may_go_on_from() -> None:
     told.until(i.WriteManifest)
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
     assert told.until(i.RunEpoch).tasks[0].keep
+
+
+# --- what wakes a job that waits
+
+
+def waiting(**options: Any) -> Told:
+    """Return a job that has been told that there is nothing to read, now or for long."""
+    told = Told(**options)
+    told.start()
+    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
+    return told
+
+
+def test_a_slot_that_is_gone_is_noticed_without_input() -> None:
+    told = waiting(restart=FixedDelay(1, 2.0), checkpoints=CheckpointOptions())
+    before = told.now
+    told.tell(e.SlotsLost(attempt=0))
+    run = told.until(i.RunEpoch)
+    assert told.now == before and run.tasks[0].shares == {}
+    told.tell(e.StepFailed(error=EpochFailed("a slot is gone")))
+    assert told.until(i.OpenSlots).attempt == 1
+    # Of slots that are not used any more nobody wants to know.
+    told.until(i.PollSources)
+    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
+    told.tell(e.SlotsLost(attempt=0))
+    told.until(i.PollSources)
+    assert told.now > before + 1_000
+
+
+def test_a_slot_that_goes_while_something_else_is_done_is_noticed_behind_it() -> None:
+    told = Told()
+    told.start()
+    run = told.poll()
+    told.tell(e.SlotsLost(attempt=0))
+    told.report(run)
+    told.until(i.WriteManifest)
+    told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    found = told.until(i.RunEpoch)
+    assert found.tasks[0].shares == {} and found.tasks[0].epoch == 2

@@ -18,6 +18,7 @@ from millstream.exchange import protocol as p
 from millstream.exchange.addresses import Address, accept, address_of, listen, make_directory
 from millstream.exchange.frames import Frame, Kind, ProtocolError
 from millstream.exchange.handshake import Side
+from millstream.exchange.hang_ups import HangUps
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
 
@@ -46,7 +47,14 @@ class _Caller:
 class Exchange:
     """The driver's end of one execution. All but `tell` is called from one thread."""
 
-    def __init__(self, slots: int, reporters: int, secret: bytes, host: str | None) -> None:
+    def __init__(
+        self,
+        slots: int,
+        reporters: int,
+        secret: bytes,
+        host: str | None,
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
         """Listen for slots.
 
         Args:
@@ -54,6 +62,7 @@ class Exchange:
             reporters: how many of them, from 0, report an epoch's end.
             secret: what all of this execution know.
             host: at which of this machine's addresses slots call; None if they are all on this machine.
+            lost: is called, from any thread, when a slot or who holds it is gone, even between two epochs.
         """
         self._machine = p.ExchangeMachine(slots, reporters)
         self._secret = secret
@@ -70,6 +79,7 @@ class Exchange:
         self._waker.setblocking(False)
         self._poller.watch(self._listener.fileno(), self._admit)
         self._poller.watch(self._wake.fileno(), self._hear)
+        self._hang_ups = HangUps(lost)
 
     @property
     def address(self) -> Address:
@@ -108,6 +118,7 @@ class Exchange:
 
     def release(self) -> None:
         """Ask slots that wait to go, and end those that do not."""
+        self._hang_ups.close()
         self._hear()
         self._handle(p.ReleaseAsked())
 
@@ -123,6 +134,7 @@ class Exchange:
 
     def close(self) -> None:
         """Hang up on all, and listen no more."""
+        self._hang_ups.close()
         self._hang_up(p.HangUp())
         self._poller.close()
         self._listener.close()
@@ -163,6 +175,7 @@ class Exchange:
         slot = caller.slot
         if frame.kind is Kind.HOLD and slot is None:
             caller.is_host = True
+            self._hang_ups.add(link.socket.fileno())
         elif frame.kind is Kind.HELLO and slot is None:
             self._take_hello(link, caller, frame)
         elif slot is None:
@@ -183,6 +196,7 @@ class Exchange:
         caller.slot = int(said["slot"])
         del self._others[link]
         self._slots[caller.slot] = link
+        self._hang_ups.add(link.socket.fileno())
         address = said["address"]
         self._handle(p.SlotCalled(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from millstream.common.errors import JobExecutionError
@@ -56,7 +57,9 @@ class EpochRunner(Protocol):
 
     slots_stay: bool
 
-    def open(self) -> None: ...
+    def open(self, lost: Callable[[], None]) -> None:
+        """Get slots; `lost` is called, from any thread, when one of them is gone that the next epoch needs."""
+        ...
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
         """Run the levels of one epoch; raise EpochFailed when one fails."""

@@ -63,6 +63,13 @@ class SourcesPolled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlotsLost:
+    """A process that an execution needs is gone; its next epoch will say which, and fail."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PositionsNoted:
     """How far the sources have been dealt out."""
 
@@ -148,6 +155,7 @@ Event = (
     | Requested
     | SlotsOpened
     | SourcesPolled
+    | SlotsLost
     | PositionsNoted
     | EpochFinished
     | ManifestWritten

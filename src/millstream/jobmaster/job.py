@@ -187,7 +187,7 @@ class JobMaster:
         runner = self._engine.runner(asked.plan, asked.attempt)
         with self._lock:
             self._runner = runner
-        runner.open()
+        runner.open(partial(self._inbox.put, e.SlotsLost(attempt=asked.attempt)))
         return e.SlotsOpened(stay=runner.slots_stay)
 
     def _release_slots(self, asked: i.ReleaseSlots) -> None:

@@ -31,6 +31,7 @@ class Ledger:
         ahead: by how much the wall clock was ahead of it.
         positions: how far sources were when that was last noted; one of which nothing is said is at its beginning.
         slots_stay: whether each epoch of the execution runs in the processes of the one before.
+        attempt: numbers the executions, so that no two ever write under the same name.
     """
 
     def __init__(self, plan: JobPlan, options: JobOptions, now: float) -> None:
@@ -48,8 +49,7 @@ class Ledger:
         self.transactional: frozenset[str] = frozenset()
         self.wants_checkpoints = False
         self._execution: Execution | None = None
-        # Numbers the executions, so that no two ever write under the same name.
-        self._attempt = -1
+        self.attempt = -1
         # Whether anything has happened since the last checkpoint that was cut, or that one was lost.
         self.has_changed = False
         # Whether the directory is the job's own, and its sinks have committers.
@@ -83,14 +83,14 @@ class Ledger:
 
     def begin(self, plan: JobPlan, start: Start) -> Instructions:
         """Begin a new execution, with slots of its own."""
-        self._attempt += 1
+        self.attempt += 1
         self.plan = plan
         self._execution = Execution(plan, start)
         self.positions, self._processed = start.sources, {}
         self.has_changed = start.epoch > 0
         self.has_regions = region_of(plan, plan.vertices[0].head.id) is not None
-        self.chronicle.deployed(plan, self._attempt, self.now)
-        return [i.OpenSlots(plan=plan, attempt=self._attempt, positions=start.sources)]
+        self.chronicle.deployed(plan, self.attempt, self.now)
+        return [i.OpenSlots(plan=plan, attempt=self.attempt, positions=start.sources)]
 
     def count(self, reports: list[SlotReport]) -> Instructions:
         """Everything an epoch did counts from here on."""

@@ -74,7 +74,7 @@ class LocalEpochs:
         self._slots = LocalSlots(plan, storage, clock)
         self._is_cancelled = threading.Event()
 
-    def open(self) -> None:
+    def open(self, lost: Callable[[], None]) -> None:
         self._slots.start()
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:

@@ -79,6 +79,8 @@ class JobMachine:
         # What a checkpoint without an epoch is for, and the last complete one before it.
         self._why = Why.NOTE_POSITION
         self._noted: Checkpoint | None = None
+        # Whether a slot seems to be gone.
+        self._must_look = False
         self._requests: deque[Request] = deque()
         # The request that is being served, the last complete checkpoint before it, and the plan it is about.
         self._served: Request | None = None
@@ -215,6 +217,8 @@ class JobMachine:
         if self._requests:
             return self._serve(self._requests.popleft())
         self._began = self._now
+        if self._must_look:
+            return self._begin(Epoch())
         self._go(Step.POLLING, math.inf)
         return [
             i.PollSources(
@@ -268,6 +272,7 @@ class JobMachine:
         job, execution = self._ledger, self._ledger.execution
         wanted = epoch.checkpoint and not self._options.at_most_once
         self._epoch, self._taken = epoch, job.trigger() if wanted else None
+        self._must_look = False
         number = execution.epoch if epoch.savepoint else None
         latest = self._coordinator.latest()
         tasks = execution.tasks(
@@ -307,6 +312,14 @@ class JobMachine:
 
     def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
         self._ledger.slots_stay = event.stay
+        return []
+
+    def _slots_lost(self, event: e.SlotsLost) -> Instructions:
+        """An epoch shall say at once what has happened, whether or not there is input."""
+        if event.attempt == self._ledger.attempt:
+            self._must_look = True
+            if self._step in (Step.WAITING, Step.GATHERING):
+                self._go(Step.READY)
         return []
 
     def _positions_noted(self, event: e.PositionsNoted) -> Instructions:
@@ -619,6 +632,7 @@ class JobMachine:
         e.Requested: _requested,
         e.SlotsOpened: _slots_opened,
         e.SourcesPolled: _sources_polled,
+        e.SlotsLost: _slots_lost,
         e.PositionsNoted: _positions_noted,
         e.EpochFinished: _epoch_finished,
         e.ManifestWritten: _manifest_written,

@@ -45,16 +45,18 @@ class ExchangeEpochs:
         self._is_local = is_local(context)
         secret = secrets.token_bytes(32)
         host = None if self._is_local else str(context.getConf().get("spark.driver.host", "127.0.0.1"))
-        self._exchange = Exchange(max(self._widths), self._widths[-1], secret, host)
+        self._exchange = Exchange(max(self._widths), self._widths[-1], secret, host, self._tell_lost)
         self._tasks = 1 if self._is_local else min(max(self._widths), context.defaultParallelism)
         self._function = HostFunction(job, self._exchange.address, secret, self._widths, self._tasks)
         self._thread: threading.Thread | None = None
         self._spark_error: Exception | None = None
         self._spark_ended = threading.Event()
         self._is_released = False
+        self._lost: Callable[[], None] = lambda: None
 
-    def open(self) -> None:
+    def open(self, lost: Callable[[], None]) -> None:
         """Have Spark start the slots; they are waited for with the first epoch."""
+        self._lost = lost
         _holding.add(self._job.key)
         self._thread = threading.Thread(target=self._hold, name=f"slots-{self._job.key[:8]}", daemon=True)
         self._thread.start()
@@ -90,6 +92,9 @@ class ExchangeEpochs:
         finally:
             _holding.discard(self._job.key)
             self._exchange.close()
+
+    def _tell_lost(self) -> None:
+        self._lost()
 
     def _await_spark(self) -> None:
         if self._exchange.serve_until(self._spark_ended.is_set, CLOSE_SECONDS + _SPARK_SECONDS):
