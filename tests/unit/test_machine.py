@@ -616,6 +616,14 @@ def waiting(**options: Any) -> Told:
     return told
 
 
+def test_a_source_that_has_input_is_asked_at_once() -> None:
+    told = waiting()
+    before = told.now
+    told.tell(e.InputCame())
+    told.until(i.PollSources)
+    assert told.now == before
+
+
 def test_a_slot_that_is_gone_is_noticed_without_input() -> None:
     told = waiting(restart=FixedDelay(1, 2.0), checkpoints=CheckpointOptions())
     before = told.now
@@ -642,3 +650,50 @@ def test_a_slot_that_goes_while_something_else_is_done_is_noticed_behind_it() ->
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
     found = told.until(i.RunEpoch)
     assert found.tasks[0].shares == {} and found.tasks[0].epoch == 2
+
+
+# --- how long input gathers
+
+
+def gathered(seconds: float, **options: Any) -> float:
+    """Return how long it is from one epoch to the next, when both take so many seconds and there is little to read."""
+    told = Told(checkpoints=CheckpointOptions(), **options)
+    told.start()
+    for _ in range(3):
+        began = told.now
+        shares = {told.plan.vertices[0].id: {0: ["share"]}}
+        polled = e.SourcesPolled(shares=shares, limited=False, finished=frozenset(), poll_again=told.now)
+        run = next(x for x in told.tell(polled) if isinstance(x, i.RunEpoch))
+        told.now += seconds
+        told.report(run)
+        told.until(i.PollSources)
+    return told.now - began
+
+
+@pytest.mark.parametrize(
+    ("timeout", "epoch", "gap"),
+    [
+        (0.1, 0.02, 0.1),
+        (0.1, 0.002, 0.04),
+        (0.1, 0.3, 0.3),
+        (0.001, 0.0005, 0.001),
+        (0.001, 0.002, 0.002),
+        (0.0, 0.002, 0.002),
+    ],
+)
+def test_input_gathers_no_longer_than_the_buffer_timeout(timeout: float, epoch: float, gap: float) -> None:
+    assert gathered(epoch, buffer_timeout=timeout) == pytest.approx(gap)
+
+
+def test_input_gathers_for_large_epochs_when_that_is_asked_for() -> None:
+    assert gathered(0.002, buffer_timeout=1.0, gathers_always=True) == pytest.approx(1.0)
+
+
+def test_with_a_short_buffer_timeout_the_next_epoch_does_not_wait_for_a_manifest() -> None:
+    told = Told(buffer_timeout=0.0)
+    told.start()
+    told.epoch()
+    told.until(i.WriteManifest)
+    before = told.now
+    told.until(i.PollSources)
+    assert told.now == before

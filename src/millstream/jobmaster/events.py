@@ -63,6 +63,11 @@ class SourcesPolled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InputCame:
+    """A source that was asked in vain has something to read."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SlotsLost:
     """A process that an execution needs is gone; its next epoch will say which, and fail."""
 
@@ -155,6 +160,7 @@ Event = (
     | Requested
     | SlotsOpened
     | SourcesPolled
+    | InputCame
     | SlotsLost
     | PositionsNoted
     | EpochFinished

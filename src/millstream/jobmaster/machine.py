@@ -43,6 +43,7 @@ from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.execution import merged
 from millstream.jobmaster.ledger import Instructions, Ledger
 from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.polling import Gathering
 from millstream.jobmaster.requests import (
     CheckpointRequest,
     Request,
@@ -54,7 +55,7 @@ from millstream.jobmaster.steps import Epoch, Step, Why
 from millstream.jobmaster.view import JobView
 from millstream.operators.protocol import JobPlan, SlotReport
 
-# So long an epoch waits for a manifest: most are written by then, and their output counts at once.
+# So long the next epoch waits for a manifest, if it may: most are written by then, and their output counts at once.
 _PATIENCE = 0.05
 
 
@@ -69,6 +70,7 @@ class JobMachine:
         # When the machine goes on by itself; at once when it awaits manifests and none is being written.
         self._until = math.inf
         self._awaits_manifests = False
+        self._gathering = Gathering(options.buffer_timeout, options.gathers_always)
         # What the first execution starts from.
         self._start = Start()
         # The epoch that is to be run; the one that was begun last, when, its checkpoint, and what it came to.
@@ -248,6 +250,12 @@ class JobMachine:
             )
         )
 
+    def _input_came(self, event: e.InputCame) -> Instructions:
+        # In every other step sources are asked soon anyway, or shall not be asked.
+        if self._step is Step.WAITING:
+            self._go(Step.READY)
+        return []
+
     def _ready(self) -> Instructions:
         self._go(Step.READY)
         return []
@@ -343,7 +351,8 @@ class JobMachine:
         if epoch.then is not Step.READY:
             return instructions + self._after_own_epoch(epoch.then)
         self._learn(seconds, epoch)
-        self._go(Step.LINGERING, self._now + _PATIENCE, awaits_manifests=True)
+        patience = min(_PATIENCE, self._options.buffer_timeout)
+        self._go(Step.LINGERING, self._now + patience, awaits_manifests=True)
         return instructions
 
     def _after_own_epoch(self, then: Step) -> Instructions:
@@ -366,6 +375,7 @@ class JobMachine:
             read = max((r.records_in for r in subtasks if r.vertex in self._ledger.execution.sources), default=0)
             sent = max((r.bytes_out for r in subtasks), default=0)
             sizer.finished(seconds, epoch.limited, read, sent)
+        self._gathering.epoch_took(seconds)
         self._ledger.chronicle.epoch_took(seconds)
 
     def _gather(self) -> Instructions:
@@ -373,7 +383,7 @@ class JobMachine:
         execution = self._ledger.execution
         if self._epoch.limited or self._epoch.goes_on or execution.unread_sources() or execution.is_finished:
             return self._ready()
-        self._go(Step.GATHERING, self._began + self._options.buffer_timeout)
+        self._go(Step.GATHERING, self._began + self._gathering.seconds())
         return []
 
     # --- output and storage
@@ -632,6 +642,7 @@ class JobMachine:
         e.Requested: _requested,
         e.SlotsOpened: _slots_opened,
         e.SourcesPolled: _sources_polled,
+        e.InputCame: _input_came,
         e.SlotsLost: _slots_lost,
         e.PositionsNoted: _positions_noted,
         e.EpochFinished: _epoch_finished,
