@@ -128,9 +128,12 @@ def main() -> None:
     parser.add_argument("--parallelism", type=int, default=0)
     parser.add_argument("--typed", action="store_true", help="declare every type, as PyFlink programs do")
     parser.add_argument("--exchange", default="auto")
+    parser.add_argument("--timeout", type=int, help="the buffer timeout in milliseconds; without, the default")
     options = parser.parse_args()
     settings = {"millstream.quiet": "true", "millstream.exchange": options.exchange}
     env = Env.get_execution_environment(Configuration.from_dict(settings))
+    if options.timeout is not None:
+        env.set_buffer_timeout(options.timeout)
     if options.parallelism:
         env.set_parallelism(options.parallelism)
     # A first small job starts Spark and its workers, which the peers' figures leave out as well.

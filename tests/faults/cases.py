@@ -22,7 +22,14 @@ WHATS = ("raise", "kill-worker", "kill-executor", "kill-driver")
 
 # How often a step is reached in a run without faults is not known beforehand, but these are reached at least so often.
 _OFTEN = {"task": 20, "driver": 6}
-_FEW = {"driver.before-recover": 1, "driver.in-recover": 1, "driver.after-recover": 1}
+_FEW = {
+    "driver.before-recover": 1,
+    "driver.in-recover": 1,
+    "driver.after-recover": 1,
+    # With checkpoints, not with every epoch.
+    "task.before-delta": 6,
+    "task.after-delta": 6,
+}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from millstream.checkpoint import restore, store
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.restore import Start
-from millstream.checkpoint.snapshot import unpack
+from millstream.checkpoint.snapshot import Snapshot, unpack
 from millstream.checkpoint.store import CheckpointStore
 from millstream.exchange import protocol as p
 from millstream.exchange.arrivals import Arrivals, _Level
@@ -24,13 +24,14 @@ from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import Checkpoint, Coordinator
 from millstream.jobmaster.ending import Ending, Last
-from millstream.jobmaster.execution import Execution
+from millstream.jobmaster.execution import Execution, Positions
 from millstream.jobmaster.ledger import Ledger
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
-from millstream.jobmaster.steps import Step, Why
+from millstream.jobmaster.steps import Epoch, Step, Why
 from millstream.operators.carried import Unread, decode, encode
 from millstream.operators.protocol import JobPlan, SubtaskReport
+from millstream.state.keyed import KeyedState, Version
 
 from .external import SimulatedCommitter
 from .outcome import Outcome
@@ -191,7 +192,7 @@ def abort_at_the_end_without_waiting(real: Real, self: Ending) -> Last | None:
 @_instead_of(Ledger, "begin")
 def reused_attempt(real: Real, self: Ledger, plan: JobPlan, start: Start) -> list[i.Instruction]:
     """A restart has the same number as the execution that failed."""
-    self._attempt = -1
+    self.attempt = -1
     instructions: list[i.Instruction] = real(self, plan, start)
     return instructions
 
@@ -327,6 +328,56 @@ def state_deleted_early(real: Real, self: Coordinator, live: set[str]) -> frozen
 def state_of_unanswered_deleted(real: Real, self: Coordinator) -> set[str]:
     """State files are deleted that a checkpoint needs whose manifest may still come to storage."""
     return {name for checkpoint in self.retained() for name in checkpoint.cut.files()}
+
+
+# --- state that slots hold in memory
+
+
+def _without_delta(name: str, what: str, needed: Callable[[JobMachine, Epoch], bool]) -> None:
+    """Make a mutant in which slots are told to write what they hold only where `needed`, and cuts are made anyway."""
+    real = Execution.snapshot
+
+    def snapshot(self: Execution, positions: Positions) -> Snapshot:
+        with patch.object(self, "_in_memory", None):
+            return real(self, positions)
+
+    def keeps(self: JobMachine, epoch: Epoch) -> bool:
+        ends = self._ledger.execution.running_sources() <= epoch.ending
+        return not self._ledger.slots_stay or ends or needed(self, epoch)
+
+    MUTANTS[name] = Mutant(name, what, [(JobMachine, "_keeps_state", keeps), (Execution, "snapshot", snapshot)])
+
+
+_without_delta(
+    "checkpoint-without-delta",
+    "A checkpoint does not have slots write what they hold.",
+    lambda machine, epoch: machine._ledger.has_regions or epoch.cut or machine._options.at_most_once,
+)
+_without_delta(
+    "request-without-delta",
+    "A rescale and a checkpoint that was asked for do not have slots write what they hold.",
+    lambda machine, epoch: (epoch.checkpoint or machine._ledger.has_regions) and not epoch.cut,
+)
+_without_delta(
+    "region-without-delta",
+    "Other regions go on from what slots hold and have not written.",
+    lambda machine, epoch: epoch.checkpoint or epoch.cut or machine._options.at_most_once,
+)
+
+
+@_instead_of(KeyedState, "hold")
+def held_changes_forgotten(real: Real, self: KeyedState, epoch: int) -> Version:
+    """The next file has only what its own epoch has changed."""
+    version: Version = real(self, epoch)
+    self._advance()
+    return version
+
+
+@_instead_of_entry(JobMachine._HANDLERS, e.SlotsOpened)
+def slots_taken_to_stay(real: Real, self: JobMachine, event: e.SlotsOpened) -> list[i.Instruction]:
+    """State is held in processes that may be gone with the next epoch."""
+    instructions: list[i.Instruction] = real(self, e.SlotsOpened(stay=True))
+    return instructions
 
 
 # --- input that was dealt out and is not read

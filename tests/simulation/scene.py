@@ -29,6 +29,7 @@ class Circumstances:
         restart: makes a restart strategy; every driver has its own.
         epoch_seconds, writing_seconds: how long an epoch takes, and the writing of a manifest, at most.
         patience: for how many checkpoints sinks let output wait that could count.
+        slots_stay: whether every epoch of an execution runs in the same processes.
     """
 
     checkpoints: CheckpointOptions
@@ -37,13 +38,15 @@ class Circumstances:
     epoch_seconds: float
     writing_seconds: float
     patience: int
+    slots_stay: bool
 
     @property
     def mode(self) -> CheckpointingMode:
         return self.checkpoints.mode
 
     def describe(self) -> str:
-        return f"{self.checkpoints}, {self.restart().describe()}, parallelism one of {self.parallelisms}"
+        slots = "slots stay" if self.slots_stay else "slots come anew"
+        return f"{self.checkpoints}, {self.restart().describe()}, parallelism one of {self.parallelisms}, {slots}"
 
     @staticmethod
     def draw(random: Random) -> Circumstances:
@@ -56,6 +59,7 @@ class Circumstances:
             random.choice((0.01, 0.1, 0.3)) * options.timeout,
             random.choice((0.01, 0.1, 0.3)) * options.timeout,
             random.choice((0, 0, 1, 3)),
+            random.random() < 0.7,
         )
 
 

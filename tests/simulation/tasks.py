@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from millstream.common.checkpointing_mode import CheckpointingMode
-from millstream.common.errors import DamagedStateError
+from millstream.common.errors import DamagedStateError, StateLostError
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.carried import Unread, decode, encode
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
@@ -40,14 +41,24 @@ class SimulatedTasks:
     def __init__(self, scene: Scene, plan: JobPlan, attempt: int, state_url: str) -> None:
         self._scene = scene
         self._world = scene.world
+        self.slots_stay = scene.circumstances.slots_stay
         self._plan = plan
         self._attempt = attempt
         self._storage = TaskStorage(scene.disk, state_url)
         self._states: dict[tuple[int, int], KeyedState] = {}
         self._is_cancelled = False
+        self._has_lost_slot = False
 
-    def open(self) -> None:
+    def open(self, lost: Callable[[], None]) -> None:
         self._world.step("open")
+        if self._world.faults.strikes("slot gone"):
+            self._world.after(3 * self._world.random.random(), partial(self._lose_slot, lost), self._world.driver)
+
+    def _lose_slot(self, lost: Callable[[], None]) -> None:
+        if self._world.driver is not None:
+            self._world.note(f"a slot of attempt {self._attempt} is gone")
+            self._has_lost_slot = True
+            lost()
 
     def release(self) -> None:
         self._world.step("release")
@@ -58,8 +69,13 @@ class SimulatedTasks:
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
         world = self._world
         world.step("epoch")
+        if self._has_lost_slot:
+            raise EpochFailed("a slot is gone")
         if world.verbose:
             world.note(f"runs epoch {tasks[0].epoch} of attempt {self._attempt}, checkpoint {tasks[0].checkpoint}")
+        if not self.slots_stay and world.random.random() < 0.2:
+            world.note("slots are other processes from here on")
+            self._states.clear()
         works = [w for v in range(0, len(self._plan.vertices), 2) for w in self._region(v, tasks)]
         self._leave_behind(works)
         return [SlotReport(level=0, slot=0, subtasks=[w.report for w in works], printed="")]
@@ -120,7 +136,8 @@ class SimulatedTasks:
             carried = _carried(ended=ends, unread=unread)
             works.append(self._work(tasks[0].epoch, vertex, subtask, names.records, staged, {}, carried, ends))
         for subtask, records in enumerate(by_owner):
-            counted, file = self._count(names.counter, vertex + 1, subtask, tasks[1], records)
+            keep = tasks[1].keep or all_end
+            counted, file = self._count(names.counter, vertex + 1, subtask, tasks[1], records, keep)
             files = {names.counter: file}
             carried = _carried(ended=all_end)
             works.append(
@@ -154,15 +171,15 @@ class SimulatedTasks:
             self._world.violate(f"the state of {Names(vertex // 2).counter} is {found}, not {wanted}")
 
     def _count(
-        self, operator: str, vertex: int, subtask: int, task: LevelTask, records: list[Record]
-    ) -> tuple[list[Any], str | None]:
-        """Count records by key; return the output, and the file that now holds the state."""
+        self, operator: str, vertex: int, subtask: int, task: LevelTask, records: list[Record], keep: bool
+    ) -> tuple[list[Any], Version]:
+        """Count records by key; return the output, and the file that now holds the state, or did last."""
         state = self._states.get((vertex, subtask))
         if state is None:
             state = self._states[vertex, subtask] = KeyedState(operator, subtask, self._storage, lambda: 0)
         try:
-            state.prepare(task.state_files.get((vertex, subtask), {}).get(operator))
-        except DamagedStateError as e:
+            state.prepare(task.state_files.get((vertex, subtask), {}).get(operator), task.in_memory)
+        except (DamagedStateError, StateLostError) as e:
             self._world.violate(str(e))
         state.begin()
         table = state.table("counts", VALUE)
@@ -171,7 +188,9 @@ class SimulatedTasks:
             number, total = table.overlay.get(record.key) or table.base.get(record.key) or (0, 0)
             number, total = table.overlay[record.key] = number + 1, total + record.value
             counted.append((record.id, record.key, number, total))
-        return counted, state.write_delta(task.epoch, str(self._attempt), task.whole_state)
+        if keep or not state.can_hold:
+            return counted, state.write_delta(task.epoch, str(self._attempt), task.whole_state)
+        return counted, state.hold(task.epoch)
 
     def _work(
         self,

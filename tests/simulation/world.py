@@ -46,6 +46,7 @@ _RATES = {
     "crash": 0.006,
     "error": 0.006,
     "task": 0.25,
+    "slot gone": 0.3,
     "write lost": 0.15,
     "write reported lost": 0.15,
     "write slow": 0.15,

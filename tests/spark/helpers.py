@@ -20,6 +20,8 @@ class PushedReader:
         self.available = 0
         self.committed: list[int] = []
         self.stopped = False
+        # How often something was dealt out.
+        self.cuts = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -34,6 +36,7 @@ class PushedReader:
         return {"at": self.available}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[tuple[int, int]]:
+        self.cuts += 1
         middle = (start["at"] + end["at"]) // 2
         return [p for p in ((start["at"], middle), (middle, end["at"])) if p[0] < p[1]]
 

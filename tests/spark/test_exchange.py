@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from helpers import PushedReader, slot_processes, wait_until
+from helpers import CountWithPid, PushedReader, restart_at_once, slot_processes, wait_until
 from pyspark import SparkContext
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -94,6 +94,63 @@ def test_slots_end_with_the_process_that_holds_them(env: Env, tmp_path: Path) ->
         client.get_job_execution_result().result(30)
     assert time.monotonic() - begun < 2
     assert slot_processes() == []
+
+
+def start_waiting(env: Env) -> tuple[Any, PushedReader, CollectSink]:
+    """Start a job that has counted two keys twice, in two slots, and waits for input."""
+    reader, sink = PushedReader(), CollectSink()
+    env.from_source(reader).key_by(lambda row: row[0] % 2).process(CountWithPid()).sink_to(sink)
+    client = env.execute_async()
+    reader.push(4)
+    wait_until(lambda: len(sink.results()) == 4)
+    return client, reader, sink
+
+
+def test_a_slot_that_is_killed_while_nothing_happens_is_missed_at_once(env: Env) -> None:
+    client, _, _ = start_waiting(env)
+    time.sleep(0.3)
+    begun = time.monotonic()
+    slot_processes()[1].kill()
+    with pytest.raises(JobExecutionError, match="worker process died"):
+        client.get_job_execution_result().result(30)
+    assert time.monotonic() - begun < 1
+    assert slot_processes() == []
+
+
+def test_a_slot_that_is_killed_while_nothing_happens_is_replaced_at_once(env: Env) -> None:
+    restart_at_once(env)
+    client, reader, sink = start_waiting(env)
+    wait_until(lambda: 4 in reader.committed)
+    before = {p.pid for p in slot_processes()}
+    slot_processes()[1].kill()
+    wait_until(lambda: len({p.pid for p in slot_processes()} - before) == 2, 5)
+    reader.push(2)
+    wait_until(lambda: len(sink.results()) == 6)
+    assert sorted((key, n) for key, n, _ in sink.results()) == [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 3)]
+    client.cancel().result(10)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_state_is_written_with_checkpoints_not_with_epochs(config: Configuration, backend: str, tmp_path: Path) -> None:
+    config.set_string("execution.checkpointing.dir", str(tmp_path)).set_string("state.backend.type", backend)
+    env = Env.get_execution_environment(config).set_buffer_timeout(0)
+    restart_at_once(env)
+    env.enable_checkpointing(400)
+    client, reader, sink = start_waiting(env)
+    cuts, begun = reader.cuts, time.monotonic()
+    files: set[str] = set()
+    while reader.cuts - cuts < 100 and time.monotonic() < begun + 20:
+        reader.push(2)
+        time.sleep(0.005)
+        files |= {str(file.relative_to(tmp_path)) for file in tmp_path.glob("*/shared/*")}
+    checkpoints = (time.monotonic() - begun) / 0.4
+    assert 2 <= len(files) <= 2 * (checkpoints + 2)
+    slot_processes()[0].kill()
+    reader.push(2)
+    wait_until(lambda: len(sink.results()) == reader.available)
+    counts = sorted((key, n) for key, n, _ in sink.results())
+    assert counts == [(key, n) for key in (0, 1) for n in range(1, reader.available // 2 + 1)]
+    client.cancel().result(10)
 
 
 @pytest.mark.parametrize(

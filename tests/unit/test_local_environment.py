@@ -144,14 +144,14 @@ def test_a_wall_clock_that_is_set_back_stops_nothing() -> None:
         return int(time.time() * 1000) - behind[0]
 
     local = LocalEnvironment(Configuration.from_dict({"execution.checkpointing.interval": "10 ms"}), clock=wall)
-    sink = sums(local, 2_000, 4_000)
+    sink = sums(local, 6_000, 4_000)
     client = local.execute_async()
     wait_until(lambda: len(sink.results()) > 20)
     behind[0] = 3_600_000
     before = client.get_checkpoint_statistics()["counts"]["completed"]
     wait_until(lambda: client.get_checkpoint_statistics()["counts"]["completed"] > before + 3)
-    assert client.get_job_execution_result().result(20).records_in == 2_000
-    assert last(sink) == expected(2_000)
+    assert client.get_job_execution_result().result(20).records_in == 6_000
+    assert last(sink) == expected(6_000)
 
 
 def test_at_most_once_files_are_gone_on_with_after_a_failure(tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ def plan_of(parallelism: int = 1) -> JobPlan:
 class Told:
     """A machine, and what it has asked for since it was last looked at."""
 
-    def __init__(self, **options: Any) -> None:
-        self.plan = plan_of()
+    def __init__(self, *, plan: JobPlan | None = None, slots_stay: bool = False, **options: Any) -> None:
+        self.plan = plan or plan_of()
+        self.slots_stay = slots_stay
         self.now = 100.0
         self.machine = JobMachine(self.plan, JobOptions(**{"checkpoints": EVERY_EPOCH, **options}), self.now)
         self.asked: list[i.Instruction] = []
@@ -63,6 +64,8 @@ class Told:
         match instruction:
             case i.OpenOutput():
                 return e.OutputOpened(transactional=frozenset({self.sink}))
+            case i.OpenSlots():
+                return e.SlotsOpened(stay=self.slots_stay)
             case i.NotePositions():
                 return e.PositionsNoted(positions={self.plan.vertices[0].head.id: b"here"})
             case i.CommitOutput():
@@ -525,3 +528,172 @@ def test_without_room_for_the_new_slots_the_old_plan_goes_on() -> None:
     assert isinstance(again, i.OpenSlots) and again.plan is told.plan and again.attempt == opened.attempt + 1
     told.go_on()
     assert told.machine.view.status is JobStatus.RUNNING and told.machine.view.restarts == 0
+
+
+# --- state that slots hold in memory
+
+RARELY = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0)
+
+
+def keeps(told: Told, run: i.RunEpoch) -> bool:
+    """Return whether an epoch writes state, which all its levels do or none; let it end."""
+    (found,) = {task.keep for task in run.tasks}
+    told.report(run)
+    return found
+
+
+def test_state_is_written_when_a_checkpoint_needs_it() -> None:
+    told = Told(slots_stay=True, checkpoints=RARELY)
+    told.start()
+    first = told.poll()
+    assert first.tasks[0].in_memory is None
+    assert not keeps(told, first)
+    told.until(i.PollSources)
+    second = told.poll()
+    assert second.tasks[0].in_memory == 1
+    assert not keeps(told, second)
+    told.until(i.PollSources)
+    told.now += 10
+    third = told.poll()
+    assert (third.tasks[0].in_memory, third.tasks[0].checkpoint) == (2, 1)
+    assert keeps(told, third)
+    told.until(i.PollSources)
+    fourth = told.poll()
+    assert fourth.tasks[0].in_memory is None
+    assert not keeps(told, fourth)
+
+
+def test_state_is_written_at_the_end_and_for_every_request() -> None:
+    told = Told(slots_stay=True, checkpoints=CheckpointOptions())
+    told.start()
+    for request in (RescaleRequest(1), SavepointRequest("there", stop=False, drain=False)):
+        run = told.poll()
+        told.tell(e.Requested(request=request))
+        assert not keeps(told, run)
+        if isinstance(request, RescaleRequest):
+            told.until(i.Replan)
+            run = next(x for x in told.tell(e.Replanned(plan=told.plan)) if isinstance(x, i.RunEpoch))
+        else:
+            run = told.until(i.RunEpoch)
+        assert keeps(told, run)
+        if isinstance(request, SavepointRequest):
+            told.until(i.WriteSavepoint)
+            told.tell(e.SavepointWritten(location="there"))
+        told.until(i.PollSources)
+    assert told.poll(finished=True).tasks[0].keep
+
+
+def test_state_is_written_by_every_epoch_that_another_may_go_on_from() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    for uid in ("sink", "other"):
+        env.from_collection([1, 2, 3]).key_by(lambda x: x).reduce(lambda a, b: a + b).sink_to(CollectSink()).uid(uid)
+    two_regions = LocalJob(env).plan
+    once = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0, mode=CheckpointingMode.AT_MOST_ONCE)
+    for told in (Told(checkpoints=RARELY), Told(slots_stay=True, plan=two_regions, checkpoints=RARELY)):
+        told.start()
+        assert keeps(told, told.poll())
+    told = Told(slots_stay=True, checkpoints=once)
+    told.start()
+    told.tell(
+        e.SourcesPolled(
+            shares={told.plan.vertices[0].id: {0: ["share"]}}, limited=True, finished=frozenset(), poll_again=told.now
+        )
+    )
+    told.until(i.WriteManifest)
+    told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    assert told.until(i.RunEpoch).tasks[0].keep
+
+
+# --- what wakes a job that waits
+
+
+def waiting(**options: Any) -> Told:
+    """Return a job that has been told that there is nothing to read, now or for long."""
+    told = Told(**options)
+    told.start()
+    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
+    return told
+
+
+def test_a_source_that_has_input_is_asked_at_once() -> None:
+    told = waiting()
+    before = told.now
+    told.tell(e.InputCame())
+    told.until(i.PollSources)
+    assert told.now == before
+
+
+def test_a_slot_that_is_gone_is_noticed_without_input() -> None:
+    told = waiting(restart=FixedDelay(1, 2.0), checkpoints=CheckpointOptions())
+    before = told.now
+    told.tell(e.SlotsLost(attempt=0))
+    run = told.until(i.RunEpoch)
+    assert told.now == before and run.tasks[0].shares == {}
+    told.tell(e.StepFailed(error=EpochFailed("a slot is gone")))
+    assert told.until(i.OpenSlots).attempt == 1
+    # Of slots that are not used any more nobody wants to know.
+    told.until(i.PollSources)
+    told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
+    told.tell(e.SlotsLost(attempt=0))
+    told.until(i.PollSources)
+    assert told.now > before + 1_000
+
+
+def test_a_slot_that_goes_while_something_else_is_done_is_noticed_behind_it() -> None:
+    told = Told()
+    told.start()
+    run = told.poll()
+    told.tell(e.SlotsLost(attempt=0))
+    told.report(run)
+    told.until(i.WriteManifest)
+    told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    found = told.until(i.RunEpoch)
+    assert found.tasks[0].shares == {} and found.tasks[0].epoch == 2
+
+
+# --- how long input gathers
+
+
+def gathered(seconds: float, **options: Any) -> float:
+    """Return how long it is from one epoch to the next, when both take so many seconds and there is little to read."""
+    told = Told(checkpoints=CheckpointOptions(), **options)
+    told.start()
+    for _ in range(3):
+        began = told.now
+        shares = {told.plan.vertices[0].id: {0: ["share"]}}
+        polled = e.SourcesPolled(shares=shares, limited=False, finished=frozenset(), poll_again=told.now)
+        run = next(x for x in told.tell(polled) if isinstance(x, i.RunEpoch))
+        told.now += seconds
+        told.report(run)
+        told.until(i.PollSources)
+    return told.now - began
+
+
+@pytest.mark.parametrize(
+    ("timeout", "epoch", "gap"),
+    [
+        (0.1, 0.02, 0.1),
+        (0.1, 0.002, 0.04),
+        (0.1, 0.3, 0.3),
+        (0.001, 0.0005, 0.001),
+        (0.001, 0.002, 0.002),
+        (0.0, 0.002, 0.002),
+    ],
+)
+def test_input_gathers_no_longer_than_the_buffer_timeout(timeout: float, epoch: float, gap: float) -> None:
+    assert gathered(epoch, buffer_timeout=timeout) == pytest.approx(gap)
+
+
+def test_input_gathers_for_large_epochs_when_that_is_asked_for() -> None:
+    assert gathered(0.002, buffer_timeout=1.0, gathers_always=True) == pytest.approx(1.0)
+
+
+def test_with_a_short_buffer_timeout_the_next_epoch_does_not_wait_for_a_manifest() -> None:
+    told = Told(buffer_timeout=0.0)
+    told.start()
+    told.epoch()
+    told.until(i.WriteManifest)
+    before = told.now
+    told.until(i.PollSources)
+    assert told.now == before

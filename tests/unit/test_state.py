@@ -7,10 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.state import changelog, kinds
+from millstream.common.errors import InvalidProgramError, MillstreamError, StateLostError
+from millstream.common.time import Time
+from millstream.state import changelog, keyed, kinds
+from millstream.state.backend import Backend
 from millstream.state.descriptors import ValueStateDescriptor
 from millstream.state.keyed import KeyedState
+from millstream.state.ttl_config import StateTtlConfig
 from millstream.testing import local
 
 
@@ -105,3 +108,127 @@ def test_a_name_has_one_kind() -> None:
     state.handle(ValueStateDescriptor("x"))
     with pytest.raises(InvalidProgramError, match="'x' was registered as value"):
         state.table("x", kinds.LIST)
+
+
+# --- changes that need no file yet
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.booleans(),
+            st.booleans(),
+            st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.integers(0, 99))), max_size=6),
+        ),
+        max_size=25,
+    )
+)
+def test_files_have_what_was_held_before_them(plan: list[Any]) -> None:
+    """Whatever is written when: who starts anew from the last file finds what was there when it was written."""
+    storage = MemoryStorage()
+    replica = Replica(storage)
+    expected: dict[int, int] = {}
+    version, held, saved = None, None, {}
+    for number, (writes, whole, ops) in enumerate(plan, 1):
+        replica.state.prepare(version, held)
+        replica.state.begin()
+        for key, value in ops:
+            replica.state.cell.key = key
+            replica.value.update(value)
+            expected.pop(key, None)
+            if value is not None:
+                expected[key] = value
+        assert dict(replica.state.rows("v")) == expected
+        if writes:
+            version, held = replica.state.write_delta(number, "a", whole), None
+            saved = dict(expected)
+        else:
+            assert replica.state.hold(number) == version
+            held = number
+    assert Replica(storage).content(version) == saved
+
+
+def test_who_does_not_hold_the_state_says_so() -> None:
+    storage = MemoryStorage()
+    replica = Replica(storage)
+    version = replica.epoch(None, 1, "a", [(1, 1)])
+    replica.state.prepare(version)
+    replica.state.begin()
+    assert replica.state.hold(2) == version
+    for other in (Replica(storage), replica):
+        with pytest.raises(StateLostError, match="operator op after epoch 3"):
+            other.state.prepare(version, 3)
+    replica.state.prepare(version, 2)
+
+
+def test_changes_that_nobody_holds_any_more_do_not_count() -> None:
+    storage = MemoryStorage()
+    replica = Replica(storage)
+    version = replica.epoch(None, 1, "a", [(1, 1)])
+    replica.state.prepare(version)
+    replica.state.begin()
+    replica.state.cell.key = 1
+    replica.value.update(2)
+    replica.state.hold(2)
+    assert replica.content(version) == {1: 1}
+
+
+def test_a_state_on_disk_holds_only_so_much_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed, "HELD_ROWS", 100)
+    storage = MemoryStorage()
+    state = KeyedState("op", 0, storage, lambda: 0, Backend.LMDB)
+    value = state.handle(ValueStateDescriptor("v"))
+    version, held, most = None, None, 0
+    for epoch in range(1, 200):
+        state.prepare(version, held)
+        state.begin()
+        for i in range(10):
+            state.cell.key = epoch * 10 + i
+            value.update(epoch)
+        most = max(most, len(state.table("v", kinds.VALUE).overlay))
+        state.took(1)
+        keeps = epoch == 20 or not state.can_hold
+        version, held = (state.write_delta(epoch, "a"), None) if keeps else (state.hold(epoch), epoch)
+    # Before the first file the base takes everything; behind it, a file is due from time to time.
+    assert most == 100
+    assert len(storage.files) == 1 + 17
+    assert len(state.table("v", kinds.VALUE)) == 1990
+    monkeypatch.setattr(keyed, "HELD_BYTES", 1)
+    assert not state.can_hold
+
+
+def test_a_state_in_memory_holds_no_more_than_its_keys() -> None:
+    storage = MemoryStorage()
+    replica = Replica(storage)
+    version = replica.epoch(None, 1, "a", [(key, 0) for key in range(50)])
+    held = None
+    for epoch in range(2, 500):
+        replica.state.prepare(version, held)
+        replica.state.begin()
+        for key, value in ((epoch % 60, epoch), ((epoch + 30) % 60, None)):
+            replica.state.cell.key = key
+            replica.value.update(value)
+        replica.state.took(1 << 30)
+        assert replica.state.can_hold
+        version, held = replica.state.hold(epoch), epoch
+        table = replica.state.table("v", kinds.VALUE)
+        assert len(table.overlay) + len(table.base) <= 60 + 50
+    assert len(storage.files) == 1
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_what_expires_goes_though_no_file_is_written(backend: Backend) -> None:
+    now = [0]
+    state = KeyedState("op", 0, MemoryStorage(), lambda: now[0], backend)
+    descriptor = ValueStateDescriptor("v")
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(10)).build())
+    value = state.handle(descriptor)
+    for epoch in range(1, 500):
+        now[0] += 1
+        state.prepare(None, epoch - 1 or None)
+        state.begin()
+        state.cell.key = epoch
+        value.update(epoch)
+        assert state.hold(epoch) is None
+        assert len(state.table("v", kinds.VALUE)) < 40

@@ -19,6 +19,10 @@ class DamagedStateError(MillstreamError):
     """A file of a checkpoint or savepoint cannot be used: it is missing, damaged, or of a newer version."""
 
 
+class StateLostError(MillstreamError):
+    """A process was taken for another one, which held state in memory."""
+
+
 class MissingClassError(MillstreamError):
     """State cannot be read because a class of the user's program cannot be imported."""
 

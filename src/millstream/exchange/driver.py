@@ -19,6 +19,7 @@ from millstream.exchange.addresses import Address, make_directory
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.door import Door
 from millstream.exchange.frames import PAUSE, Frame, Kind, ProtocolError
+from millstream.exchange.hang_ups import HangUps
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
 
@@ -47,7 +48,14 @@ class _Caller:
 class Exchange:
     """The driver's end of one execution. All but `tell` is called from one thread."""
 
-    def __init__(self, slots: int, reporters: int, credentials: Credentials, host: str | None) -> None:
+    def __init__(
+        self,
+        slots: int,
+        reporters: int,
+        credentials: Credentials,
+        host: str | None,
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
         """Listen for slots.
 
         Args:
@@ -55,6 +63,7 @@ class Exchange:
             reporters: how many of them, from 0, report an epoch's end.
             credentials: what all of this execution know.
             host: at which of this machine's addresses slots call; None if they are all on this machine.
+            lost: is called, from any thread, when a slot or who holds it is gone, even between two epochs.
         """
         self._machine = p.ExchangeMachine(slots, reporters)
         self._expected_slots = slots
@@ -77,6 +86,7 @@ class Exchange:
         self._refusal = ""
         self._door.open()
         self._poller.watch(self._wake.fileno(), self._hear)
+        self._hang_ups = HangUps(lost)
 
     @property
     def address(self) -> Address:
@@ -120,6 +130,7 @@ class Exchange:
 
     def release(self) -> None:
         """Ask slots that wait to go, and end those that do not."""
+        self._hang_ups.close()
         self._hear()
         self._handle(p.ReleaseAsked())
 
@@ -135,6 +146,7 @@ class Exchange:
 
     def close(self) -> None:
         """Hang up on all, and listen no more."""
+        self._hang_ups.close()
         self._hang_up(p.HangUp())
         self._poller.close()
         self._wake.close()
@@ -171,6 +183,7 @@ class Exchange:
         slot = caller.slot
         if frame.kind is Kind.HOLD and slot is None:
             caller.is_host = True
+            self._hang_ups.add(link.socket.fileno())
             self._close_door_behind_last()
         elif frame.kind is Kind.HELLO and slot is None:
             self._take_hello(link, caller, frame)
@@ -194,6 +207,7 @@ class Exchange:
         caller.slot = int(said["slot"])
         del self._others[link]
         self._slots[caller.slot] = link
+        self._hang_ups.add(link.socket.fileno())
         self._close_door_behind_last()
         address = said["address"]
         self._handle(p.SlotCalled(caller.slot, address if isinstance(address, str) else (address[0], address[1])))

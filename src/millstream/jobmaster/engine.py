@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from millstream.common.errors import JobExecutionError
@@ -48,9 +49,17 @@ class EpochFailed(JobExecutionError):
 
 
 class EpochRunner(Protocol):
-    """Runs the epochs of one execution on an engine."""
+    """Runs the epochs of one execution on an engine.
 
-    def open(self) -> None: ...
+    Attributes:
+        slots_stay: whether every epoch runs in the same processes, or the execution fails.
+    """
+
+    slots_stay: bool
+
+    def open(self, lost: Callable[[], None]) -> None:
+        """Get slots; `lost` is called, from any thread, when one of them is gone that the next epoch needs."""
+        ...
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
         """Run the levels of one epoch; raise EpochFailed when one fails."""

@@ -40,6 +40,13 @@ class Requested:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlotsOpened:
+    """An execution has slots; tells whether they stay, so that each epoch finds in memory what the last one left."""
+
+    stay: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourcesPolled:
     """The sources have dealt out what there is to read.
 
@@ -53,6 +60,18 @@ class SourcesPolled:
     limited: bool
     finished: frozenset[int]
     poll_again: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputCame:
+    """A source that was asked in vain has something to read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotsLost:
+    """A process that an execution needs is gone; its next epoch will say which, and fail."""
+
+    attempt: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +158,10 @@ Event = (
     | StepFailed
     | CancelAsked
     | Requested
+    | SlotsOpened
     | SourcesPolled
+    | InputCame
+    | SlotsLost
     | PositionsNoted
     | EpochFinished
     | ManifestWritten

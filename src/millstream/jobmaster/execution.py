@@ -36,9 +36,12 @@ class Execution:
         self._carried = start.carried
         # What is known of the tables of each state.
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
+        # The epoch after which slots held changes in memory, and whether the one that was begun last writes them.
+        self._in_memory: int | None = None
+        self._keeps = True
         self._exported: dict[Address, dict[str, StoredState]] = {}
         self._written = 0
-        self._held = start.held
+        self._foreign = start.held
         # When subtasks have something to do without input.
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
@@ -78,9 +81,11 @@ class Execution:
         """Return when, in milliseconds, there is something to do without input."""
         return min(self._wakes.values(), default=None)
 
-    def tasks(self, shares: Shares, ending: frozenset[int], **about: Any) -> list[LevelTask]:
+    def tasks(self, shares: Shares, ending: frozenset[int], keep: bool = True, **about: Any) -> list[LevelTask]:
         """Return what the levels of the next epoch are told; `about` are further fields of LevelTask."""
         self.epoch += 1
+        self._keeps = keep
+        about = {**about, "keep": keep, "in_memory": self._in_memory}
         return [self._task(level, shares, ending, about) for level in range(self.plan.levels)]
 
     def _task(self, level: int, shares: Shares, ending: frozenset[int], about: dict[str, Any]) -> LevelTask:
@@ -106,8 +111,9 @@ class Execution:
         subtasks = [r for slot in reports for r in slot.subtasks]
         for report in subtasks:
             replaced |= self._keep(report, written)
-        if self._held and not any(isinstance(v, Restored) for f in self._state_files.values() for v in f.values()):
-            self._held = set()
+        if self._foreign and not any(isinstance(v, Restored) for f in self._state_files.values() for v in f.values()):
+            self._foreign = set()
+        self._in_memory = None if self._keeps else self.epoch
         running = {r.vertex for r in subtasks if not r.ended}
         self.ended |= {r.vertex for r in subtasks} - running
         self._alignment.forget(self.ended)
@@ -156,10 +162,11 @@ class Execution:
 
     def live_files(self) -> set[str]:
         """Return the names of the state files that the next epoch may need."""
-        return {name for chain in self._chains.values() for name in chain} | self._held
+        return {name for chain in self._chains.values() for name in chain} | self._foreign
 
     def snapshot(self, positions: Positions) -> Snapshot:
         """Return the cut at the end of the last epoch, without staged output."""
+        assert self._in_memory is None, "there are changes of state that no file has"
         settings = self.plan.settings
         return Snapshot(
             settings.job_id,

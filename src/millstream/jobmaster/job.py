@@ -73,6 +73,7 @@ class JobMaster:
         self._inbox = inbox or ThreadInbox()
         self._todo: deque[i.Instruction] = deque()
         self._is_cancelled = threading.Event()
+        self._is_woken = threading.Event()
         self._lock = threading.Lock()
         self._has_broken_down = False
         self._runner: EpochRunner | None = None
@@ -107,6 +108,12 @@ class JobMaster:
         self._inbox.put(e.Requested(request=request))
         if self._machine.is_over or self._has_broken_down:
             self._refuse_late()
+
+    def _wake(self) -> None:
+        """A source has something to read."""
+        if not self._is_woken.is_set():
+            self._is_woken.set()
+            self._inbox.put(e.InputCame())
 
     # --- the job's own thread
 
@@ -180,14 +187,15 @@ class JobMaster:
         self._store.take(is_alive)
         self._claim(self._store.storage.url)
 
-    def _open_slots(self, asked: i.OpenSlots) -> None:
+    def _open_slots(self, asked: i.OpenSlots) -> e.SlotsOpened:
         if self._sources is not None:
             self._sources.close()
-        self._sources = Sources(asked.plan, asked.positions)
+        self._sources = Sources(asked.plan, asked.positions, self._wake)
         runner = self._engine.runner(asked.plan, asked.attempt)
         with self._lock:
             self._runner = runner
-        runner.open()
+        runner.open(partial(self._inbox.put, e.SlotsLost(attempt=asked.attempt)))
+        return e.SlotsOpened(stay=runner.slots_stay)
 
     def _release_slots(self, asked: i.ReleaseSlots) -> None:
         if self._runner is None:
@@ -201,8 +209,10 @@ class JobMaster:
 
     def _poll_sources(self, asked: i.PollSources) -> e.SourcesPolled:
         sources, now = self._opened_sources(), self._clock.now()
+        # Before it is asked: what comes later wakes the job again.
+        self._is_woken.clear()
         read = sources.poll(asked.budgets, now, asked.running)
-        again = now if read.shares else sources.next_poll(now, asked.budgets)
+        again = now if read.shares else sources.next_poll(now, self._clock.now(), asked.budgets)
         return e.SourcesPolled(shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again)
 
     def _note_positions(self, _: i.NotePositions) -> e.PositionsNoted:

@@ -89,6 +89,7 @@ def prepare(launch: Launch) -> Prepared:
     )
     options = JobOptions(
         buffer_timeout=_gathering(launch.buffer_timeout_ms),
+        gathers_always=launch.buffer_timeout_ms < 0,
         slice=slice_of(config, launch.batch),
         sizer=_sizer(config),
         checkpoints=checkpoints,

@@ -30,6 +30,8 @@ class Ledger:
         now: the time of the event that is being handled, by the job's clock.
         ahead: by how much the wall clock was ahead of it.
         positions: how far sources were when that was last noted; one of which nothing is said is at its beginning.
+        slots_stay: whether each epoch of the execution runs in the processes of the one before.
+        attempt: numbers the executions, so that no two ever write under the same name.
     """
 
     def __init__(self, plan: JobPlan, options: JobOptions, now: float) -> None:
@@ -40,14 +42,14 @@ class Ledger:
         self.coordinator = Coordinator(options.checkpoints, now, options.origin)
         self.chronicle = Chronicle(plan, self.coordinator, now)
         self.positions: Positions = {}
+        self.slots_stay = False
         # The last of them up to which each source is known to have been processed.
         self._processed: Positions = {}
         # The sinks whose output has to wait for a checkpoint.
         self.transactional: frozenset[str] = frozenset()
         self.wants_checkpoints = False
         self._execution: Execution | None = None
-        # Numbers the executions, so that no two ever write under the same name.
-        self._attempt = -1
+        self.attempt = -1
         # Whether anything has happened since the last checkpoint that was cut, or that one was lost.
         self.has_changed = False
         # Whether the directory is the job's own, and its sinks have committers.
@@ -81,14 +83,14 @@ class Ledger:
 
     def begin(self, plan: JobPlan, start: Start) -> Instructions:
         """Begin a new execution, with slots of its own."""
-        self._attempt += 1
+        self.attempt += 1
         self.plan = plan
         self._execution = Execution(plan, start)
         self.positions, self._processed = start.sources, {}
         self.has_changed = start.epoch > 0
         self.has_regions = region_of(plan, plan.vertices[0].head.id) is not None
-        self.chronicle.deployed(plan, self._attempt, self.now)
-        return [i.OpenSlots(plan=plan, attempt=self._attempt, positions=start.sources)]
+        self.chronicle.deployed(plan, self.attempt, self.now)
+        return [i.OpenSlots(plan=plan, attempt=self.attempt, positions=start.sources)]
 
     def count(self, reports: list[SlotReport]) -> Instructions:
         """Everything an epoch did counts from here on."""

@@ -66,13 +66,15 @@ class LocalSlots:
 class LocalEpochs:
     """Runs the epochs of one execution in this process; follows `EpochRunner`."""
 
+    slots_stay = True
+
     def __init__(self, plan: JobPlan, attempt: int, storage: StateStorage, clock: Callable[[], int]) -> None:
         self._name = plan.settings.job_name
         self._attempt = str(attempt)
         self._slots = LocalSlots(plan, storage, clock)
         self._is_cancelled = threading.Event()
 
-    def open(self) -> None:
+    def open(self, lost: Callable[[], None]) -> None:
         self._slots.start()
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:

@@ -43,6 +43,7 @@ from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.execution import merged
 from millstream.jobmaster.ledger import Instructions, Ledger
 from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.polling import Gathering
 from millstream.jobmaster.requests import (
     CheckpointRequest,
     Request,
@@ -54,7 +55,7 @@ from millstream.jobmaster.steps import Epoch, Step, Why
 from millstream.jobmaster.view import JobView
 from millstream.operators.protocol import JobPlan, SlotReport
 
-# So long an epoch waits for a manifest: most are written by then, and their output counts at once.
+# So long the next epoch waits for a manifest, if it may: most are written by then, and their output counts at once.
 _PATIENCE = 0.05
 
 
@@ -69,6 +70,7 @@ class JobMachine:
         # When the machine goes on by itself; at once when it awaits manifests and none is being written.
         self._until = math.inf
         self._awaits_manifests = False
+        self._gathering = Gathering(options.buffer_timeout, options.gathers_always)
         # What the first execution starts from.
         self._start = Start()
         # The epoch that is to be run; the one that was begun last, when, its checkpoint, and what it came to.
@@ -79,6 +81,8 @@ class JobMachine:
         # What a checkpoint without an epoch is for, and the last complete one before it.
         self._why = Why.NOTE_POSITION
         self._noted: Checkpoint | None = None
+        # Whether a slot seems to be gone.
+        self._must_look = False
         self._requests: deque[Request] = deque()
         # The request that is being served, the last complete checkpoint before it, and the plan it is about.
         self._served: Request | None = None
@@ -215,6 +219,8 @@ class JobMachine:
         if self._requests:
             return self._serve(self._requests.popleft())
         self._began = self._now
+        if self._must_look:
+            return self._begin(Epoch())
         self._go(Step.POLLING, math.inf)
         return [
             i.PollSources(
@@ -244,6 +250,12 @@ class JobMachine:
             )
         )
 
+    def _input_came(self, event: e.InputCame) -> Instructions:
+        # In every other step sources are asked soon anyway, or shall not be asked.
+        if self._step is Step.WAITING:
+            self._go(Step.READY)
+        return []
+
     def _ready(self) -> Instructions:
         self._go(Step.READY)
         return []
@@ -268,12 +280,14 @@ class JobMachine:
         job, execution = self._ledger, self._ledger.execution
         wanted = epoch.checkpoint and not self._options.at_most_once
         self._epoch, self._taken = epoch, job.trigger() if wanted else None
+        self._must_look = False
         number = execution.epoch if epoch.savepoint else None
         latest = self._coordinator.latest()
         tasks = execution.tasks(
             epoch.shares,
             epoch.ending,
             slice=epoch.slice,
+            keep=self._keeps_state(epoch),
             checkpoint=number if self._taken is None else self._taken.id,
             # At most once, the position is saved before the epoch: no later checkpoint could name what sinks keep open.
             flush=epoch.flush or wanted or self._options.at_most_once,
@@ -286,6 +300,35 @@ class JobMachine:
         # Also when all of that may be read now, which sources want to know.
         cut = wanted or epoch.cut or job.has_regions or epoch.goes_on
         return [*([i.NotePositions()] if cut else []), i.RunEpoch(tasks=tasks)]
+
+    def _keeps_state(self, epoch: Epoch) -> bool:
+        """Tell whether somebody may go on from the end of an epoch: then files must have the state.
+
+        A restart goes back to a checkpoint, or to the beginning. But regions that have not failed go on from the epoch
+        before; and where slots do not stay, so does every epoch.
+        """
+        job = self._ledger
+        return (
+            not job.slots_stay
+            or job.has_regions
+            or self._options.at_most_once
+            or epoch.checkpoint
+            or epoch.cut
+            # It may be the last one.
+            or job.execution.running_sources() <= epoch.ending
+        )
+
+    def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
+        self._ledger.slots_stay = event.stay
+        return []
+
+    def _slots_lost(self, event: e.SlotsLost) -> Instructions:
+        """An epoch shall say at once what has happened, whether or not there is input."""
+        if event.attempt == self._ledger.attempt:
+            self._must_look = True
+            if self._step in (Step.WAITING, Step.GATHERING):
+                self._go(Step.READY)
+        return []
 
     def _positions_noted(self, event: e.PositionsNoted) -> Instructions:
         self._ledger.positions = event.positions
@@ -308,7 +351,8 @@ class JobMachine:
         if epoch.then is not Step.READY:
             return instructions + self._after_own_epoch(epoch.then)
         self._learn(seconds, epoch)
-        self._go(Step.LINGERING, self._now + _PATIENCE, awaits_manifests=True)
+        patience = min(_PATIENCE, self._options.buffer_timeout)
+        self._go(Step.LINGERING, self._now + patience, awaits_manifests=True)
         return instructions
 
     def _after_own_epoch(self, then: Step) -> Instructions:
@@ -331,6 +375,7 @@ class JobMachine:
             read = max((r.records_in for r in subtasks if r.vertex in self._ledger.execution.sources), default=0)
             sent = max((r.bytes_out for r in subtasks), default=0)
             sizer.finished(seconds, epoch.limited, read, sent)
+        self._gathering.epoch_took(seconds)
         self._ledger.chronicle.epoch_took(seconds)
 
     def _gather(self) -> Instructions:
@@ -338,7 +383,7 @@ class JobMachine:
         execution = self._ledger.execution
         if self._epoch.limited or self._epoch.goes_on or execution.unread_sources() or execution.is_finished:
             return self._ready()
-        self._go(Step.GATHERING, self._began + self._options.buffer_timeout)
+        self._go(Step.GATHERING, self._began + self._gathering.seconds())
         return []
 
     # --- output and storage
@@ -595,7 +640,10 @@ class JobMachine:
         e.StepFailed: _step_failed,
         e.CancelAsked: _cancel_asked,
         e.Requested: _requested,
+        e.SlotsOpened: _slots_opened,
         e.SourcesPolled: _sources_polled,
+        e.InputCame: _input_came,
+        e.SlotsLost: _slots_lost,
         e.PositionsNoted: _positions_noted,
         e.EpochFinished: _epoch_finished,
         e.ManifestWritten: _manifest_written,

@@ -18,11 +18,13 @@ class JobOptions:
 
     Attributes:
         buffer_timeout: for how many seconds input may gather.
+        gathers_always: whether it does so even where epochs are short.
         slice: for how many seconds a subtask reads in an epoch; what it does not get to is read in the next.
         origin: the checkpoint or savepoint it goes on from.
     """
 
     buffer_timeout: float = 0.1
+    gathers_always: bool = False
     slice: float = 1.0
     sizer: EpochSizer = field(default_factory=EpochSizer)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)

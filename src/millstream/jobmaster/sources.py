@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from millstream.checkpoint.snapshot import pack, unpack
 from millstream.jobmaster.execution import Positions
+from millstream.jobmaster.polling import BackOff
 from millstream.operators.protocol import JobPlan, Shares
 from millstream.operators.source import SourceOperator, SplitEnumerator
 
@@ -34,7 +35,15 @@ class Read:
 class Sources:
     """The enumerators of one execution, by source vertex."""
 
-    def __init__(self, plan: JobPlan, positions: Positions) -> None:
+    def __init__(self, plan: JobPlan, positions: Positions, wake: Callable[[], None] = lambda: None) -> None:
+        """Open the sources of a plan.
+
+        Args:
+            plan: the plan.
+            positions: how far each was dealt out before.
+            wake: what sources call, from any thread, when they have something to read.
+        """
+        self._back_off: dict[int, BackOff] = {}
         self._enumerators: dict[int, SplitEnumerator] = {}
         self._operators: dict[int, str] = {}
         for vertex in plan.vertices:
@@ -43,20 +52,30 @@ class Sources:
                 packed = positions.get(vertex.head.id)
                 restored = None if packed is None else unpack(packed)
                 self._operators[vertex.id] = vertex.head.id
-                self._enumerators[vertex.id] = operator.source.create_enumerator(vertex.parallelism, restored)
+                enumerator = operator.source.create_enumerator(vertex.parallelism, restored)
+                enumerator.listen(wake)
+                self._enumerators[vertex.id] = enumerator
+                self._back_off[vertex.id] = BackOff()
 
     def poll(self, budgets: Mapping[int, int], now: float, running: Collection[int]) -> Read:
         """Deal out the next input of those that may be read: for each subtask about so many records."""
         dealt = {v: self._enumerators[v].poll(budget, now) for v, budget in sorted(budgets.items())}
+        for vertex, found in dealt.items():
+            if found.shares:
+                self._back_off[vertex].had_input()
         return Read(
             shares={v: d.shares for v, d in dealt.items() if d.shares},
             limited=any(d.limited for d in dealt.values()),
             finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
         )
 
-    def next_poll(self, now: float, readable: Collection[int]) -> float:
+    def next_poll(self, asked: float, answered: float, readable: Collection[int]) -> float:
         """Return when it is worth asking again after there was nothing."""
-        return min((self._enumerators[v].next_poll(now) for v in readable), default=now + _HELD_BACK)
+        return min((self._next_poll(v, asked, answered) for v in readable), default=answered + _HELD_BACK)
+
+    def _next_poll(self, vertex: int, asked: float, answered: float) -> float:
+        known = self._enumerators[vertex].next_poll(answered)
+        return self._back_off[vertex].next(asked, answered) if known is None else known
 
     def positions(self) -> Positions:
         """Return how far each source has been dealt out."""

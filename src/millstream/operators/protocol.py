@@ -48,6 +48,8 @@ class LevelTask:
         ending: the sources of this level that end as soon as they have read all there is.
         slice: for how many seconds a subtask may read; with 0 it reads nothing, and carries what it was dealt out.
         state_files: the acknowledged state: operator id -> file.
+        in_memory: the epoch at whose end slots kept changes of state in memory; None when the files have all.
+        keep: whether changes of state are written to files at its end; else slots may go on holding them.
         carried: what else the subtasks reported to be carried to this epoch.
         checkpoint: the checkpoint that is taken with this epoch, if one is.
         flush: whether sinks must stage all they have.
@@ -62,6 +64,8 @@ class LevelTask:
     ending: frozenset[int] = frozenset()
     slice: float = math.inf
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
+    in_memory: int | None = None
+    keep: bool = True
     carried: dict[Address, bytes] = field(default_factory=dict)
     checkpoint: int | None = None
     flush: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
@@ -49,9 +49,16 @@ class SplitEnumerator(ABC):
     def snapshot(self) -> Any:
         """Return how far the input was dealt out: what a new enumerator needs to go on from here. It is pickled."""
 
-    def next_poll(self, now: float) -> float:
-        """Return when it is worth asking again after there was nothing."""
-        return now + 0.1
+    def next_poll(self, now: float) -> float | None:
+        """Return when it is worth asking again after there was nothing.
+
+        None when it cannot tell: then it is asked after a millisecond, and less and less often while it has nothing.
+        With `math.inf` it is asked when it calls what `listen` gave it.
+        """
+        return None
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Take what has the source asked at once; it may be called from any thread, whenever there is input."""
 
     def committed(self, snapshot: Any) -> None:
         """Everything that was dealt out up to a snapshot has been processed for good."""

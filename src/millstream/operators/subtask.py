@@ -185,7 +185,8 @@ class Subtask:
         for writer in self._writers.values():
             writer.records_out = writer.bytes_out = 0
         for state_id, state in self._states.items():
-            self._guarded(partial(state.prepare, state_files.get(state_id)), self._node_of[state_id])
+            prepare = partial(state.prepare, state_files.get(state_id), task.in_memory)
+            self._guarded(prepare, self._node_of[state_id])
             state.begin()
         if not self._opened:
             self._opened = True
@@ -258,6 +259,8 @@ class Subtask:
     def take_frames(self, frames: list[Frame]) -> Iterator[Outgoing]:
         """Process the frames of this epoch, merging the channels in one order that is always the same."""
         self._announce()
+        for state in self._states.values():
+            state.took(sum(len(f.body) for f in frames))
         self._on_processing_time()
         for channel, block, control in merge(self._channels, frames):
             if len(block):
@@ -277,16 +280,9 @@ class Subtask:
         """Close the epoch: write state, stage output, and say what was done."""
         head = self._states.get(self.vertex.head.id)
         if head is not None:
-            self._inputs = self._loops[head.changed_keys() > MANY_NEW_KEYS * self._records_in]
-        for node in self._nodes:
-            self._guarded(partial(node.operator.snapshot, self._epoch), node)
+            self._inputs = self._loops[head.new_keys() > MANY_NEW_KEYS * self._records_in]
         task, attempt = self._task, self._attempt
-        fault_point("task.before-delta")
-        files: dict[str, Version] = {}
-        for state_id, state in self._states.items():
-            node = self._node_of[state_id]
-            files[state_id] = self._guarded(partial(state.write_delta, self._epoch, attempt, task.whole_state), node)
-        fault_point("task.after-delta")
+        files = self._save_state(task.keep or self.ended)
         exported: dict[str, StoredState] = {}
         if task.savepoint is not None:
             for i, s in self._states.items():
@@ -322,6 +318,22 @@ class Subtask:
             tables=self.tables() if task.checkpoint is not None else {},
             exported=exported,
         )
+
+    def _save_state(self, keep: bool) -> dict[str, Version]:
+        """Write what has changed in the state to files, or hold it in memory; return the last files."""
+        if keep:
+            for node in self._nodes:
+                self._guarded(partial(node.operator.snapshot, self._epoch), node)
+            fault_point("task.before-delta")
+        files: dict[str, Version] = {}
+        for state_id, state in self._states.items():
+            save: Callable[[], Version] = partial(state.hold, self._epoch)
+            if keep or not state.can_hold:
+                save = partial(state.write_delta, self._epoch, self._attempt, self._task.whole_state)
+            files[state_id] = self._guarded(save, self._node_of[state_id])
+        if keep:
+            fault_point("task.after-delta")
+        return files
 
     def _next_wake(self) -> int | None:
         return min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None)

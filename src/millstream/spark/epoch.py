@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 from pyspark import SparkContext
@@ -19,6 +20,9 @@ from millstream.spark.worker import JobRef, LevelFunction
 class SparkEpochs:
     """The epochs of one job. All but `cancel` must be called from one thread: the job's own."""
 
+    # A slot's process that is gone is replaced by one that reads the state from its files.
+    slots_stay = False
+
     def __init__(
         self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
     ) -> None:
@@ -33,7 +37,7 @@ class SparkEpochs:
         self._python = interpreter(context, executable)
         self._embedded = control.is_embedded()
 
-    def open(self) -> None:
+    def open(self, lost: Callable[[], None]) -> None:
         """Give this thread's Spark jobs their group and their slots."""
         self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
         self._context.setLocalProperty(JOB_PROPERTY, self._job.key)

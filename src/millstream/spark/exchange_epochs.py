@@ -39,6 +39,8 @@ class SlotsMissing(EpochFailed):
 class ExchangeEpochs:
     """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
 
+    slots_stay = True
+
     def __init__(
         self,
         context: SparkContext,
@@ -57,16 +59,18 @@ class ExchangeEpochs:
         self._leaves_a_core = settings.choice is ExchangeChoice.AUTO
         host = _driver_host(context, settings.transport)
         self._credentials = Credentials(secrets.token_bytes(32), settings.identity() if host is not None else None)
-        self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host)
+        self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host, self._tell_lost)
         # In how many tasks the slots are, once that is known.
         self._tasks = 0
         self._thread: threading.Thread | None = None
         self._spark_error: Exception | None = None
         self._spark_ended = threading.Event()
         self._is_released = False
+        self._lost: Callable[[], None] = lambda: None
 
-    def open(self) -> None:
+    def open(self, lost: Callable[[], None]) -> None:
         """Have Spark start the slots; they are waited for with the first epoch."""
+        self._lost = lost
         hold(self._job.key, 1)
         self._thread = threading.Thread(target=self._hold, name=f"slots-{self._job.key[:8]}", daemon=True)
         self._thread.start()
@@ -102,6 +106,9 @@ class ExchangeEpochs:
         finally:
             let_go(self._job.key)
             self._exchange.close()
+
+    def _tell_lost(self) -> None:
+        self._lost()
 
     def _await_spark(self) -> None:
         if self._exchange.serve_until(self._spark_ended.is_set, CLOSE_SECONDS + _SPARK_SECONDS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from millstream.jobmaster.engine import EpochFailed, EpochRunner
 from millstream.operators.protocol import LevelTask, SlotReport
@@ -15,6 +16,8 @@ log = logging.getLogger("millstream")
 
 class FallbackEpochs:
     """The epochs of one execution; follows `EpochRunner`."""
+
+    slots_stay = True
 
     def __init__(self, resident: EpochRunner, make_other: Callable[[], EpochRunner]) -> None:
         """Try slots that stay first.
@@ -27,11 +30,16 @@ class FallbackEpochs:
         self._make_other = make_other
         self._lock = threading.Lock()
         self._is_cancelled = False
+        self._has_fallen_back = False
+        self._lost: Callable[[], None] = lambda: None
 
-    def open(self) -> None:
-        self._runner.open()
+    def open(self, lost: Callable[[], None]) -> None:
+        self._lost = lost
+        self._runner.open(lost)
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
+        if self._has_fallen_back:
+            return self._runner.run([_written(task) for task in tasks])
         try:
             return self._runner.run(tasks)
         except SlotsMissing as e:
@@ -42,8 +50,9 @@ class FallbackEpochs:
             self._runner = self._make_other()
             if self._is_cancelled:
                 raise EpochFailed(f"Epoch {tasks[0].epoch} was broken off.")
-        self._runner.open()
-        return self._runner.run(tasks)
+        self._has_fallen_back = True
+        self._runner.open(self._lost)
+        return self._runner.run([_written(task) for task in tasks])
 
     def cancel(self) -> None:
         with self._lock:
@@ -52,3 +61,8 @@ class FallbackEpochs:
 
     def release(self) -> None:
         self._runner.release()
+
+
+def _written(task: LevelTask) -> LevelTask:
+    """Return a task that leaves its state in files: who made it does not know that slots no longer stay."""
+    return replace(task, keep=True, in_memory=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, StateLostError
 from millstream.state import kinds
 from millstream.state.backend import Backend
 from millstream.state.changelog import Chain, FileHeader, FileRef, Section, encode, replay, sections
@@ -57,6 +57,10 @@ class StateStorage(Protocol):
 # What the state of a subtask is read from: the last file of a chain, what another run has left, or nothing.
 Version = str | Restored | None
 
+# With a base on disk, no more changes than this stay in memory: so many rows, or what came of so many bytes of input.
+HELD_ROWS = 1 << 16
+HELD_BYTES = 1 << 24
+
 
 def _make_handle(descriptor: StateDescriptor, table: StateTable, cell: KeyCell, life: Lifetime | None) -> Any:
     """Return the object through which user code reads and writes a state."""
@@ -84,7 +88,8 @@ class KeyedState:
     """All keyed state of one operator in one subtask.
 
     Local memory is a cache of the changelog: `prepare` brings it to the version the driver names, by the
-    cheapest way that is right, and `write_delta` says what an epoch changed.
+    cheapest way that is right, and `write_delta` says what has changed since the last file. After an epoch whose
+    changes need no file, `hold` keeps them in memory; then it is more than a cache, and only this process has it.
     """
 
     def __init__(
@@ -119,6 +124,14 @@ class KeyedState:
         # The file that holds what is in the overlays now, None before one was written.
         self._pending: FileRef | None = None
         self._dirty = False
+        # The epoch that ended here last, and whether there are changes that no file has.
+        self._epoch: int | None = None
+        self._holds = False
+        # Whether such changes are in the bases already: then only a file with everything has them.
+        self._is_ahead = False
+        # The bytes of input that came since the last file, and the rows that were changed before this epoch.
+        self._bytes_in = 0
+        self._rows_before = 0
         self._written = 0
 
     def table(self, name: str, kind: StateKind, address: str = BY_KEY) -> StateTable:
@@ -209,31 +222,68 @@ class KeyedState:
         if name in self._tables:
             yield from self._tables[name].rows()
 
-    def prepare(self, version: Version) -> None:
-        """Bring the tables to the state that `version` (the last acknowledged file) names."""
+    def prepare(self, version: Version, held: int | None = None) -> None:
+        """Bring the tables to the state that `version` (the last acknowledged file) names.
+
+        Args:
+            version: the file.
+            held: the epoch whose changes this process holds on top of that; None when the file has all.
+        """
         pending = self._pending
-        if not self._dirty and version == self._version:
-            return
         if pending is not None and version == pending.name:
-            for table in self._tables.values():
-                table.advance()
+            self._advance()
             if pending.is_base:
                 self._storage.forget([f.name for f in self._chain.files])
             self._chain = self._chain.then(pending)
             self._version, self._pending, self._dirty = version, None, False
-            return
-        self._reload(version)
+            self._holds, self._is_ahead, self._bytes_in = False, False, 0
+        elif held is not None:
+            if self._dirty or (held, version) != (self._epoch, self._version):
+                raise StateLostError(
+                    f"The state of operator {self._operator} after epoch {held} is not in this process."
+                )
+        elif self._dirty or self._holds or version != self._version:
+            self._reload(version)
 
     def begin(self) -> None:
         """An epoch starts: from here on the tables are ahead of the changelog."""
         self._dirty = True
+        self._rows_before = self._most_changed()
 
-    def changed_keys(self) -> int:
-        """Return how many keys this epoch has changed."""
+    def new_keys(self) -> int:
+        """Return how many keys this epoch has changed that had not been changed since the last file."""
+        return self._most_changed() - self._rows_before
+
+    def _most_changed(self) -> int:
         return max((len(t.overlay) for t in self._tables.values()), default=0)
 
+    def took(self, bytes_in: int) -> None:
+        """So many bytes of input have come."""
+        self._bytes_in += bytes_in
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether what has changed may stay in memory for now."""
+        if isinstance(self._version, Restored):
+            # What was taken over from another run is made this one's own.
+            return False
+        if self._store is None or not self._chain.files:
+            # Changes of a base in memory take no more than it does. Without a file before, the base takes them.
+            return True
+        return self._bytes_in < HELD_BYTES and sum(len(t.overlay) for t in self._tables.values()) < HELD_ROWS
+
+    def hold(self, epoch: int) -> Version:
+        """Keep in memory what has changed since the last file; return that file."""
+        self._epoch, self._holds, self._dirty = epoch, True, False
+        if not self._chain.files:
+            # The next file has everything anyway: nobody has to know what has changed.
+            self._sweep()
+            self._is_ahead = self._is_ahead or any(t.overlay for t in self._tables.values())
+            self._advance()
+        return self._version
+
     def write_delta(self, epoch: int, attempt: str, whole: bool = False) -> str | None:
-        """Write what this epoch changed; return the file that is now the last, None when there is no state.
+        """Write what has changed since the last file; return the file that is now the last, None without state.
 
         Args:
             epoch: the epoch.
@@ -242,13 +292,14 @@ class KeyedState:
         """
         # What was taken over from another run is made this one's own.
         taken_over = isinstance(self._version, Restored)
-        changed = any(t.overlay for t in self._tables.values())
-        whole = taken_over or (whole and len(self._chain.files) + changed > 1)
+        changed = self._is_ahead or any(t.overlay for t in self._tables.values())
+        whole = taken_over or self._is_ahead or (whole and len(self._chain.files) + changed > 1)
         if not changed and not whole:
-            self._dirty = False
+            self._epoch, self._holds, self._dirty, self._bytes_in = epoch, False, False, 0
             return None if isinstance(self._version, Restored) else self._version
-        if taken_over and not self.has_rows():
-            self._version, self._dirty = None, False
+        if (taken_over or self._is_ahead) and not self.has_rows():
+            self._version, self._is_ahead = None, False
+            self._epoch, self._holds, self._dirty = epoch, False, False
             return None
         rebase = whole or self._chain.wants_rebase()
         if rebase:
@@ -262,6 +313,10 @@ class KeyedState:
         self._pending = FileRef(name, size, rebase)
         self._written += size
         return name
+
+    def _advance(self) -> None:
+        for table in self._tables.values():
+            table.advance()
 
     def take_written(self) -> int:
         """Return how many bytes were written since this was last asked."""
@@ -301,14 +356,14 @@ class KeyedState:
                 _expire(table, row, life)
 
     def _sweep(self) -> None:
-        """Look at some rows that nobody has asked for: as many for each changed one as cleanup_incrementally() says."""
+        """Look at some rows that nobody has asked for: as many for each changed one as the cleanup says."""
         for name, life in self._lives.items():
             table = self._tables[name]
-            for _ in range(life.config.cleanup.incremental_size * len(table.overlay)):
+            for _ in range(life.config.cleanup.rows_to_look_at * len(table.overlay)):
                 row = next(self._sweeping.get(name, iter(())), MISSING)
                 if row is MISSING:
                     # All have been seen: begin anew with the next epoch.
-                    self._sweeping[name] = iter([r for r, _ in table.base.items()])
+                    self._sweeping[name] = _in_turn(table.base)
                     break
                 _expire(table, row, life)
 
@@ -317,6 +372,7 @@ class KeyedState:
             table.base.clear()
             table.overlay.clear()
         self._chain, self._pending, self._dirty = Chain(), None, False
+        self._epoch, self._holds, self._is_ahead, self._bytes_in = None, False, False, 0
         self._version = version
         if isinstance(version, Restored):
             for section in version.sections(self._storage.read):
@@ -330,6 +386,11 @@ class KeyedState:
                     self.table(section.table, section.kind, section.address).apply(section.rows)
         for action in self._when_loaded:
             action()
+
+
+def _in_turn(base: Base) -> Iterator[Any]:
+    """Yield which rows there are, whatever happens to them meanwhile."""
+    return iter(list(base)) if isinstance(base, dict) else base.in_turn()
 
 
 def _expire(table: StateTable, row: Any, life: Lifetime) -> None:

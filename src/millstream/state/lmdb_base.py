@@ -12,6 +12,7 @@ import os
 import pickle
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import lmdb
@@ -22,6 +23,8 @@ from millstream.state.key_groups import stable_hash
 _ADDRESS = struct.Struct(">HI")
 # The map is an address range, not a size on disk; it is doubled when it is full.
 _MAP_BYTES = 1 << 34
+# So many entries are looked at together.
+_AT_A_TIME = 100
 
 
 class LmdbStore:
@@ -123,13 +126,26 @@ class LmdbBase:
             txn.delete(address)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        prefix = struct.pack(">H", self._number)
+        for _, data in self._entries(struct.pack(">H", self._number)):
+            yield from pickle.loads(data)
+
+    def in_turn(self) -> Iterator[Any]:
+        """Yield which rows there are, whatever happens to them meanwhile."""
+        start = struct.pack(">H", self._number)
+        # What is written ends the snapshot, so only a few entries are looked at in one.
+        while some := list(islice(self._entries(start), _AT_A_TIME)):
+            for _, data in some:
+                yield from [row for row, _ in pickle.loads(data)]
+            start = some[-1][0] + b"\0"
+
+    def _entries(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries of the table from an address on."""
         cursor = self._store.reading.cursor()
-        if cursor.set_range(prefix):
+        if cursor.set_range(start):
             for address, data in cursor:
-                if address[:2] != prefix:
+                if address[:2] != start[:2]:
                     return
-                yield from pickle.loads(data)
+                yield address, data
 
     def clear(self) -> None:
         prefix = struct.pack(">H", self._number)

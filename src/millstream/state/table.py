@@ -57,8 +57,8 @@ class Patch(dict[Any, Any]):
     __slots__ = ()
 
 
-class Base(Protocol):
-    """The rows as of the last acknowledged epoch: a dict, or a store with a dict's methods."""
+class StoredBase(Protocol):
+    """A base that need not fit into memory: a store with a dict's methods."""
 
     def get(self, key: Any, default: Any = None, /) -> Any: ...
 
@@ -72,9 +72,17 @@ class Base(Protocol):
 
     def items(self) -> Iterable[tuple[Any, Any]]: ...
 
+    def in_turn(self) -> Iterator[Any]:
+        """Yield which rows there are, whatever happens to them meanwhile."""
+        ...
+
     def clear(self) -> None: ...
 
     def __len__(self) -> int: ...
+
+
+# The rows as of the last file, or of the last epoch that needed none.
+Base = dict[Any, Any] | StoredBase
 
 
 def tombstones(delta: dict[Any, Any]) -> list[Any]:

@@ -8,6 +8,9 @@ from enum import Enum
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
 
+# As many rows Flink looks at for every record, when nothing else was said.
+_LOOKED_AT = 5
+
 
 class UpdateType(Enum):
     """What gives a value its full time again."""
@@ -70,7 +73,8 @@ class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
 class CleanupStrategies:
     """How expired values go when nobody reads them.
 
-    Whole bases leave them out always. `incremental_size` rows are looked at for every record besides.
+    Whole bases leave them out always. `incremental_size` rows are looked at for every changed one besides; when nothing
+    was said of that, as many as Flink's default says, unless the user has asked for no cleanup in the background.
     """
 
     in_background: bool = True
@@ -87,6 +91,11 @@ class CleanupStrategies:
         ROCKSDB_COMPACTION_FILTER = 2
 
     EMPTY_STRATEGY = EmptyCleanupStrategy()
+
+    @property
+    def rows_to_look_at(self) -> int:
+        """How many rows are looked at for every changed one."""
+        return self.incremental_size or (_LOOKED_AT if self.in_background else 0)
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
         size = self.incremental_size

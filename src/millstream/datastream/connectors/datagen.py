@@ -47,7 +47,7 @@ class _RatedEnumerator(SplitEnumerator):
         if self._rate is None or self._started is None:
             return now
         # When the next record is due, but not so often that a fast source is asked for each.
-        return max(self._started + (self._at + 1) / self._rate, now + 0.002)
+        return max(self._started + (self._at + 1) / self._rate, now + 0.001)
 
 
 class _Made(Sequence[Any]):

@@ -35,6 +35,10 @@ class HybridShare(NamedTuple):
     inner: Share
 
 
+def _nobody_listens() -> None:
+    pass
+
+
 class _Enumerator(SplitEnumerator):
     """Deals out one source after another. No epoch has shares of two, so all subtasks switch together."""
 
@@ -45,6 +49,7 @@ class _Enumerator(SplitEnumerator):
         self._current = sources[self._at].create_enumerator(parallelism, None if position is None else position.inner)
         # Sources that are over, but have not been told yet that all of them was processed for good.
         self._former: dict[int, SplitEnumerator] = {}
+        self._wake: Callable[[], None] = _nobody_listens
 
     def poll(self, budget: int, now: float) -> Dealt:
         while True:
@@ -65,12 +70,17 @@ class _Enumerator(SplitEnumerator):
         # Made only now: a source may look where its input begins, or what files there are, when it is made.
         following = self._sources[self._at + 1].create_enumerator(self._parallelism)
         self._former[self._at] = self._current
+        following.listen(self._wake)
         self._at, self._current = self._at + 1, following
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._current.listen(wake)
 
     def is_finished(self) -> bool:
         return self._at + 1 == len(self._sources) and self._current.is_finished()
 
-    def next_poll(self, now: float) -> float:
+    def next_poll(self, now: float) -> float | None:
         return now if self._must_switch() else self._current.next_poll(now)
 
     def snapshot(self) -> HybridPosition:

@@ -1,0 +1,84 @@
+"""What a job costs that waits for input: processor time of all its processes, in % of one core.
+
+Prints one JSON object: by process (driver, java, slots and who holds them) and in all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import psutil
+from millstream_job import ClockedReader
+
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+
+# The first seconds are those in which sources are still asked often, and Java still compiles.
+SETTLING = 5.0
+
+
+class SilentReader(ClockedReader):
+    """A stream reader that gives a thousand records, and then has nothing for ever."""
+
+    def __init__(self) -> None:
+        super().__init__(1000)
+        self.asked = 0
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def latestOffset(self) -> dict[str, int]:
+        self.asked += 1
+        return {"at": 1000}
+
+
+def kind_of(process: psutil.Process) -> str:
+    if process.pid == psutil.Process().pid:
+        return "driver"
+    return "java" if "java" in process.name() else "slots"
+
+
+def used() -> dict[str, float]:
+    """Return the processor seconds that each kind of process has used so far."""
+    found = {"driver": 0.0, "java": 0.0, "slots": 0.0}
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        times = process.cpu_times()
+        found[kind_of(process)] += times.user + times.system
+    return found
+
+
+def measure(seconds: float, timeout: int | None) -> dict[str, Any]:
+    """Start a job and measure for so many seconds after it has fallen silent."""
+    settings = Configuration.from_dict({"millstream.quiet": "true", "millstream.exchange": "resident"})
+    env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)
+    if timeout is not None:
+        env.set_buffer_timeout(timeout)
+    reader = SilentReader()
+    counts = env.from_source(reader).key_by(lambda t: t[0]).reduce(lambda a, b: b)
+    counts.add_sink(lambda value: None)
+    client = env.execute_async()
+    # Not before its first epoch is over it is asked so often.
+    while reader.asked < 20:
+        time.sleep(0.1)
+    time.sleep(SETTLING)
+    before, began = used(), time.monotonic()
+    time.sleep(seconds)
+    after, took = used(), time.monotonic() - began
+    client.cancel().result(20)
+    percent = {kind: 100 * (after[kind] - before[kind]) / took for kind in before}
+    return {**percent, "all": sum(percent.values()), "seconds": took}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--timeout", type=int, help="the buffer timeout in milliseconds; without, the default")
+    options = parser.parse_args()
+    print(json.dumps(measure(options.seconds, options.timeout)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Connections that break while nobody reads from them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+
+import pytest
+
+from millstream.exchange.hang_ups import HangUps
+
+
+def watchers() -> int:
+    return sum(thread.name == "hang-ups" for thread in threading.enumerate())
+
+
+def ends(count: int) -> bool:
+    deadline = time.monotonic() + 10
+    while watchers() != count and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return watchers() == count
+
+
+@pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
+def test_who_hangs_up_is_noticed_though_nobody_reads(family: socket.AddressFamily) -> None:
+    told = threading.Event()
+    before = watchers()
+    watch = HangUps(told.set)
+    if family == socket.AF_UNIX:
+        pairs = [socket.socketpair() for _ in range(2)]
+    else:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            pairs = [(socket.create_connection(server.getsockname()), server.accept()[0]) for _ in range(2)]
+    for mine, _ in pairs:
+        watch.add(mine.fileno())
+    pairs[0][1].send(b"what is said is left to who reads")
+    assert not told.wait(0.1)
+    pairs[1][1].close()
+    assert told.wait(10)
+    assert pairs[0][0].recv(100) == b"what is said is left to who reads"
+    watch.close()
+    watch.close()
+    assert ends(before)
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
+def test_who_is_hung_up_on_here_is_not_missed() -> None:
+    told = threading.Event()
+    before, descriptors = watchers(), len(os.listdir("/proc/self/fd"))
+    watch = HangUps(told.set)
+    mine, other = socket.socketpair()
+    watch.add(mine.fileno())
+    mine.close()
+    other.close()
+    assert not told.wait(0.1)
+    watch.close()
+    assert ends(before) and not told.is_set()
+    deadline = time.monotonic() + 10
+    while len(os.listdir("/proc/self/fd")) != descriptors and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert len(os.listdir("/proc/self/fd")) == descriptors

@@ -1,0 +1,145 @@
+"""How often sources are asked, and how they say that they need not be."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.hybrid_source import HybridSource
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.jobmaster.polling import LATEST, SOONEST, BackOff
+from millstream.testing import CollectSink, LocalEnvironment
+
+
+def asked_times(until: float, answer: float = 0.0) -> list[float]:
+    """Return when a source is asked that has nothing for so long, and takes a while to say so."""
+    back_off, now, times = BackOff(), 0.0, []
+    while now < until:
+        times.append(now)
+        now = back_off.next(now, now + answer)
+    return times
+
+
+def test_a_source_is_asked_less_and_less_often() -> None:
+    times = asked_times(60.0)
+    gaps = [round(b - a, 6) for a, b in itertools.pairwise(times)]
+    assert gaps[0] == pytest.approx(SOONEST) and gaps == sorted(gaps) and gaps[-1] == pytest.approx(LATEST)
+    # What comes after a silence waits for a small part of it.
+    assert all(gap <= max(at / 10, SOONEST) + 1e-9 for at, gap in zip(times[1:], gaps[1:], strict=False))
+    assert sum(at >= 50 for at in times) <= 101
+
+
+def test_a_source_that_takes_long_to_answer_is_asked_less_often() -> None:
+    times = asked_times(0.1, answer=0.002)
+    assert times[1] == pytest.approx(0.022)
+
+
+def test_a_source_that_had_input_is_asked_soon_again() -> None:
+    back_off = BackOff()
+    back_off.next(0.0, 0.0)
+    assert back_off.next(50.0, 50.0) == pytest.approx(50.0 + LATEST)
+    back_off.had_input()
+    assert back_off.next(51.0, 51.0) == pytest.approx(51.0 + SOONEST)
+
+
+# --- a source that wakes the job
+
+
+class Letters(Source):
+    """What others put into it while the job runs; it is asked only when there is something."""
+
+    def __init__(self) -> None:
+        self.waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.wake: Callable[[], None] | None = None
+        self.is_over = False
+        self.asked = 0
+
+    @property
+    def is_bounded(self) -> bool:
+        return False
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Letters(self)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _Reader()
+
+    def __reduce__(self) -> Any:
+        return Letters, ()
+
+    def put(self, letter: str) -> None:
+        self.waiting.put(letter)
+        assert self.wake is not None
+        self.wake()
+
+
+class _Letters(SplitEnumerator):
+    def __init__(self, source: Letters) -> None:
+        self._source = source
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._source.wake = wake
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        self._source.asked += 1
+        found = [self._source.waiting.get() for _ in range(self._source.waiting.qsize())]
+        return Dealt({0: found} if found else {})
+
+    def next_poll(self, now: float) -> float:
+        return math.inf
+
+    def is_finished(self) -> bool:
+        return self._source.is_over
+
+    def snapshot(self) -> None:
+        return None
+
+
+class _Reader(SourceReader):
+    def read(self, share: str) -> Iterator[list[str]]:
+        yield [share]
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_source_wakes_the_job(behind: bool) -> None:
+    letters, sink = Letters(), CollectSink()
+    source = HybridSource.builder(NumberSequenceSource(0, 0)).add_source(letters).build() if behind else letters
+    env = LocalEnvironment()
+    env.from_source(source).sink_to(sink)
+    job = env.execute_async()
+
+    def wait_for(count: int) -> None:
+        deadline = time.monotonic() + 20
+        while len(sink.results()) < count and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+    first = [0] if behind else []
+    while letters.wake is None or not letters.asked:
+        time.sleep(0.001)
+    wait_for(len(first))
+    time.sleep(0.05)
+    asked = letters.asked
+    time.sleep(0.2)
+    assert letters.asked == asked, "it is asked although it has not called"
+    for count, letter in enumerate("abc", 1):
+        letters.put(letter)
+        wait_for(len(first) + count)
+    assert sink.results() == [*first, "a", "b", "c"]
+    threads = [threading.Thread(target=lambda: [letters.put("x") for _ in range(500)]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wait_for(len(first) + 1003)
+    assert len(sink.results()) == len(first) + 1003
+    letters.is_over = True
+    letters.put("end")
+    job.get_job_execution_result().result()
