@@ -18,7 +18,7 @@ from millstream.testing import ManualClock, start_from
 
 from .driver import RECORDS, Driver, program
 from .place import PLACE, placed
-from .programs import CLOCK, LATER, files_in
+from .programs import CLOCK, LATER, Answers, files_in
 
 HERE = Path(__file__).parent
 
@@ -38,6 +38,7 @@ class Case:
         loses: whether output is lost with the checkpoint: at most once.
         recovers: whether output is recovered. At most once, that deleted the files that were open, and so nothing is
             left open in that mode any more.
+        since: the first version whose files there are of it.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Case:
     rescales: bool = True
     loses: bool = False
     recovers: bool = True
+    since: int = 1
 
     def driver(self, home: Path, **more: Any) -> Driver:
         return Driver(self.program, home, self.parallelism, CLOCK, **self.settings, **more)
@@ -83,6 +85,8 @@ CASES = [
     # An input that has ended is not asked any more, so that what it has taken over stays.
     Case("connected-rescaled", "connected", {3: _rescale(3), 6: CheckpointRequest}, 2),
     Case("connected-savepoint", "connected", {3: _rescale(1), 6: _savepoint}, 0),
+    Case("requests", "requests", {3: CheckpointRequest}, 1, since=2),
+    Case("requests-savepoint", "requests", {3: _savepoint}, 0, since=2),
     Case("files", "files", {2: CheckpointRequest, 5: CheckpointRequest}, 2),
     # Files that are not closed: subtasks carry how much of each counts.
     Case("files-open", "files", {}, 4, settings=_AT_MOST_ONCE, rescales=False, loses=True, recovers=False),
@@ -139,7 +143,11 @@ def _save(case: Case, home: Path, into: Path) -> dict[str, list[str]]:
             driver.master.cancel()
 
     driver = case.driver(home, asked={n: make() for n, make in case.asked.items()}, written=written)
-    driver.run()
+    Answers.is_held = True
+    try:
+        driver.run()
+    finally:
+        Answers.is_held = False
     if not case.kept:
         (savepoint,) = (PLACE / "savepoints").iterdir()
         shutil.copytree(savepoint, into / "saved")
@@ -192,6 +200,7 @@ def _shown(left: Carried) -> dict[str, Any]:
         "operators": {i: _plain(left.operators[i]) for i in sorted(left.operators)},
         "watermarks": left.watermarks,
         "ended_edges": None if left.ended_edges is None else sorted(left.ended_edges),
+        **({"requests": True} if left.requests else {}),
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from millstream.common import Encoder, Time, Types, WatermarkStrategy
 from millstream.common.time import Duration
 from millstream.common.watermark_strategy import Watermark, WatermarkGenerator, WatermarkOutput
-from millstream.datastream import KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
+from millstream.datastream import AsyncDataStream, KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.buckets import BucketAssigner
 from millstream.datastream.connectors.compaction import FileCompactor, FileCompactStrategy
@@ -18,6 +19,7 @@ from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import (
     AggregateFunction,
+    AsyncFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     ProcessJoinFunction,
@@ -422,6 +424,27 @@ def files(env: Env, sink: CollectSink) -> None:
     lines.map(lambda line: line.upper()).sink_to(sink).uid("out")
 
 
+# --- async requests in flight, and watermarks behind them
+
+
+class Answers(AsyncFunction):
+    """Answers every record; the first of any subtask, and others, not before it may."""
+
+    is_held = False
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        while Answers.is_held and value[1] % 10 < 4:
+            await asyncio.sleep(0.001)
+        return [("answer", *value)]
+
+
+def requests(env: Env, sink: CollectSink) -> None:
+    answers = AsyncDataStream.ordered_wait(events(env), Answers(), Time.minutes(10), 1000).uid("answers")
+    # In windows, so that it is seen when a result is late.
+    windows = answers.key_by(lambda a: a[1]).window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
+    windows.reduce(lambda a, b: (*a[:2], a[2] + b[2], 0)).uid("sums").sink_to(sink).uid("out")
+
+
 PROGRAMS: dict[str, Callable[[Env, CollectSink], None]] = {
-    f.__name__: f for f in (kinds, windows, subtasks, time, stateless, connected, files)
+    f.__name__: f for f in (kinds, windows, subtasks, time, stateless, connected, files, requests)
 }

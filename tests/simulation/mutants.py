@@ -31,6 +31,7 @@ from millstream.jobmaster.output import Output
 from millstream.jobmaster.steps import Epoch, Step, Why
 from millstream.operators.carried import Unread, decode, encode
 from millstream.operators.protocol import JobPlan, SubtaskReport
+from millstream.state import restored
 from millstream.state.keyed import KeyedState, Version
 
 from .external import SimulatedCommitter
@@ -471,3 +472,42 @@ def answer_after_the_end(real: Real, self: ExchangeMachine, event: p.Event) -> l
     instructions = ExchangeMachine._reported(self, event)
     self.phase = p.Phase.ENDING
     return [done for done in instructions if isinstance(done, p.FinishEpoch)]
+
+
+# --- requests in flight
+
+
+@_instead_of(Execution, "acknowledge")
+def ended_with_requests_in_flight(real: Real, self: Execution, reports: Any) -> Any:
+    """A source that knows its end and has read all has ended, whatever requests it waits for."""
+    found = real(self, reports)
+    self.ended |= self.lingering_sources()
+    self.ended |= {e.target for v in self.plan.vertices if v.id in self.ended for e in v.out_edges}
+    return found
+
+
+def _without_subtasks_state(real: Real, start: Start, files: dict[str, Any], *about: Any) -> None:
+    real(start, files, *about)
+    for state_id in [name for name in files if name.endswith(".operator")]:
+        del files[state_id]
+
+
+MUTANTS["requests-lost-when-rescaled"] = Mutant(
+    "requests-lost-when-rescaled",
+    "At another parallelism, only what was in flight in subtasks that are still there is asked again.",
+    [(restored, "SPLIT_LIST", "no such list")],
+)
+
+
+MUTANTS["requests-for-everybody"] = Mutant(
+    "requests-for-everybody",
+    "At another parallelism everybody asks again for all that was in flight.",
+    [(restored, "UNION_LIST", restored.SPLIT_LIST)],
+)
+
+
+MUTANTS["state-of-subtasks-left-out"] = Mutant(
+    "state-of-subtasks-left-out",
+    "A checkpoint is gone on from without what belongs to subtasks: requests in flight are never answered.",
+    [(restore, "_take_state", partial(_without_subtasks_state, restore._take_state))],
+)

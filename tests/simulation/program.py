@@ -1,9 +1,9 @@
 """The job that is simulated: its input and its graph.
 
-Each region has a source with several splits, whose records go as they are to one sink, and by key to a counter, whose
-running counts and sums go to another:
+Each region has a source with several splits, which makes a request for each record. Records that are answered go to one
+sink, and by key to a counter, whose running counts and sums go to another:
 
-    source -> records (sink)
+    source -> requests -> records (sink)
         '---- by key ----> counter -> counts (sink)
 """
 

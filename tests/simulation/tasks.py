@@ -1,21 +1,23 @@
-"""What the tasks of an execution do in an epoch: read, count, write state, stage output. Or fail on the way."""
+"""What the tasks of an execution do in an epoch: read, ask, count, write state, stage output. Or fail on the way."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import DamagedStateError, StateLostError
 from millstream.jobmaster.engine import EpochFailed
+from millstream.operators.async_io import REQUESTS
 from millstream.operators.carried import Unread, decode, encode
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.state.key_groups import key_group, owner
 from millstream.state.keyed import KeyedState, Version
-from millstream.state.kinds import VALUE
+from millstream.state.kinds import LIST, VALUE
+from millstream.state.table import BY_NAME
 
 from .program import MAX_PARALLELISM, Names, Record, count
 from .scene import Scene
@@ -46,6 +48,7 @@ class SimulatedTasks:
         self._attempt = attempt
         self._storage = TaskStorage(scene.disk, state_url)
         self._states: dict[tuple[int, int], KeyedState] = {}
+        self._requests: dict[tuple[int, int], KeyedState] = {}
         self._is_cancelled = False
         self._has_lost_slot = False
 
@@ -126,15 +129,19 @@ class SimulatedTasks:
         for subtask in range(source.parallelism):
             if _has_ended(tasks[0], vertex, subtask):
                 continue
-            records, unread = self._read(tasks[0], vertex, subtask)
-            ends = vertex in tasks[0].ending and not unread
+            read, unread = self._read(tasks[0], vertex, subtask)
+            records, waiting, state = self._ask(f"{names.source}.operator", vertex, subtask, tasks[0], read)
+            ends = vertex in tasks[0].ending and not unread and not waiting
+            file = self._save(state, tasks[0], tasks[0].keep or ends)
             all_end = all_end and ends
             for record in records:
                 group = key_group(record.key, MAX_PARALLELISM)
                 by_owner[owner(group, counter.parallelism, MAX_PARALLELISM)].append(record)
             staged = [r.id for r in records]
-            carried = _carried(ended=ends, unread=unread)
-            works.append(self._work(tasks[0].epoch, vertex, subtask, names.records, staged, {}, carried, ends))
+            carried = _carried(ended=ends, unread=unread, requests=waiting > 0)
+            files = {f"{names.source}.operator": file}
+            work = self._work(tasks[0].epoch, vertex, subtask, names.records, staged, files, carried, ends)
+            works.append(replace(work, report=replace(work.report, **self._about(waiting))))
         for subtask, records in enumerate(by_owner):
             keep = tasks[1].keep or all_end
             counted, file = self._count(names.counter, vertex + 1, subtask, tasks[1], records, keep)
@@ -154,12 +161,51 @@ class SimulatedTasks:
         todo += [(s[0].id[1], s, 0) for s in task.shares.get(vertex, {}).get(subtask, [])]
         records = [(place, r) for place, (_, share, read) in enumerate(todo) for r in share[read:]]
         count = len(records)
-        if task.slice < math.inf and count and (not task.slice or self._world.random.random() < 0.5):
+        may_read = bool(task.slice) and vertex not in task.held
+        if task.slice < math.inf and count and (not may_read or self._world.random.random() < 0.5):
             # At least one, so that the job gets to its end.
-            count = self._world.random.randint(1, count) if task.slice else 0
+            count = self._world.random.randint(1, count) if may_read else 0
         behind = [place for place, _ in records[count:]]
         left = [(todo[p][0], todo[p][1], len(todo[p][1]) - behind.count(p)) for p in sorted(set(behind))]
         return [r for _, r in records[:count]], left
+
+    def _ask(
+        self, state_id: str, vertex: int, subtask: int, task: LevelTask, records: list[Record]
+    ) -> tuple[list[Record], int, KeyedState]:
+        """Make a request for every record; return those that are answered, how many wait, and the state with these."""
+        state = self._requests.get((vertex, subtask))
+        if state is None:
+            state = self._requests[vertex, subtask] = KeyedState(state_id, subtask, self._storage, lambda: 0)
+        self._prepare(state, state_id, vertex, subtask, task)
+        table = state.table(REQUESTS, LIST, BY_NAME)
+        asked = [*(table.get("operator") or ()), *records]
+        count = len(asked)
+        if task.slice < math.inf and self._world.random.random() < 0.5:
+            count = self._world.random.randint(0, count)
+        if asked[count:]:
+            table.put("operator", asked[count:])
+        else:
+            table.remove("operator")
+        return asked[:count], len(asked) - count, state
+
+    def _save(self, state: KeyedState, task: LevelTask, keep: bool) -> Version:
+        """Write what has changed, or hold it; return the file that holds the state, or did last."""
+        if keep or not state.can_hold:
+            return state.write_delta(task.epoch, str(self._attempt), task.whole_state)
+        return state.hold(task.epoch)
+
+    def _about(self, waiting: int) -> dict[str, Any]:
+        """Return what a subtask says of its requests."""
+        if not waiting:
+            return {}
+        return {"look_again": self._world.random.random() / 10, "is_full": self._world.random.random() < 0.5}
+
+    def _prepare(self, state: KeyedState, state_id: str, vertex: int, subtask: int, task: LevelTask) -> None:
+        try:
+            state.prepare(task.state_files.get((vertex, subtask), {}).get(state_id), task.in_memory)
+        except (DamagedStateError, StateLostError) as e:
+            self._world.violate(str(e))
+        state.begin()
 
     def _check_state(self, vertex: int) -> None:
         """At the end of a region's input, its state must be what all records come to, whatever has happened before."""
@@ -177,20 +223,14 @@ class SimulatedTasks:
         state = self._states.get((vertex, subtask))
         if state is None:
             state = self._states[vertex, subtask] = KeyedState(operator, subtask, self._storage, lambda: 0)
-        try:
-            state.prepare(task.state_files.get((vertex, subtask), {}).get(operator), task.in_memory)
-        except (DamagedStateError, StateLostError) as e:
-            self._world.violate(str(e))
-        state.begin()
+        self._prepare(state, operator, vertex, subtask, task)
         table = state.table("counts", VALUE)
         counted = []
         for record in records:
             number, total = table.overlay.get(record.key) or table.base.get(record.key) or (0, 0)
             number, total = table.overlay[record.key] = number + 1, total + record.value
             counted.append((record.id, record.key, number, total))
-        if keep or not state.can_hold:
-            return counted, state.write_delta(task.epoch, str(self._attempt), task.whole_state)
-        return counted, state.hold(task.epoch)
+        return counted, self._save(state, task, keep)
 
     def _work(
         self,

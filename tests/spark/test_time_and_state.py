@@ -15,6 +15,7 @@ import pytest
 from backend_programs import Tell, running, windows
 from helpers import PushedReader, restart_at_once, slot_processes, wait_until
 
+from millstream.checkpoint.store import list_checkpoints, open_checkpoint
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.datastream import (
@@ -47,6 +48,7 @@ from millstream.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from millstream.operators.carried import has_requests
 from millstream.state.backend import Backend
 from millstream.testing import CollectSink
 
@@ -461,6 +463,88 @@ class Later(AsyncFunction):  # type: ignore[type-arg]
     async def async_invoke(self, value: tuple[int, int]) -> list[Any]:
         await asyncio.sleep(value[0] / 1000)
         return [value]
+
+
+class Gated(AsyncFunction):  # type: ignore[type-arg]
+    """Answers at once, but for record 0, which waits until a file is there."""
+
+    def __init__(self, gate: Path) -> None:
+        self.gate = str(gate)
+
+    async def async_invoke(self, value: int) -> list[Any]:
+        print(f"asked for {value}")
+        while value == 0 and not os.path.exists(self.gate):
+            await asyncio.sleep(0.01)
+        return [value]
+
+
+EXCHANGES = pytest.mark.parametrize("exchange", ["resident", "spark"])
+
+
+@EXCHANGES
+def test_a_slow_request_holds_neither_records_nor_checkpoints(
+    config: Configuration, tmp_path: Path, exchange: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config.set_string("execution.checkpointing.dir", str(tmp_path))
+    env = Env.get_execution_environment(config.set_string("millstream.exchange", exchange))
+    env.enable_checkpointing(50)
+    reader, sink, others = PushedReader(), CollectSink(), CollectSink()
+    numbers = env.from_source(reader).map(lambda row: row[0])
+    numbers.sink_to(others)
+    keyed = numbers.key_by(lambda v: v % 2)
+    AsyncDataStream.unordered_wait(keyed, Gated(tmp_path / "gate"), Time.seconds(100)).sink_to(sink)
+    job = env.execute_async()
+    reader.push(10)
+    wait_until(lambda: set(sink.results()) == set(range(1, 10)))
+
+    def checkpoint() -> int:
+        (directory,) = (p for p in tmp_path.iterdir() if p.is_dir())
+        return max([number for _, number in list_checkpoints(str(directory))], default=0)
+
+    before = checkpoint()
+    reader.push(10)
+    wait_until(lambda: set(sink.results()) == set(range(1, 20)) and set(others.results()) == set(range(20)))
+    wait_until(lambda: checkpoint() > before + 1)
+    # Nothing comes in any more, and the result goes out all the same.
+    (tmp_path / "gate").touch()
+    wait_until(lambda: sorted(sink.results()) == list(range(20)), 5)
+    job.cancel().result(10)
+    assert "asked for 0" in capfd.readouterr().out
+
+
+class Takes(AsyncFunction):  # type: ignore[type-arg]
+    async def async_invoke(self, value: int) -> list[Any]:
+        await asyncio.sleep(0.2 + value % 7 / 40)
+        return [value]
+
+
+@EXCHANGES
+def test_requests_in_flight_survive_a_slot_that_is_killed_and_another_parallelism(
+    config: Configuration, tmp_path: Path, exchange: str
+) -> None:
+    def start(parallelism: int, count: int | None, saved: str | None) -> tuple[Any, CollectSink]:
+        here = Configuration(config).set_string("millstream.exchange", exchange)
+        if saved is not None:
+            here.set_string("execution.state-recovery.path", saved)
+        env, sink = Env.get_execution_environment(here).set_parallelism(parallelism), CollectSink()
+        restart_at_once(env)
+        numbers = env.from_source(DataGeneratorSource(lambda i: i, count, 200)).uid("numbers")
+        keyed = numbers.key_by(lambda v: v % 5)
+        AsyncDataStream.ordered_wait(keyed, Takes(), Time.seconds(10), 1000).uid("wait").sink_to(sink).uid("sink")
+        return env.execute_async(), sink
+
+    job, first = start(2, None, None)
+    wait_until(lambda: len(first.results()) > 30)
+    slot_processes()[-1].kill()
+    before = len(first.results())
+    wait_until(lambda: len(first.results()) > before + 20)
+    saved = job.stop_with_savepoint(False, str(tmp_path)).result(20)
+    snapshot = open_checkpoint(saved).manifest.snapshot
+    assert any(has_requests(s.carried) for v in snapshot.vertices.values() for s in v.subtasks)
+    count = len(first.results()) + 200
+    job, second = start(3, count, saved)
+    job.get_job_execution_result().result(30)
+    assert sorted(first.results() + second.results()) == list(range(count))
 
 
 # --- BATCH

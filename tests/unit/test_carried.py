@@ -14,7 +14,15 @@ import pytest
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
 from millstream.operators import carried
-from millstream.operators.carried import Carried, CarriedChannel, decode, encode, has_unread, mark_version_1
+from millstream.operators.carried import (
+    Carried,
+    CarriedChannel,
+    decode,
+    encode,
+    has_requests,
+    has_unread,
+    mark_version_1,
+)
 
 CHANNELS = {
     (3, 0): CarriedChannel(watermark=5, idle=True, ended=False),
@@ -40,11 +48,22 @@ TAKEN_OVER = Carried(
 UNREAD = replace(RECORD, unread=((2, (2, 10, 20, True), 5), (None, "share", 0)))
 
 
+REQUESTS = replace(RECORD, operators={"ask": {"fences": [(1, 7, False), (3, None, True)]}}, requests=True)
+BOTH = replace(UNREAD, requests=True)
+FIRST_WITH_REQUESTS = (
+    "048005955300000000000000284b0588895d28284b034b004b05888974284b034b014b09898874657d8c036173"
+    "6b7d8c0666656e6365735d284b014b0789874b034e88876573737d288c0473696e6b4b048c056d61726b734b05"
+    "754e5d742e"
+)
+
+
 def encoded(record: Carried) -> bytes:
     return encode(**{f.name: getattr(record, f.name) for f in fields(record)})
 
 
-@pytest.mark.parametrize("record", [RECORD, TAKEN_OVER, UNREAD], ids=["going on", "taken over", "unread"])
+@pytest.mark.parametrize(
+    "record", [RECORD, TAKEN_OVER, UNREAD, REQUESTS, BOTH], ids=["going on", "taken over", "unread", "requests", "both"]
+)
 def test_a_record_is_read_as_it_was_written(record: Carried) -> None:
     assert decode(encoded(record)) == record
     assert decode(encoded(decode(encoded(record)))) == record
@@ -88,6 +107,18 @@ def test_a_record_with_unread_input_is_told_from_others_without_being_read() -> 
     assert not any(has_unread(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
 
 
+def test_a_record_with_requests_in_flight_is_told_from_others_without_being_read() -> None:
+    for data, version, unread in ((REQUESTS, carried.WITH_REQUESTS, False), (BOTH, carried.WITH_BOTH, True)):
+        assert encoded(data)[0] == version and has_requests(encoded(data))
+        assert has_unread(encoded(data)) is unread
+    assert not any(has_requests(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER), encoded(UNREAD)))
+
+
+def test_a_record_with_requests_in_flight_as_it_was_first_written() -> None:
+    data = bytes.fromhex(FIRST_WITH_REQUESTS)
+    assert decode(data) == REQUESTS
+
+
 def test_a_record_with_unread_input_as_it_was_first_written() -> None:
     data = bytes.fromhex(
         "038005956b00000000000000284b0588895d28284b034b004b05888974284b034b014b09898874657d288c04"
@@ -98,5 +129,5 @@ def test_a_record_with_unread_input_as_it_was_first_written() -> None:
 
 
 def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
-    with pytest.raises(DamagedStateError, match=r"is of format 4; this millstream knows 1 to 3\."):
-        decode(bytes([4]) + encoded(RECORD)[1:])
+    with pytest.raises(DamagedStateError, match=r"is of format 6; this millstream knows 1 to 5\."):
+        decode(bytes([6]) + encoded(RECORD)[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
@@ -113,8 +113,21 @@ class Told:
         )
         return next(x for x in found if isinstance(x, i.RunEpoch))
 
-    def report(self, run: i.RunEpoch, staged: str | None = None, ended: bool = False, unread: bool = False) -> None:
-        self.tell(e.EpochFinished(reports=[reported(self.plan, run.tasks, self.sink, staged, ended, unread)]))
+    def report(
+        self, run: i.RunEpoch, staged: str | None = None, ended: bool = False, unread: bool = False, **about: Any
+    ) -> None:
+        """Report an epoch; `about` is what the last vertex says."""
+        slot = reported(self.plan, run.tasks, self.sink, staged, ended, unread)
+        if "source_carries" in about:
+            slot.subtasks[0] = replace(slot.subtasks[0], carried=about.pop("source_carries"))
+        about["ended"] = about.pop("last_ended", ended)
+        slot.subtasks[-1] = replace(slot.subtasks[-1], **about)
+        self.tell(e.EpochFinished(reports=[slot]))
+
+    def found_nothing(self, finished: bool = False) -> list[i.Instruction]:
+        """The sources are asked, and have nothing to read."""
+        ended = frozenset({self.plan.vertices[0].id} if finished else ())
+        return self.tell(e.SourcesPolled(shares={}, limited=False, finished=ended, poll_again=math.inf))
 
     def epoch(self, staged: str | None = None, finished: bool = False) -> None:
         self.report(self.poll(finished), staged, finished)
@@ -453,6 +466,114 @@ def test_an_epoch_for_a_request_reads_nothing_and_one_that_drains_reads_all() ->
 def test_at_most_once_nothing_is_left_to_the_next_epoch() -> None:
     once = CheckpointOptions(enabled=True, interval=0.0, mode=CheckpointingMode.AT_MOST_ONCE)
     assert JobOptions(checkpoints=once).slice == math.inf
+
+
+# --- requests in flight
+
+REQUESTS_IN_FLIGHT = encode(
+    watermark=0, idle=False, ended=False, channels={}, operators={}, watermarks={}, requests=True
+)
+
+
+def test_answers_are_looked_for_though_nothing_comes_in() -> None:
+    told = Told()
+    told.start()
+    # A timer is due much later.
+    told.report(told.poll(), look_again=0.25, next_wake=int(told.now + 50) * 1000)
+    before = told.now
+    told.until(i.PollSources)
+    assert not told.found_nothing()
+    # The checkpoint of that epoch is not answered for, so nothing else is due.
+    told.until(i.PollSources)
+    assert told.now - before == pytest.approx(0.25)
+    assert any(isinstance(x, i.RunEpoch) for x in told.found_nothing())
+
+
+def test_sources_wait_while_somebody_behind_them_can_take_no_more() -> None:
+    told = Told(buffer_timeout=100.0)
+    source = told.plan.vertices[0].id
+    told.start()
+    told.report(told.poll(), unread=True, look_again=0.25, is_full=True)
+    before = told.now
+    asked = told.until(i.PollSources)
+    assert asked.budgets == {}
+    # Neither what is left to read nor their end is a reason for an epoch.
+    assert not told.found_nothing(finished=True)
+    told.until(i.PollSources)
+    assert told.now - before == pytest.approx(0.25)
+    run = next(x for x in told.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
+    assert run.tasks[0].held == {source} and run.tasks[1].held == frozenset()
+    told.report(run, unread=True)
+    # There is room: what waited is read at once.
+    told.until(i.PollSources)
+    assert told.now - before < 1
+    run = next(x for x in told.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
+    assert run.tasks[0].held == frozenset() and run.tasks[0].slice == 1.0
+
+
+def test_less_is_read_at_once_when_there_was_no_room_for_it() -> None:
+    told = Told(buffer_timeout=100.0)
+    told.start()
+    before = told.now
+    told.report(told.poll(), look_again=0.1, is_full=True)
+    assert told.until(i.PollSources).budgets == {}
+    told.found_nothing()
+    told.until(i.PollSources)
+    run = next(x for x in told.found_nothing() if isinstance(x, i.RunEpoch))
+    told.report(run)
+    assert told.until(i.PollSources).budgets == {told.plan.vertices[0].id: 1}
+    # Nobody has let input gather: it has waited.
+    assert told.now - before < 1
+
+
+def test_requests_are_made_again_by_who_goes_on_though_nothing_comes_in() -> None:
+    rarely = CheckpointOptions(enabled=True, interval=600.0, timeout=60.0)
+    told = Told(restart=FixedDelay(3, 0.0), checkpoints=rarely)
+    told.start()
+    told.now += 600
+    told.report(told.poll(), source_carries=REQUESTS_IN_FLIGHT, look_again=50.0)
+    told.until(i.WriteManifest)
+    told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    told.until(i.PollSources)
+    told.found_nothing()
+    told.tell(e.StepFailed(error=EpochFailed("a slot died")))
+    told.until(i.PollSources)
+    assert any(isinstance(x, i.RunEpoch) for x in told.found_nothing())
+
+
+def test_a_job_ends_with_its_last_request_and_its_last_output_counts_at_once() -> None:
+    told = Told(checkpoints=CheckpointOptions(enabled=True, interval=600.0, timeout=60.0))
+    told.start()
+    run = told.poll(finished=True)
+    assert run.tasks[0].checkpoint == 1
+    # The source has ended; the last vertex waits for a request.
+    told.report(run, "first", ended=True, look_again=0.5, last_ended=False)
+    told.until(i.WriteManifest)
+    told.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    told.until(i.PollSources)
+    assert not told.found_nothing()
+    told.until(i.PollSources)
+    run = next(x for x in told.found_nothing() if isinstance(x, i.RunEpoch))
+    # Nobody knows that it is the last, so it takes no checkpoint; and one is taken behind it, without waiting.
+    assert run.tasks[0].checkpoint is None
+    before = told.now
+    told.report(run, "second", ended=True)
+    write = told.until(i.WriteManifest)
+    assert told.now - before < 1
+    told.tell(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
+    told.until(i.FinishOutput)
+
+
+def test_a_source_that_waits_for_requests_alone_does_not_keep_the_job_busy() -> None:
+    told = Told(checkpoints=CheckpointOptions())
+    told.start()
+    told.report(told.poll(finished=True), source_carries=REQUESTS_IN_FLIGHT, look_again=0.5)
+    told.until(i.PollSources)
+    # It has dealt out everything and knows it; it is told once more with the next epoch.
+    assert not told.found_nothing(finished=True)
+    told.until(i.PollSources)
+    run = next(x for x in told.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
+    assert run.tasks[0].ending == {told.plan.vertices[0].id}
 
 
 TOLERANT = CheckpointOptions(enabled=True, interval=0.0, timeout=60.0, tolerable_failures=5, max_concurrent=4)

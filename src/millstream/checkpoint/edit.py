@@ -275,6 +275,7 @@ class Edit:
             watermarks=self._moved(left.watermarks),
             ended_edges=left.ended_edges,
             unread=left.unread,
+            requests=left.requests,
         )
 
     def _moved(self, by_operator: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.carried import Unread, decode, encode, has_unread
+from millstream.operators.carried import Unread, decode, encode, has_requests, has_unread
 from millstream.operators.chain import ChainNode
 from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
@@ -86,7 +86,7 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
     owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}
     start.tables = {state_id_of(o.id, which): t for o in _operators_in(snapshot, plan) for which, t in o.tables.items()}
-    start.ended = frozenset(v.id for v in plan.vertices if v.head.id in owners and owners[v.head.id].ended)
+    start.ended = _ended(plan, owners)
     for vertex in plan.vertices:
         for subtask in range(vertex.parallelism):
             address = vertex.id, subtask
@@ -102,6 +102,24 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
                 if before is not None:
                     _take_state(start, files, vertex, subtask, node, before, state_url, same)
     return start
+
+
+def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot]) -> frozenset[int]:
+    """Return the vertices whose input has ended, and that have nothing left to do.
+
+    Behind a source that has ended, one with requests in flight has not; nor has one that both are in now.
+    """
+    ended: set[int] = set()
+    for vertex in sorted(plan.vertices, key=lambda v: v.level):
+        before = [owners[n.id] for n in vertex.nodes if n.id in owners]
+        if vertex.head.id in owners:
+            is_over = all(b.ended for b in before)
+        else:
+            # It is new: nothing will ever come.
+            is_over = bool(vertex.in_edges) and all(e.source in ended for e in vertex.in_edges) and not before
+        if is_over:
+            ended.add(vertex.id)
+    return frozenset(ended)
 
 
 def _take_state(
@@ -197,6 +215,8 @@ def _taken_over(
         watermarks=watermarks,
         ended_edges=frozenset(e.id for e in vertex.in_edges if e.source in over),
         unread=unread,
+        # Whoever is dealt some of them makes them in its first epoch.
+        requests=any(has_requests(s.carried) for n in vertex.nodes if n.id in owners for s in owners[n.id].subtasks),
     )
 
 

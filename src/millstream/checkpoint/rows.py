@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.operators.async_io import REQUESTS
 from millstream.operators.windows.windows import TimeWindow
 from millstream.state.key_groups import hashable, thaw
 from millstream.state.kinds import VALUE, StateKind
@@ -164,10 +165,12 @@ def shown_name(table: str) -> str:
         >>> shown_name("_event_timers"), shown_name("_trigger.count"), shown_name("total")
         ('event-timers', 'trigger:count', 'total')
     """
+    if table in _INTERNAL:
+        return _INTERNAL[table]
     for prefix, shown in (("_trigger.", "trigger:"), ("_window.", "window:"), (SPLIT_LIST, ""), (UNION_LIST, "")):
         if table.startswith(prefix):
             return shown + table.removeprefix(prefix)
-    return _INTERNAL.get(table, table)
+    return table
 
 
 def is_internal(table: str) -> bool:
@@ -195,6 +198,7 @@ _INTERNAL = {
     "_left": "join-left",
     "_right": "join-right",
     "_batch_input": "batch-input",
+    REQUESTS: "requests-in-flight",
 }
 
 

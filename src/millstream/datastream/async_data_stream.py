@@ -34,7 +34,22 @@ def _policy(strategy: AsyncRetryStrategy[Any]) -> RetryPolicy:
 
 
 class AsyncDataStream:
-    """Adds asynchronous requests to a stream."""
+    """Adds asynchronous requests to a stream.
+
+    Nothing waits for a request but its results and, if there are as many as the capacity, more input: other records,
+    timers and checkpoints go on. Requests in flight are part of a checkpoint and are made again by who goes on from it.
+    The time-out is that of all attempts for a record; an AsyncFunction's `timeout` says what comes then.
+
+    Example:
+        >>> import asyncio
+        >>> from millstream.testing import LocalEnvironment
+        >>> async def look_up(user):
+        ...     await asyncio.sleep(0.02 if user == "ann" else 0)
+        ...     return [f"{user}@example.org"]
+        >>> users = LocalEnvironment().from_collection(["ann", "bob"])
+        >>> list(AsyncDataStream.ordered_wait(users, look_up, Time.seconds(5)).execute_and_collect())
+        ['ann@example.org', 'bob@example.org']
+    """
 
     @staticmethod
     def unordered_wait(
@@ -44,7 +59,15 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
-        """Emit results as they come, but never across a watermark."""
+        """Emit results as they come, but never across a watermark.
+
+        Args:
+            data_stream: the records.
+            async_function: a coroutine function, or an AsyncFunction, that returns the list of results for a record.
+            timeout: how long a record may take, from its first request on; milliseconds if a number.
+            capacity: how many requests are made at once; with so many results missing, no more input is read.
+            output_type: the type of the results.
+        """
         return _add(data_stream, async_function, timeout, capacity, output_type, False, None)
 
     @staticmethod
@@ -55,7 +78,10 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
-        """Emit results in the order of the records."""
+        """Emit results in the order of the records: the first one that is missing holds the others back.
+
+        The arguments are those of `unordered_wait`.
+        """
         return _add(data_stream, async_function, timeout, capacity, output_type, True, None)
 
     @staticmethod

@@ -5,13 +5,14 @@ A job that fails and restarts, or that is given another parallelism, goes on as 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from millstream.checkpoint.restore import Start, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.jobmaster.alignment import Alignment
-from millstream.operators.carried import has_unread
+from millstream.operators.carried import has_requests, has_unread
 from millstream.operators.protocol import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
 from millstream.operators.vertex import Vertex
 from millstream.state.keyed import Version
@@ -29,7 +30,7 @@ class Execution:
         self.epoch = start.epoch
         # The source vertices.
         self.sources = frozenset(v.id for v in plan.vertices if v.is_source)
-        # The sources that have ended, and with them the vertices behind.
+        # The vertices that have ended: sources, and those behind when they have no requests in flight any more.
         self.ended = start.ended
         self._state_files: dict[Address, dict[str, Version]] = start.state_files
         self._chains = start.chains
@@ -47,10 +48,20 @@ class Execution:
         self._alignment = Alignment(plan, start.ended)
         # The subtasks that were dealt out more than they have read.
         self._behind = {a for a, carried in start.carried.items() if has_unread(carried)}
+        # The subtasks that shall be sent no more for now, and the sources from which each vertex is reached.
+        self._full: set[Address] = set()
+        self._sources_of = _sources_of(plan)
+        # The sources that know that they are to end.
+        self._ending: frozenset[int] = frozenset()
 
     @property
     def is_finished(self) -> bool:
-        return self.sources <= self.ended
+        return all(v.id in self.ended for v in self.plan.vertices)
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether there are requests in flight."""
+        return any(has_requests(carried) for carried in self._carried.values())
 
     @property
     def owns_its_state(self) -> bool:
@@ -72,9 +83,18 @@ class Execution:
         """Return the sources that have dealt out what is not read yet."""
         return frozenset(vertex for vertex, _ in self._behind)
 
+    def held_sources(self) -> frozenset[int]:
+        """Return the sources that must not read for now: what is behind them can take no more."""
+        return frozenset().union(*(self._sources_of[vertex] for vertex, _ in self._full))
+
+    def lingering_sources(self) -> frozenset[int]:
+        """Return the running sources that wait for nothing but requests: they know their end and have read all."""
+        waiting = frozenset(vertex for (vertex, _), carried in self._carried.items() if has_requests(carried))
+        return (self._ending & self.running_sources() & waiting) - self.unread_sources()
+
     def readable_sources(self) -> frozenset[int]:
-        """Return the running sources that have nothing left to read and need not wait for slower ones."""
-        open_to_more = self.running_sources() - self.unread_sources()
+        """Return the running sources that have nothing left to read and need not wait, be it for slower ones."""
+        open_to_more = self.running_sources() - self.unread_sources() - self.held_sources()
         return frozenset(v for v in open_to_more if not self._alignment.holds_back(v))
 
     def next_wake(self) -> int | None:
@@ -85,10 +105,15 @@ class Execution:
         """Return what the levels of the next epoch are told; `about` are further fields of LevelTask."""
         self.epoch += 1
         self._keeps = keep
+        self._ending |= ending
         about = {**about, "keep": keep, "in_memory": self._in_memory}
-        return [self._task(level, shares, ending, about) for level in range(self.plan.levels)]
+        # Where nothing waits for the end of the epoch, subtasks wait for room themselves.
+        held = self.held_sources() if about.get("slice", math.inf) < math.inf else frozenset()
+        return [self._task(level, shares, ending, held, about) for level in range(self.plan.levels)]
 
-    def _task(self, level: int, shares: Shares, ending: frozenset[int], about: dict[str, Any]) -> LevelTask:
+    def _task(
+        self, level: int, shares: Shares, ending: frozenset[int], held: frozenset[int], about: dict[str, Any]
+    ) -> LevelTask:
         vertices = [v for v in self.plan.vertices if v.level == level]
         addresses = [(v.id, subtask) for v in vertices for subtask in range(v.parallelism)]
         return LevelTask(
@@ -96,6 +121,7 @@ class Execution:
             level=level,
             shares={v.id: shares[v.id] for v in vertices if v.id in shares},
             ending=frozenset(v.id for v in vertices if v.id in ending),
+            held=frozenset(v.id for v in vertices if v.id in held),
             state_files={a: files for a in addresses if (files := self._state_files.get(a))},
             carried={a: carried for a in addresses if (carried := self._carried.get(a))},
             **about,
@@ -129,6 +155,10 @@ class Execution:
             self._behind.add(address)
         else:
             self._behind.discard(address)
+        if report.is_full:
+            self._full.add(address)
+        else:
+            self._full.discard(address)
         self._written += report.state_bytes
         self._alignment.learn(report)
         for state_id, tables in report.tables.items():
@@ -201,6 +231,15 @@ class Execution:
                 exported = self._exported.get((vertex.id, subtask), {})
                 found.parts = {i: StoredState(p.file.rpartition("/")[2], p.checksum) for i, p in exported.items()}
         return snapshot
+
+
+def _sources_of(plan: JobPlan) -> dict[int, frozenset[int]]:
+    """Return for every vertex the sources from which it is reached."""
+    found = {v.id: frozenset({v.id} if v.is_source else ()) for v in plan.vertices}
+    for vertex in sorted(plan.vertices, key=lambda v: v.level):
+        for edge in vertex.out_edges:
+            found[edge.target] |= found[vertex.id]
+    return found
 
 
 def merged(reports: Iterable[SlotReport]) -> list[SlotReport]:

@@ -54,6 +54,8 @@ class Ledger:
         self.has_changed = False
         # Whether the directory is the job's own, and its sinks have committers.
         self.is_open = False
+        # When to look for answers to requests in flight.
+        self._look_at = math.inf
         # Where parts of the job can fail alone, what the others go on from.
         self._last_cut: Snapshot | None = None
         self.has_regions = False
@@ -77,7 +79,7 @@ class Ledger:
         """Return when there is something to do without input."""
         # Subtasks know the wall clock.
         wake = self.execution.next_wake()
-        return math.inf if wake is None else wake / 1000 - self.ahead
+        return self._look_at if wake is None else min(wake / 1000 - self.ahead, self._look_at)
 
     # --- an execution
 
@@ -87,6 +89,8 @@ class Ledger:
         self.plan = plan
         self._execution = Execution(plan, start)
         self.positions, self._processed = start.sources, {}
+        # Requests that were in flight are made again by the first epoch, whether there is input or not.
+        self._look_at = self.now if self._execution.has_requests else math.inf
         self.has_changed = start.epoch > 0
         self.has_regions = region_of(plan, plan.vertices[0].head.id) is not None
         self.chronicle.deployed(plan, self.attempt, self.now)
@@ -97,6 +101,8 @@ class Ledger:
         execution = self.execution
         self.has_changed = True
         written, replaced = execution.acknowledge(reports)
+        looks = [r.look_again for slot in reports for r in slot.subtasks if r.look_again is not None]
+        self._look_at = self.now + min(looks, default=math.inf)
         self._note_processed()
         self.coordinator.wrote(written)
         self.chronicle.epoch_finished(execution.epoch, reports, execution.ended, self.now)

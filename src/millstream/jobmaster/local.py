@@ -33,7 +33,9 @@ class LocalSlots:
         self.slots: list[SlotRuntime] = []
 
     def start(self) -> None:
-        """Make slots as new processes would have them: nothing in memory."""
+        """Make slots as new processes would have them: nothing in memory, and nothing left of those before."""
+        for slot in self.slots:
+            slot.end_requests()
         surroundings = Surroundings(self._clock, Requests, stopwatch(self._clock))
         count = max(self._plan.slots(level) for level in range(self._plan.levels))
         self.slots = [SlotRuntime(pickle.loads(self._pickled), i, self._storage, surroundings) for i in range(count)]

@@ -231,22 +231,27 @@ class JobMachine:
 
     def _sources_polled(self, event: e.SourcesPolled) -> Instructions:
         job, shares, ending = self._ledger, event.shares, event.finished
-        unread = job.execution.unread_sources()
+        held = job.execution.held_sources()
+        unread = job.execution.unread_sources() - held
+        # What is to be told: others know already that they end, or cannot before somebody has room.
+        news = ending - held - job.execution.lingering_sources()
         due = self._coordinator.next_due() <= self._now and (job.has_news or bool(shares) or bool(unread))
-        if not shares and not unread and not ending and not due and job.next_wake() > self._now:
+        if not shares and not unread and not news and not due and job.next_wake() > self._now:
             due_at = self._coordinator.next_due() if job.has_news else math.inf
             self._go(Step.WAITING, min(event.poll_again, due_at, job.next_wake()))
             return []
-        # Where there is more to read than fits into a slice, nobody knows which epoch is the last.
-        last = ending == job.execution.running_sources() and not unread and self._options.checkpoints.enabled
+        # Where there is more to read than fits into a slice, or requests are in flight, nobody knows which epoch is the
+        # last.
+        last = bool(news) and ending == job.execution.running_sources() and not job.execution.unread_sources()
         return self._begin(
             Epoch(
                 shares=shares,
                 ending=ending,
                 limited=event.limited,
                 goes_on=bool(unread),
+                holds=bool(held),
                 slice=self._options.slice,
-                checkpoint=due or last,
+                checkpoint=due or (last and self._options.checkpoints.enabled),
             )
         )
 
@@ -368,7 +373,13 @@ class JobMachine:
         cut = {r.vertex: r.records_in for r in sorted(subtasks, key=lambda r: r.records_in) if r.has_unread}
         for source, records in cut.items():
             sizer.source_was_cut(source, records)
-        for source in epoch.shares.keys() - cut.keys():
+        # Where somebody behind has no room for what was read, less is to be read at once.
+        held = self._ledger.execution.held_sources() - cut.keys()
+        for source in held:
+            read = max((r.records_in for r in subtasks if r.vertex == source), default=0)
+            if read:
+                sizer.source_was_cut(source, read // 2)
+        for source in epoch.shares.keys() - cut.keys() - held:
             sizer.source_was_read(source)
         # One that was cut has lasted as long as its slice: that says something only of what came behind.
         if not cut or seconds > self._options.slice + sizer.target_seconds:
@@ -382,6 +393,9 @@ class JobMachine:
         """Nothing waits: let input gather for the rest of the buffer timeout."""
         execution = self._ledger.execution
         if self._epoch.limited or self._epoch.goes_on or execution.unread_sources() or execution.is_finished:
+            return self._ready()
+        if self._epoch.holds or execution.held_sources():
+            # Input waits for room, which there is, or may be in a moment.
             return self._ready()
         self._go(Step.GATHERING, self._began + self._gathering.seconds())
         return []
@@ -423,7 +437,8 @@ class JobMachine:
         return [i.NotePositions()]
 
     def _taken_at_once(self) -> Instructions:
-        return self._ledger.cut(self._ledger.trigger()) + self._store(self._why)
+        self._taken = self._ledger.trigger()
+        return self._ledger.cut(self._taken) + self._store(self._why)
 
     def _stored(self) -> Instructions:
         if self._coordinator.is_writing:
@@ -434,6 +449,9 @@ class JobMachine:
         elif not self._coordinator.has_staged():
             self._go(Step.FINISHED)
             return [i.FinishOutput()]
+        elif self._taken is None:
+            # Nobody knew that the last epoch was the last.
+            return self._take()
         # It has failed: another one, as soon as it is due.
         self._go(Step.PAUSING, self._coordinator.next_due())
         return []

@@ -61,6 +61,8 @@ class Epoch:
     limited: bool = False
     # Whether it reads what epochs before it have left.
     goes_on: bool = False
+    # Whether sources must not read, because somebody behind them can take no more.
+    holds: bool = False
     # For how long subtasks may read.
     slice: float = 0.0
     checkpoint: bool = False

@@ -1,38 +1,55 @@
 """Async I/O: a coroutine for every record, many at once, results in order or as they come.
 
-The records of a batch wait until its end, or until a watermark, and their coroutines run together. So results never
-overtake a watermark and every request is finished within its epoch: nothing is in flight at an epoch's end.
+Requests go on between epochs. What is in flight when an epoch ends is part of the cut: its inputs are operator state,
+a list that is dealt out anew at another parallelism, and who goes on from there makes the requests again. A watermark
+that has come behind requests waits for their results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.common.values import detach
+from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.failures import FailedFor
 from millstream.operators.functions import UserFunction
+from millstream.operators.in_flight import Fence, InFlight
+from millstream.operators.values import detached
+from millstream.state.kinds import LIST
+from millstream.state.restored import SPLIT_LIST
+from millstream.state.table import BY_NAME
+
+# The table of the inputs of requests in flight, (value, timestamp) each, and its one row.
+REQUESTS = f"{SPLIT_LIST}_requests"
+_ROW = "operator"
+
+# Answers are looked for after a fraction of the time that there was none, from a moment to what nobody minds.
+_LOOK_FRACTION, _SOONEST_LOOK, _LATEST_LOOK = 1 / 8, 0.001, 0.05
 
 
 class Requests(Protocol):
-    """Runs requests at the same time; handed in, because it has a clock and sockets."""
+    """Runs requests at the same time; handed in, because it has a clock, a thread and sockets."""
 
-    def run(
-        self,
-        request: Callable[[Any], Awaitable[Any]],
-        values: list[Any],
-        capacity: int,
-        ordered: bool,
-        take: Callable[[int, Any], None],
-    ) -> None: ...
+    def start(self, requests: list[tuple[int, Callable[[], Coroutine[Any, Any, Any]]]]) -> None: ...
+
+    def answers(self) -> list[tuple[int, Any, Exception | None]]: ...
+
+    def wait(self, seconds: float) -> bool: ...
+
+    def cancel(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
 
     async def sleep(self, seconds: float) -> None: ...
 
-    async def within(self, seconds: float, request: Awaitable[Any]) -> Any: ...
-
-    def close(self) -> None: ...
+    async def within(self, seconds: float, request: Awaitable[Any], otherwise: Callable[[], Any]) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,11 @@ class AsyncOperator(Operator):
     """Calls `async_invoke` for every record."""
 
     emits_later = True
+    has_operator_state = True
+    # There may be answers at any time.
+    follows_clock = True
+    # Sends a watermark that has waited here, or None for idle, to what is behind.
+    advance: Advance
 
     def __init__(
         self, function: UserFunction, timeout_ms: int, capacity: int, ordered: bool, retry: RetryPolicy | None
@@ -65,68 +87,205 @@ class AsyncOperator(Operator):
         self.capacity = capacity
         self.ordered = ordered
         self.retry = retry
-        # Few enough that time goes on meanwhile, and enough that most requests need not wait for the slowest.
-        self.records_in_run = 4 * capacity
 
     def functions(self) -> list[UserFunction]:
         return [self.function]
 
+    # --- life
+
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._waiting: list[tuple[Any, int | None]] = []
+        assert setup.operator_state is not None
+        self._table = setup.operator_state.table(REQUESTS, LIST, BY_NAME)
+        setup.operator_state.when_loaded(self._lose)
+        self._in_flight = InFlight(self.ordered)
+        # Numbers are never used again, so that an answer that is not waited for any more is known for what it is.
+        self._number = 0
+        self._unsent: list[tuple[int, Any]] = []
+        # Whether the table is not what is in flight; and the reverse: another epoch is gone on from.
+        self._has_changed = False
+        self._is_lost = False
+        self._fences: list[tuple[int, int | None, bool]] = []
+        self._last_heard = 0.0
         self._requests: Requests | None = None
 
     def open(self) -> None:
         # Before the function is opened, so that its clients find the loop they will run in.
-        self._requests = self.setup.requests()
+        self._requests = self.setup.requests(self.capacity)
         super().open()
 
     def close(self) -> None:
-        super().close()
+        # First: what is closed must not be in use.
         if self._requests is not None:
+            self._requests.stop()
+        try:
+            super().close()
+        finally:
+            self.end_requests()
+
+    def end_requests(self) -> None:
+        """End what is in flight; nothing can follow."""
+        if self._requests is not None:
+            self._requests.stop()
             self._requests.close()
+            self._requests = None
+
+    def snapshot(self, epoch: int) -> None:
+        super().snapshot(epoch)
+        if self._has_changed:
+            self._has_changed = False
+            inputs = self._in_flight.inputs()
+            if inputs:
+                self._table.put(_ROW, inputs)
+            else:
+                self._table.remove(_ROW)
+
+    def carry(self) -> Any:
+        return {"fences": self._in_flight.fences()} if self._in_flight else None
+
+    def restore(self, carried: Any) -> None:
+        self._fences = carried["fences"]
+        self._lose()
+
+    # Nothing of what is carried is redistributed. Where subtasks or their channels are others, so is their time, and a
+    # watermark that is behind all requests comes anew.
+
+    def _lose(self) -> None:
+        """What is in flight here is not what counts: that is in the table."""
+        self._is_lost = True
+
+    def _catch_up(self) -> None:
+        """Make the requests that were in flight at the cut that is gone on from."""
+        if not self._is_lost:
+            return
+        assert self._requests is not None
+        self._requests.cancel()
+        self._is_lost, self._has_changed = False, False
+        self._in_flight = InFlight(self.ordered)
+        inputs = [(self._next_number(), value, timestamp) for value, timestamp in self._table.get(_ROW) or ()]
+        self._in_flight.restore(inputs, self._fences)
+        self._fences = []
+        self._unsent = [(number, value) for number, value, _ in inputs]
+        self._send()
+
+    # --- requests
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        me = w.bind(self, "requests")
+        me, value = w.bind(self, "requests"), detached(w, value)
         w.line(f"{me}.take({value.name}, {value.timestamp})")
         w.after(f"{me}.flush()", self)
 
     def take(self, value: Any, timestamp: int | None) -> None:
-        self._waiting.append((value, timestamp))
+        """A record has come."""
+        number = self._next_number()
+        self._in_flight.add(number, value, timestamp)
+        self._unsent.append((number, value))
 
-    def on_watermark(self, watermark: int) -> int | None:
-        self.flush()
-        return super().on_watermark(watermark)
-
-    def finish(self) -> None:
-        self.flush()
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
 
     def flush(self) -> None:
-        """Make the requests that wait, and emit their results."""
-        if not self._waiting:
+        """Make the requests of the records that have come, and emit what was answered meanwhile."""
+        self._send()
+        self.emit_answers()
+
+    def _send(self) -> None:
+        if not self._unsent:
             return
-        waiting, self._waiting = self._waiting, []
         assert self._requests is not None
+        unsent, self._unsent = self._unsent, []
+        self._has_changed = True
+        self._last_heard = self.setup.surroundings.stopwatch()
+        # What user code does to its value must not reach the state.
+        self._requests.start([(number, partial(self._request, detach(value))) for number, value in unsent])
+
+    def emit_answers(self) -> None:
+        """Emit the results that have come and need not wait for others."""
+        self._catch_up()
+        assert self._requests is not None
+        answers = self._requests.answers()
+        if not answers:
+            return
+        self._last_heard = self.setup.surroundings.stopwatch()
+        in_flight = self._in_flight
+        for number, results, error in answers:
+            found = in_flight.input_of(number)
+            if found is None:
+                continue
+            if error is not None:
+                raise FailedFor(self, found.value) from error
+            in_flight.answer(found, results)
         emit = self.setup.emit
-        self._requests.run(
-            self._request,
-            [value for value, _ in waiting],
-            self.capacity,
-            self.ordered,
-            lambda i, results: emit(results, waiting[i][1]),
-        )
+        for one in in_flight.ready():
+            if isinstance(one, Fence):
+                if one.watermark is not None:
+                    self.advance(one.watermark)
+                if one.idle:
+                    self.advance(None)
+            else:
+                self._has_changed = True
+                emit(one.results, one.timestamp)
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether results are waited for."""
+        return bool(self._in_flight)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more records shall come for now."""
+        return len(self._in_flight) >= self.capacity
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for an answer, no longer than so many seconds; tell whether there is one."""
+        assert self._requests is not None
+        return self._requests.wait(seconds)
+
+    def look_again(self) -> float | None:
+        """Return in how many seconds to look for answers; None when none are waited for."""
+        if not self._in_flight:
+            return None
+        silent = self.setup.surroundings.stopwatch() - self._last_heard
+        return min(max(silent * _LOOK_FRACTION, _SOONEST_LOOK), _LATEST_LOOK)
+
+    # --- time
+
+    def on_watermark(self, watermark: int) -> int | None:
+        self._catch_up()
+        self.watermark = watermark
+        if not self._in_flight:
+            return watermark
+        self._in_flight.fence(watermark)
+        return None
+
+    def on_idle(self) -> bool:
+        self._catch_up()
+        if self._in_flight:
+            self._in_flight.fence(None)
+        return not self._in_flight
+
+    def on_processing_time(self) -> None:
+        self.emit_answers()
+
+    def finish(self) -> None:
+        while self._in_flight:
+            self.wait(float("inf"))
+            self.emit_answers()
+
+    # --- one request, on the thread of the event loop
 
     async def _request(self, value: Any) -> list[Any]:
         assert self._requests is not None
         # The time covers all attempts, as in Flink.
-        try:
-            results = await self._requests.within(self.timeout, self._attempts(value))
-        except TimeoutError:
-            timeout = getattr(self.function.function, "timeout", None)
-            if timeout is None:
-                raise TimeoutError(f"The async request for {value!r} took longer than {self.timeout:g} s.") from None
-            results = timeout(value)
+        results = await self._requests.within(self.timeout, self._attempts(value), partial(self._timed_out, value))
         return self._checked(results, value)
+
+    def _timed_out(self, value: Any) -> Any:
+        timeout = getattr(self.function.function, "timeout", None)
+        if timeout is None:
+            raise TimeoutError(f"The async request for {value!r} took longer than {self.timeout:g} s.")
+        return timeout(value)
 
     async def _attempts(self, value: Any) -> Any:
         retry = self.retry

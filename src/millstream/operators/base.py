@@ -25,6 +25,8 @@ from millstream.state.timers import Timer
 Downstream = Callable[[Var], None]
 # Takes records and, where they have one, their timestamp.
 Emit = Callable[..., None]
+# Sends a watermark (None: nothing is to be expected for now) down the chain behind an operator.
+Advance = Callable[[int | None], None]
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,12 @@ class Surroundings:
 
     Attributes:
         clock: the wall clock, in milliseconds.
-        requests: makes a runner of asynchronous requests.
+        requests: makes a runner of asynchronous requests, so many at once.
         stopwatch: tells how many seconds have passed, from whenever on.
     """
 
     clock: Callable[[], int]
-    requests: Callable[[], Any]
+    requests: Callable[[int], Any]
     stopwatch: Callable[[], float]
 
 
@@ -59,7 +61,7 @@ class OperatorSetup:
         return self.surroundings.clock
 
     @property
-    def requests(self) -> Callable[[], Any]:
+    def requests(self) -> Callable[[int], Any]:
         return self.surroundings.requests
 
 
@@ -93,9 +95,6 @@ class Operator:
 
     # Whether the records it emits have timestamps even if those it takes have none.
     assigns_timestamps = False
-
-    # How many records make one run of the loop, where the work is done at its end; None where it is done in it.
-    records_in_run: int | None = None
 
     @property
     def identity(self) -> str:
@@ -151,6 +150,10 @@ class Operator:
             for timer in self.timers.event.due(watermark):
                 self.on_event_timer(timer)
         return watermark
+
+    def on_idle(self) -> bool:
+        """Nothing is to be expected for now: tell whether those behind shall know."""
+        return True
 
     def on_processing_time(self) -> None:
         """Fire the timers that the wall clock has reached."""

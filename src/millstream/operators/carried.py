@@ -22,6 +22,9 @@ _FRONT = bytes([VERSION])
 # The same with input that is not read: who knows nothing of that must not go on from it.
 WITH_UNREAD = 3
 _FRONT_WITH_UNREAD = bytes([WITH_UNREAD])
+# The same with requests in flight, whose inputs are in the operator's state; without input that is not read, and with.
+WITH_REQUESTS, WITH_BOTH = 4, 5
+_FRONTS_WITH_REQUESTS = bytes([WITH_REQUESTS]), bytes([WITH_BOTH])
 
 # A share that was dealt out and is not read to its end: its split, the share, and how many of its records were read.
 Unread = tuple[Any, Any, int]
@@ -67,6 +70,7 @@ class Carried:
             channels are new ones: those of these edges have ended, the others stand at `watermark`, and those behind it
             do not know that yet. `checkpoint.restore` makes such records.
         unread: in the order in which it is to be read, what its source was dealt out and did not get to read.
+        requests: whether there are requests in flight.
     """
 
     watermark: int
@@ -77,6 +81,7 @@ class Carried:
     watermarks: Mapping[str, int]
     ended_edges: frozenset[int] | None = None
     unread: Sequence[Unread] = ()
+    requests: bool = False
 
 
 def encode(
@@ -89,6 +94,7 @@ def encode(
     watermarks: Mapping[str, int],
     ended_edges: frozenset[int] | None = None,
     unread: Sequence[Unread] = (),
+    requests: bool = False,
 ) -> bytes:
     """Write a record.
 
@@ -97,12 +103,19 @@ def encode(
     """
     rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
     record = watermark, idle, ended, rows, operators, watermarks, ended_edges
+    if requests:
+        return _FRONTS_WITH_REQUESTS[bool(unread)] + dump((*record, list(unread)))
     return _FRONT_WITH_UNREAD + dump((*record, list(unread))) if unread else _FRONT + dump(record)
 
 
 def has_unread(data: bytes) -> bool:
     """Tell whether a record says that there is input that is not read, without reading it."""
-    return data[:1] == _FRONT_WITH_UNREAD
+    return data[:1] in (_FRONT_WITH_UNREAD, _FRONTS_WITH_REQUESTS[True])
+
+
+def has_requests(data: bytes) -> bool:
+    """Tell whether a record says that there are requests in flight, without reading it."""
+    return data[:1] in _FRONTS_WITH_REQUESTS
 
 
 def decode(data: bytes) -> Carried:
@@ -110,9 +123,9 @@ def decode(data: bytes) -> Carried:
     version = data[0]
     if version == 1:
         return _decode_1(data[1:])
-    if version not in (VERSION, WITH_UNREAD):
+    if not VERSION <= version <= WITH_BOTH:
         raise DamagedStateError(
-            f"What a subtask carries is of format {version}; this millstream knows 1 to {WITH_UNREAD}."
+            f"What a subtask carries is of format {version}; this millstream knows 1 to {WITH_BOTH}."
         )
     record = pickle.loads(memoryview(data)[1:])
     watermark, idle, ended, rows, operators, watermarks, ended_edges, *unread = record
@@ -125,6 +138,7 @@ def decode(data: bytes) -> Carried:
         watermarks=watermarks,
         ended_edges=ended_edges,
         unread=tuple(unread[0]) if unread else (),
+        requests=has_requests(data),
     )
 
 

@@ -48,6 +48,15 @@ class SubtaskFailed(MillstreamError):
         self.failure = failure
 
 
+class FailedFor(Exception):
+    """Tells operator and record of an error, its cause, that was not raised in the chain's loop."""
+
+    def __init__(self, operator: object, record: object) -> None:
+        super().__init__(operator, record)
+        self.operator = operator
+        self.record = record
+
+
 def shorten(value: object) -> str:
     """Write a record so that it fits an error message."""
     try:
@@ -59,6 +68,8 @@ def shorten(value: object) -> str:
 
 def locate(error: Exception) -> tuple[object | None, str | None, Exception]:
     """Find the operator that failed and its record, from the traceback alone; and the error as user code raises it."""
+    if isinstance(error, FailedFor) and isinstance(error.__cause__, Exception):
+        return error.operator, shorten(error.record), error.__cause__
     operator: object | None = None
     record: str | None = None
     tb = error.__traceback__

@@ -15,14 +15,14 @@ class Pace:
 
     Args:
         stopwatch: tells how many seconds have passed.
-        fixed: how many it shall always be; None for as many as do not take long.
+        most: how many it may be at most, however little time they take.
     """
 
-    def __init__(self, stopwatch: Callable[[], float], fixed: int | None = None) -> None:
+    def __init__(self, stopwatch: Callable[[], float], most: int = _MOST) -> None:
         self._stopwatch = stopwatch
-        self._is_fixed = fixed is not None
+        self._most = min(most, _MOST)
         # What a record costs is known when there was one.
-        self.size = fixed or 1
+        self.size = 1
         self._began = 0.0
 
     def begin(self) -> float:
@@ -34,10 +34,8 @@ class Pace:
         """A piece of so many records is done, and the next one begins; return the time."""
         now = self._stopwatch()
         took, self._began = now - self._began, now
-        if self._is_fixed:
-            return now
         if took > _AIM_SECONDS:
             self.size = max(int(records * _AIM_SECONDS / took), 1)
-        elif took < _AIM_SECONDS / 2 and records == self.size < _MOST:
-            self.size *= 2
+        elif took < _AIM_SECONDS / 2 and records == self.size < self._most:
+            self.size = min(2 * self.size, self._most)
         return now

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.operators.carried import has_unread
+from millstream.operators.carried import has_requests, has_unread
 from millstream.operators.source import Share
 from millstream.operators.traffic import SlotTraffic
 from millstream.operators.vertex import JobSettings, Vertex
@@ -46,7 +46,9 @@ class LevelTask:
     Attributes:
         shares: what the sources of this level read, behind what they have not read yet.
         ending: the sources of this level that end as soon as they have read all there is.
-        slice: for how many seconds a subtask may read; with 0 it reads nothing, and carries what it was dealt out.
+        slice: for how many seconds a subtask may read; with 0 it reads nothing, and carries what it was dealt out. With
+            no end to it, nothing is left to the next epoch: neither input, nor requests in flight.
+        held: the sources of this level that read nothing, because somebody behind them can take no more.
         state_files: the acknowledged state: operator id -> file.
         in_memory: the epoch at whose end slots kept changes of state in memory; None when the files have all.
         keep: whether changes of state are written to files at its end; else slots may go on holding them.
@@ -63,6 +65,7 @@ class LevelTask:
     shares: Shares = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
     slice: float = math.inf
+    held: frozenset[int] = frozenset()
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     in_memory: int | None = None
     keep: bool = True
@@ -84,6 +87,8 @@ class SubtaskReport:
         committables: what its sinks have staged.
         carried: what else must outlive the process, see `operators.carried`.
         next_wake: when, by the wall clock, there is something to do without input.
+        look_again: in how many seconds to look for answers to requests in flight; None when there are none.
+        is_full: whether it shall be sent no more before some of them are answered.
         aligned: how far the sources of each alignment group have come here.
         tables: with a checkpoint, what tables of state there are.
         exported: with a savepoint, where the state was exported to.
@@ -105,6 +110,13 @@ class SubtaskReport:
     ended: bool
     tables: dict[str, dict[str, dict[str, str]]]
     exported: dict[str, StoredState]
+    look_again: float | None = None
+    is_full: bool = False
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether it has requests in flight."""
+        return has_requests(self.carried)
 
     @property
     def has_unread(self) -> bool:

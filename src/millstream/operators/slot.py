@@ -90,6 +90,11 @@ class SlotRuntime:
         for _, state in self.states():
             yield from state.rows(table)
 
+    def end_requests(self) -> None:
+        """End the requests in flight, as the end of a process does, and leave functions as they are."""
+        for subtask in self._subtasks.values():
+            subtask.end_requests()
+
     def close(self) -> None:
         """Close the functions of all subtasks that are still open."""
         for subtask in self._subtasks.values():
@@ -101,7 +106,8 @@ class SlotRuntime:
         vertex = subtask.vertex
         if vertex.is_source:
             shares = task.shares.get(vertex.id, {}).get(subtask.index, [])
-            outgoing = subtask.read_shares(shares, vertex.id in task.ending, task.slice)
+            seconds = 0.0 if vertex.id in task.held else task.slice
+            outgoing = subtask.read_shares(shares, vertex.id in task.ending, seconds)
         else:
             outgoing = subtask.take_frames(frames)
         numbers: dict[tuple[int, int], int] = {}

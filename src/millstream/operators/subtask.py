@@ -10,6 +10,7 @@ from typing import Any
 from millstream.common.errors import DamagedStateError
 from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.operators.async_io import AsyncOperator
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
 from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Control, Frame, Layout
@@ -37,6 +38,9 @@ MANY_NEW_KEYS = 0.1
 
 # So often timers that are due are looked for while records are processed, where there can be any.
 LOOK_SECONDS = 0.002
+
+# So long an epoch waits for an answer when no more requests can be made, within its slice; then it ends without.
+ROOM_SECONDS = 0.1
 
 Loop = Callable[[Iterable[Any]], None]
 # By the edge that records come over and their layout in a block.
@@ -94,13 +98,16 @@ class Subtask:
         self._read = self._compiler.source_function() if vertex.is_source else None
         self._batch = self._batch_input()
         self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
+        self._asking = [(n.operator, n) for n in self._nodes if isinstance(n.operator, AsyncOperator)]
         # In BATCH time stands still.
         self._follows_clock = not settings.batch and any(n.operator.follows_clock for n in self._nodes)
-        runs = [n.operator.records_in_run for n in self._nodes if n.operator.records_in_run is not None]
-        self._pace = Pace(surroundings.stopwatch, min(runs, default=None))
+        # Between two pieces somebody looks whether there is room for another.
+        self._pace = Pace(surroundings.stopwatch, *sorted(o.capacity for o, _ in self._asking)[:1])
         self._look_again = -math.inf
         self._unfinished = Unfinished()
         self._todo: list[OpenShare] = []
+        # Until when, by the stopwatch, this epoch waits for operators that are full.
+        self._patient_until = -math.inf
         # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
         self._behind = [
             list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in self._nodes
@@ -145,7 +152,7 @@ class Subtask:
             )
         compiler.survey(self.vertex.in_edges)
         for place, node in enumerate(self._nodes):
-            if isinstance(node.operator, WatermarkOperator):
+            if isinstance(node.operator, (WatermarkOperator, AsyncOperator)):
                 node.operator.advance = partial(self._pass_on, place)
             if node.operator.emits_later:
                 node.operator.setup.emit = compiler.emit_function(node)
@@ -210,9 +217,9 @@ class Subtask:
         self._let_time_pass()
         todo = self._todo
         todo += [OpenShare(operator.reader, operator.reader.split_of(share), share, 0) for share in shares]
-        until = self._pace.begin() + seconds
+        until = self._patient_until = self._pace.begin() + seconds
         waiting: list[tuple[OpenShare, int, bool]] = []
-        while todo and seconds > 0:
+        while todo and seconds > 0 and self._has_room():
             before = self._records_in
             for marker in self._markers:
                 marker.start_split(todo[0].split)
@@ -232,8 +239,10 @@ class Subtask:
                     marker.start_split(passed[0].split)
                 self._share_passed(operator, *passed)
         self._let_time_pass()
-        if ends and not todo:
+        self._finish_requests()
+        if ends and not todo and self._watermark < MAX_WATERMARK:
             self._advance(MAX_WATERMARK)
+        if self._watermark == MAX_WATERMARK:
             yield from self._end()
         yield from self._drain()
 
@@ -245,7 +254,7 @@ class Subtask:
             at = self._run_pieces(run, batch, share.at, until)
             self._records_in += share.took(at)
             yield from self._full_blocks()
-            if self._pace.begin() >= until:
+            if self._pace.begin() >= until or self._is_full():
                 return self._guarded(share.batch, head) is None
         return True
 
@@ -262,17 +271,18 @@ class Subtask:
         for state in self._states.values():
             state.took(sum(len(f.body) for f in frames))
         self._on_processing_time()
+        self._patient_until = self._pace.begin() + self._task.slice
         for channel, block, control in merge(self._channels, frames):
             if len(block):
                 self._take_records(channel, block)
                 yield from self._full_blocks()
             if control is not None:
                 self._take_control(channel, control)
-                if self._all_ended():
-                    self._tick(self._records_in)
-                    yield from self._end()
-        if not self.ended:
-            self._tick(self._records_in)
+        self._finish_requests()
+        self._tick(self._records_in)
+        if all(c.ended for c in self._channels.values()):
+            yield from self._end()
+        else:
             self._on_processing_time()
         yield from self._drain()
 
@@ -313,6 +323,8 @@ class Subtask:
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
             carried=self._carry(),
             next_wake=None if self.ended else self._next_wake(),
+            look_again=min(filter(None, [o.look_again() for o, _ in self._asking]), default=None),
+            is_full=self._is_full(),
             aligned=dict(m.aligned() for m in self._markers if m.strategy.alignment is not None),
             ended=self.ended,
             tables=self.tables() if task.checkpoint is not None else {},
@@ -342,6 +354,11 @@ class Subtask:
         """Return what tables of state there are, by state id."""
         return {i: s.describe() for i, s in self._states.items()}
 
+    def end_requests(self) -> None:
+        """End the requests in flight, and make no more."""
+        for operator, _ in self._asking:
+            operator.end_requests()
+
     def close(self) -> None:
         """Close the functions, once."""
         if self._opened:
@@ -362,6 +379,7 @@ class Subtask:
             self._batch.add(edge, block, self._epoch)
         elif not self._follows_clock:
             self._run(self._loop(edge, block.layout), block.content)
+            self._has_room()
         else:
             self._run_pieces(self._loop(edge, block.layout), block.content, 0, math.inf, block.width)
 
@@ -390,9 +408,36 @@ class Subtask:
                     marker.goes_on()
                 self._let_time_pass()
                 self._look_again = now + LOOK_SECONDS
-            if now >= until:
+            if now >= until or (not self._has_room() and until < math.inf):
                 break
         return at
+
+    def _is_full(self) -> bool:
+        """Tell whether an operator can take no more records for now."""
+        return any(o.is_full for o, _ in self._asking)
+
+    def _has_room(self) -> bool:
+        """Let operators that are full have answers, as long as some come; tell whether more records may come.
+
+        What was sent here is taken in any case: it has no way back. Who sends is told by the driver to wait.
+        """
+        while (full := next((o for o, _ in self._asking if o.is_full), None)) is not None:
+            left = self._patient_until - self._surroundings.stopwatch()
+            if left <= 0 or not full.wait(left if left == math.inf else min(left, ROOM_SECONDS)):
+                self._patient_until = -math.inf
+                return False
+            self._emit_answers()
+        return True
+
+    def _finish_requests(self) -> None:
+        """Where nothing waits for the end of the epoch, or the next one must not know of this one, let requests end."""
+        if self._task.slice == math.inf:
+            for operator, node in self._asking:
+                self._guarded(operator.finish, node)
+
+    def _emit_answers(self) -> None:
+        for operator, node in self._asking:
+            self._guarded(operator.emit_answers, node)
 
     def _let_time_pass(self) -> None:
         """Fire timers that are due; what a source has not come to read yet is not silent."""
@@ -419,7 +464,7 @@ class Subtask:
         if not active:
             if not self._idle:
                 self._idle = True
-                self._send_idle(0)
+                self._pass_on(-1, None)
             return
         lowest = min(active)
         if lowest > self._watermark:
@@ -435,33 +480,29 @@ class Subtask:
         self._watermark = watermark
         self._arrive(0, watermark)
 
-    def _arrive(self, place: int, watermark: int) -> None:
-        """A watermark reaches an operator of the chain, and what the operator makes of it those behind."""
+    def _arrive(self, place: int, watermark: int | None) -> None:
+        """A watermark, or None for idle, reaches an operator of the chain, and what that makes of it those behind."""
         node = self._nodes[place]
+        if watermark is None:
+            if self._guarded(node.operator.on_idle, node):
+                self._pass_on(place, None)
+            return
         passed = self._guarded(lambda: node.operator.on_watermark(watermark), node)
         if passed is not None:
             self._pass_on(place, passed)
 
     def _pass_on(self, place: int, watermark: int | None) -> None:
         """Send a watermark, or None for idle, to what is behind an operator (-1: to the first)."""
-        if watermark is None:
-            self._send_idle(place)
-            return
         if place < 0:
             self._arrive(0, watermark)
             return
         for output in self._behind[place]:
             if output >= 0:
                 self._arrive(output, watermark)
+            elif watermark is None:
+                self._writers[~output].idle()
             else:
                 self._writers[~output].watermark(watermark)
-
-    def _send_idle(self, place: int) -> None:
-        for output in self._behind[place]:
-            if output < 0:
-                self._writers[~output].idle()
-            elif not isinstance(self._nodes[output].operator, WatermarkOperator):
-                self._send_idle(output)
 
     def _on_processing_time(self) -> None:
         for node in self._nodes:
@@ -472,10 +513,11 @@ class Subtask:
         for marker in self._markers:
             marker.end_share(records)
 
-    def _all_ended(self) -> bool:
-        return not self.ended and all(c.ended for c in self._channels.values())
-
     def _end(self) -> Iterator[Outgoing]:
+        """The input has ended: finish. Where the next epoch can wait for requests in flight, this one does not."""
+        self._emit_answers()
+        if self._has_requests() and self._task.slice < math.inf:
+            return
         self.ended = True
         for node in self._nodes:
             self._guarded(node.operator.finish, node)
@@ -498,9 +540,13 @@ class Subtask:
         for blocks in batch.by_key():
             for edge, block in blocks:
                 self._run(self._loop(edge, block.layout), block.content)
+                self._has_room()
             self._guarded(head.operator.on_end_of_key, head)
 
     # --- what outlives the process
+
+    def _has_requests(self) -> bool:
+        return any(o.is_in_flight for o, _ in self._asking)
 
     def _carry(self) -> bytes:
         self._carried = encode(
@@ -511,6 +557,7 @@ class Subtask:
             operators={i: data for i, o in self._operators if (data := o.carry()) is not None},
             watermarks={i: o.watermark for i, o in self._operators},
             unread=self._unfinished.shares,
+            requests=self._has_requests(),
         )
         return self._carried
 
@@ -525,6 +572,9 @@ class Subtask:
             self._begin_channels(left.watermark, left.ended_edges)
             # Those behind do not know yet how far each of their new channels has come.
             self._must_announce = not left.ended
+            if self.vertex.is_source and not left.ended:
+                # It was told to end, and will be again, so that the last watermark comes behind requests in flight.
+                self._watermark = MIN_WATERMARK
         self._restore_operators(left)
         self._unfinished.restore(left.unread)
         self._carried = carried

@@ -19,11 +19,8 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
-
-# Sends a watermark (None: nothing is to be expected for now) down the chain behind this operator.
-Advance = Callable[[int | None], None]
 
 
 class BoundedOutOfOrderness(WatermarkGenerator):
@@ -244,6 +241,10 @@ class WatermarkOperator(Operator):
             return watermark
         return None
 
+    def on_idle(self) -> bool:
+        # What is to be expected here is this operator's to say.
+        return False
+
     # --- life in several processes
 
     def carry(self) -> Any:
@@ -269,7 +270,8 @@ class WatermarkOperator(Operator):
             return None
         return {
             "sent": min(s[0] for s in splits.values()),
-            "ended": all(one["ended"] for one in carried),
+            # Those behind have not heard it over their new channels: it is said once more.
+            "ended": False,
             "idle": all(s[1] for s in splits.values()),
             "splits": splits,
         }

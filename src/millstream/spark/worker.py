@@ -9,6 +9,7 @@ import os
 import pickle
 import struct
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -58,7 +59,8 @@ class LevelFunction:
         self.is_last = is_last
 
     def __call__(self, slot: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-        printed = sys.stdout = Printed()
+        # From here on: requests in flight may print between two tasks.
+        printed = sys.stdout = _printed
         try:
             runtime = runtime_of(self.job, slot, printed)
             context = TaskContext.get()
@@ -72,8 +74,6 @@ class LevelFunction:
                 yield message
         except SubtaskFailed as e:
             raise TaskFailed(describe(e, printed.take())) from None
-        finally:
-            sys.stdout = sys.__stdout__
 
 
 class TaskFailed(Exception):
@@ -183,7 +183,8 @@ class Printed(io.TextIOBase):
     """Takes what user code prints; it reaches the driver's console with the epoch's report."""
 
     def __init__(self) -> None:
-        self._parts: list[str] = []
+        # What is printed meanwhile, by a thread, is not lost.
+        self._parts: deque[str] = deque()
 
     def writable(self) -> bool:
         return True
@@ -193,6 +194,8 @@ class Printed(io.TextIOBase):
         return len(text)
 
     def take(self) -> str:
-        text = "".join(self._parts)
-        self._parts.clear()
-        return text
+        return "".join([self._parts.popleft() for _ in range(len(self._parts))])
+
+
+# What is printed in the residents of slots.
+_printed = Printed()

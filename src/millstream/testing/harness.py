@@ -2,7 +2,7 @@
 
 The piece becomes a program, and the program a job: the same generated loops, state files, timers and errors as on
 Spark. Every call is one epoch, so after each of them the changes of state are pickled and written to a state file; a
-harness that starts from a snapshot reads these files.
+harness that starts from a snapshot reads these files. Async requests are waited for, with more epochs.
 """
 
 from __future__ import annotations
@@ -171,6 +171,7 @@ class StreamHarness:
             return
         try:
             self._job.run_epoch()
+            self._job.finish_requests()
         except SubtaskFailed as e:
             self._start_over()
             raise JobExecutionError(str(e)) from e.__cause__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -24,6 +25,9 @@ from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
 from millstream.testing.clock import ManualClock
+
+# How long to wait for requests in flight when there is nothing else to do.
+_MOMENT = 0.001
 
 
 class MemoryStorage:
@@ -113,6 +117,11 @@ class LocalJob:
         return self.execution.is_finished
 
     @property
+    def has_requests(self) -> bool:
+        """Whether async requests are in flight; they go on between epochs."""
+        return self.execution.has_requests
+
+    @property
     def next_wake(self) -> int | None:
         return self.execution.next_wake()
 
@@ -125,7 +134,8 @@ class LocalJob:
         while not self.is_finished:
             before = self.snapshot() if restarts else None
             try:
-                self.run_epoch()
+                if not self.run_epoch() and self.has_requests:
+                    time.sleep(_MOMENT)
             except SubtaskFailed:
                 if before is None:
                     raise
@@ -139,7 +149,7 @@ class LocalJob:
     def run_epoch(self, flush: bool = False) -> int:
         """Run one epoch, with whatever the sources have; return how many shares they had.
 
-        Sinks stage all they have when told to flush.
+        Sinks stage all they have when told to flush. Async requests that are not answered are in flight at its end.
         """
         execution = self.execution
         now = self._clock() / 1000
@@ -147,7 +157,13 @@ class LocalJob:
         budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
         read = self._sources.poll(budgets, now, execution.running_sources())
         self.run_tasks(execution.tasks(read.shares, read.finished, flush=flush, slice=self._slice))
-        return len(read.shares) + len(unread)
+        return len(read.shares) + len(unread - execution.held_sources())
+
+    def finish_requests(self) -> None:
+        """Run epochs without input until no async request is in flight."""
+        while self.has_requests:
+            time.sleep(_MOMENT)
+            self.run_tasks(self.execution.tasks({}, frozenset(), slice=0.0))
 
     def run_tasks(self, tasks: list[LevelTask]) -> None:
         """Run an epoch of these tasks; all it did counts."""

@@ -79,7 +79,7 @@ class _Enumerator(SplitEnumerator):
         return Dealt({0: shares} if shares else {})
 
     def is_finished(self) -> bool:
-        return self._source.ended
+        return self._source.ended and not self._source.waiting
 
     def snapshot(self) -> None:
         return None

@@ -1,0 +1,132 @@
+"""Requests in flight: the inputs that wait for their results, and the watermarks that wait behind them. Pure.
+
+    [inputs] watermark [inputs] watermark ... [inputs]
+
+Results go out in the order of their inputs, or as they come; in either case never past a watermark.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+
+class Input:
+    """A record whose results are waited for, and they, once they are there."""
+
+    __slots__ = ("number", "results", "stage", "timestamp", "value")
+
+    def __init__(self, number: int, value: Any, timestamp: int | None, stage: _Stage) -> None:
+        self.number = number
+        self.value = value
+        self.timestamp = timestamp
+        self.stage = stage
+        self.results: list[Any] | None = None
+
+
+class Fence(NamedTuple):
+    """What no result may overtake: a watermark, if one came, and whether nothing more is to be expected for now."""
+
+    watermark: int | None
+    idle: bool
+
+
+class _Stage:
+    """The inputs between two fences."""
+
+    __slots__ = ("fence", "left", "queue")
+
+    def __init__(self) -> None:
+        # How many have not gone out.
+        self.left = 0
+        # Those that go out next: all in the order they came, or those with results in the order of these.
+        self.queue: deque[Input] = deque()
+        self.fence: Fence | None = None
+
+
+class InFlight:
+    """The requests of one subtask."""
+
+    def __init__(self, ordered: bool) -> None:
+        self._ordered = ordered
+        # All that have not gone out, in the order they came.
+        self._inputs: dict[int, Input] = {}
+        # The last one is open: it has no fence.
+        self._stages: deque[_Stage] = deque([_Stage()])
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def add(self, number: int, value: Any, timestamp: int | None) -> None:
+        """A request is made; its number is its own."""
+        stage = self._stages[-1]
+        stage.left += 1
+        found = self._inputs[number] = Input(number, value, timestamp, stage)
+        if self._ordered:
+            stage.queue.append(found)
+
+    def fence(self, watermark: int | None) -> None:
+        """A watermark, or None when nothing is to be expected for now, has come behind requests."""
+        stage = self._stages[-1]
+        if stage.left == 0 and len(self._stages) > 1:
+            # Nothing has come since the one before: one watermark says it all.
+            stage = self._stages[-2]
+        else:
+            self._stages.append(_Stage())
+        before = stage.fence.watermark if stage.fence is not None else None
+        stage.fence = Fence(before, True) if watermark is None else Fence(watermark, False)
+
+    def input_of(self, number: int) -> Input | None:
+        """Return the input of a request, None if that is not waited for any more."""
+        return self._inputs.get(number)
+
+    def answer(self, found: Input, results: list[Any]) -> None:
+        """The results for an input are there."""
+        found.results = results
+        if not self._ordered:
+            found.stage.queue.append(found)
+
+    def ready(self) -> Iterator[Input | Fence]:
+        """Yield what can go out, in the order in which it must, and forget it."""
+        while True:
+            stage = self._stages[0]
+            queue = stage.queue
+            while queue and queue[0].results is not None:
+                first = queue.popleft()
+                stage.left -= 1
+                del self._inputs[first.number]
+                yield first
+            if stage.left or stage.fence is None:
+                return
+            self._stages.popleft()
+            yield stage.fence
+
+    # --- what outlives the process
+
+    def inputs(self) -> list[tuple[Any, int | None]]:
+        """Return the values and timestamps of all that have not gone out, in the order they came."""
+        return [(i.value, i.timestamp) for i in self._inputs.values()]
+
+    def fences(self) -> list[tuple[int, int | None, bool]]:
+        """Return the fences, each with the number of inputs before it."""
+        found, before = [], 0
+        for stage in self._stages:
+            before += stage.left
+            if stage.fence is not None:
+                found.append((before, *stage.fence))
+        return found
+
+    def restore(
+        self, inputs: Iterable[tuple[int, Any, int | None]], fences: Iterable[tuple[int, int | None, bool]]
+    ) -> None:
+        """Begin with numbered inputs, and fences between them."""
+        waiting = deque(fences)
+        for count, (number, value, timestamp) in enumerate(inputs, 1):
+            self.add(number, value, timestamp)
+            while waiting and waiting[0][0] == count:
+                _, watermark, idle = waiting.popleft()
+                if watermark is not None:
+                    self.fence(watermark)
+                if idle:
+                    self.fence(None)

@@ -1,0 +1,583 @@
+"""Async I/O across epochs: what is emitted when, and what is in the cut; with a clock that only the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import Time, WatermarkStrategy
+from millstream.common.time import Duration
+from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.datastream import (
+    AsyncDataStream,
+    DataStream,
+    KeyedProcessFunction,
+    ProcessFunction,
+    StreamExecutionEnvironment,
+)
+from millstream.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
+from millstream.datastream.async_retry_strategies import AsyncRetryStrategy
+from millstream.datastream.functions import AsyncFunction, RuntimeContext
+from millstream.datastream.state import ListStateDescriptor
+from millstream.jobmaster import local
+from millstream.operators.failures import SubtaskFailed
+from millstream.operators.in_flight import Fence, InFlight
+from millstream.operators.watermarks import MIN_WATERMARK
+from millstream.surroundings import Requests
+from millstream.testing import CollectSink, LocalJob, ManualClock
+from millstream.testing.script import ScriptedInput, record, scripted_stream, watermark
+
+# --- the queue alone
+
+
+def out(queue: InFlight) -> list[Any]:
+    return [one if isinstance(one, Fence) else one.value for one in queue.ready()]
+
+
+def answered(queue: InFlight, *numbers: int) -> list[Any]:
+    for number in numbers:
+        found = queue.input_of(number)
+        assert found is not None
+        queue.answer(found, [])
+    return out(queue)
+
+
+def queue_of(ordered: bool, *items: Any) -> InFlight:
+    """Return a queue with inputs that are their own numbers, and fences given as strings: their watermarks."""
+    queue = InFlight(ordered)
+    for item in items:
+        if isinstance(item, int):
+            queue.add(item, item, None)
+        else:
+            queue.fence(None if item == "idle" else int(item))
+    return queue
+
+
+def test_in_order_the_first_holds_the_others_back() -> None:
+    queue = queue_of(True, 1, 2, 3)
+    assert answered(queue, 3, 2) == [] and len(queue) == 3
+    assert answered(queue, 1) == [1, 2, 3] and len(queue) == 0
+
+
+def test_without_order_results_go_out_as_they_come() -> None:
+    queue = queue_of(False, 1, 2, 3)
+    assert answered(queue, 3) == [3] and answered(queue, 1, 2) == [1, 2]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_nothing_overtakes_a_watermark(ordered: bool) -> None:
+    queue = queue_of(ordered, 1, 2, "10", 3, "20")
+    assert answered(queue, 3) == []
+    assert answered(queue, 1) == [1]
+    assert answered(queue, 2) == [2, Fence(10, False), 3, Fence(20, False)]
+
+
+def test_watermarks_with_nothing_between_them_are_one_and_idleness_stays_behind_them() -> None:
+    queue = queue_of(False, 1, "10", "20", "idle")
+    assert queue.fences() == [(1, 20, True)]
+    queue.fence(20)
+    assert answered(queue, 1) == [1, Fence(20, False)]
+    assert answered(queue_of(False, 1, "idle"), 1) == [1, Fence(None, True)]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_queue_goes_on_as_it_was(ordered: bool) -> None:
+    queue = queue_of(ordered, 1, 2, "10", 3, 4, "20", "idle", 5)
+    assert answered(queue, 1, 4) == [1]
+    again = InFlight(ordered)
+    again.restore([(v, v, t) for v, t in queue.inputs()], queue.fences())
+    assert again.inputs() == [(2, None), (3, None), (4, None), (5, None)]
+    expected = [2, Fence(10, False), 3, 4, Fence(20, True), 5]
+    assert answered(again, 2, 3, 4, 5) == expected
+
+
+# --- programs
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """An event loop on which it is as late as a clock says."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def time(self) -> float:
+        return self.clock() / 1000
+
+
+class Stepped(Requests):
+    """Requests without a thread: they get on, as far as the clock allows, whenever they are asked for answers."""
+
+    all: list[Stepped] = []
+
+    def __init__(self, capacity: int, clock: ManualClock) -> None:
+        super().__init__(capacity)
+        self._loop.close()
+        self._loop = _Loop(clock)
+        self.most = 0
+        self.all.append(self)
+
+    def start(self, requests: Any) -> None:
+        self._take(requests)
+
+    def answers(self) -> Any:
+        for _ in range(20):
+            self.most = max(self.most, len(self._running))
+            self._loop.call_soon(self._loop.stop)
+            self._loop.run_forever()
+        return super().answers()
+
+    def wait(self, seconds: float) -> bool:
+        assert seconds < math.inf, "nobody moves the clock meanwhile"
+        return bool(self._answers)
+
+    def cancel(self) -> None:
+        self._drop()
+
+    def stop(self) -> None:
+        if self._loop.is_closed():
+            return
+        self._drop()
+        for _ in range(5):
+            self._loop.call_soon(self._loop.stop)
+            self._loop.run_forever()
+
+
+class Told(AsyncFunction):
+    """Answers a record (name, seconds) after so many seconds of the test's clock."""
+
+    asked: list[str] = []
+    cancelled: list[str] = []
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        name, seconds = value
+        Told.asked.append(name)
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            Told.cancelled.append(name)
+            raise
+        return [name]
+
+
+class Late(Told):
+    def timeout(self, value: Any) -> list[Any]:
+        return [f"{value[0]} late"]
+
+
+class Tell(ProcessFunction):
+    """Says how far time has come whenever that is further than before."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.at = MIN_WATERMARK
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        if ctx.timer_service().current_watermark() > self.at:
+            self.at = ctx.timer_service().current_watermark()
+            yield self.at
+        yield value
+
+
+Wait = Callable[[DataStream], DataStream]
+
+
+def waiting(function: Any = None, ordered: bool = True, capacity: int = 100, timeout: float = 1000) -> Wait:
+    wait = AsyncDataStream.ordered_wait if ordered else AsyncDataStream.unordered_wait
+    return lambda stream: wait(stream, function or Told(), Time.milliseconds(int(timeout * 1000)), capacity)
+
+
+class Job:
+    """A job whose epochs and clock a test moves."""
+
+    def __init__(self, build: Wait, before: Job | None = None, parallelism: int = 1) -> None:
+        self.clock = ManualClock() if before is None else before.clock
+        self.input = ScriptedInput()
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.set_parallelism(parallelism)
+        self.sink = CollectSink()
+        stream = build(scripted_stream(env, self.input, 1)).uid("wait")
+        stream.process(Tell()).uid("tell").sink_to(self.sink).uid("sink")
+        if before is None:
+            self.job = LocalJob(env, self.clock)
+        else:
+            self.job = LocalJob(env, self.clock, snapshot=before.job.snapshot(), storage=before.job.storage)
+        self._seen = 0
+
+    def epoch(self, *items: Any, seconds: float = 0, end: bool = False) -> list[Any]:
+        """Let seconds pass, and run an epoch with records ("name", seconds) and watermarks; return what comes out."""
+        self.clock.advance(int(seconds * 1000))
+        if items:
+            self.input.put([watermark(i) if isinstance(i, int) else record(i, 0) for i in items])
+        self.input.ended = self.input.ended or end
+        self.job.run_epoch()
+        results = self.sink.results()
+        new, self._seen = results[self._seen :], len(results)
+        return new
+
+
+@pytest.fixture(autouse=True)
+def stepped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    Stepped.all, Told.asked, Told.cancelled = [], [], []
+    real = local.Surroundings
+
+    def surroundings(clock: Any, requests: Any, stopwatch: Any) -> Any:
+        return real(clock, lambda capacity: Stepped(capacity, clock), stopwatch)
+
+    monkeypatch.setattr(local, "Surroundings", surroundings)
+    yield
+    for requests in Stepped.all:
+        requests.stop()
+        requests.close()
+
+
+def test_an_epoch_does_not_wait_for_requests_and_a_later_one_emits_their_results() -> None:
+    job = Job(waiting())
+    assert job.epoch(("slow", 5), ("quick", 0)) == []
+    assert job.job.has_requests and job.job.progress.epochs == 1
+    assert job.epoch(("second", 1), seconds=1) == []
+    assert job.epoch(seconds=4) == ["slow", "quick", "second"]
+    assert not job.job.has_requests
+
+
+def test_without_order_others_go_on() -> None:
+    job = Job(waiting(ordered=False))
+    assert job.epoch(("slow", 5), ("quick", 1)) == []
+    assert job.epoch(("second", 0), seconds=1) == ["quick", "second"]
+    assert job.epoch(seconds=4) == ["slow"]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_watermark_waits_for_the_results_before_it(ordered: bool) -> None:
+    job = Job(waiting(ordered=ordered))
+    assert job.epoch(("a", 5), 10, ("b", 1), 20) == []
+    assert job.epoch(("c", 0), seconds=2) == []
+    # What is behind a watermark knows of it, and what is before it does not.
+    assert job.epoch(seconds=3) == ["a", 10, "b", 20, "c"]
+
+
+def test_without_requests_in_flight_a_watermark_does_not_wait() -> None:
+    job = Job(waiting())
+    assert job.epoch(("a", 0)) == ["a"]
+    assert job.epoch(10, ("b", 0)) == [10, "b"]
+
+
+def test_so_many_requests_at_once_and_sources_wait_for_room() -> None:
+    job = Job(waiting(ordered=False, capacity=3))
+    job.epoch(*[(f"r{i}", 1) for i in range(8)])
+    # All that was sent is taken, and waits here; the source shall not read meanwhile.
+    assert len(Told.asked) == 3 and job.job.execution.held_sources()
+    job.input.put([record(("more", 0), 0)])
+    assert set(job.epoch(seconds=1)) == {"r0", "r1", "r2"}
+    assert job.job.execution.held_sources() and not job.job.execution.readable_sources()
+    assert set(job.epoch(seconds=1)) == {"r3", "r4", "r5"}
+    assert not job.job.execution.held_sources() and "more" not in Told.asked
+    assert set(job.epoch(seconds=1)) == {"r6", "r7", "more"}
+    assert max(r.most for r in Stepped.all) == 3
+
+
+def test_a_source_that_is_held_keeps_what_it_was_dealt_out() -> None:
+    job = Job(waiting(capacity=1))
+    job.epoch(("a", 1))
+    execution = job.job.execution
+    (source,) = execution.held_sources()
+    job.input.put([record(("b", 0), 0)])
+    job.job.run_tasks(execution.tasks({source: {0: job.input.waiting}}, frozenset(), slice=1.0))
+    job.input.waiting = []
+    assert Told.asked == ["a"] and execution.unread_sources() == {source}
+    assert job.epoch(seconds=1) == ["a"]
+    assert job.epoch() == ["b"]
+
+
+def chained(capacity: int, seconds: float = 0.0) -> LocalJob:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    numbers = env.from_collection(list(range(10)))
+    wait = AsyncDataStream.unordered_wait(numbers.map(lambda x: (x, seconds)), Told(), Time.seconds(100), capacity)
+    wait.sink_to(CollectSink())
+    return LocalJob(env, ManualClock())
+
+
+def test_a_source_in_the_same_chain_gives_back_what_there_is_no_room_for() -> None:
+    job = chained(4, 1.0)
+    job.run_epoch()
+    assert Told.asked == [0, 1, 2, 3] and job.execution.unread_sources() == job.execution.held_sources() != set()
+    job.run_epoch()
+    assert Told.asked == [0, 1, 2, 3]
+    assert isinstance(job._clock, ManualClock)
+    for _ in range(2):
+        job._clock.advance(1000)
+        # Room is made, and the next epoch reads.
+        job.run_epoch()
+        job.run_epoch()
+    assert Told.asked == list(range(10)) and job.execution.running_sources()
+    job._clock.advance(1000)
+    job.run_epoch()
+    assert job.is_finished
+
+
+def test_a_job_is_not_finished_while_requests_are_in_flight() -> None:
+    job = Job(waiting())
+    assert job.epoch(("a", 5), 10, ("b", 1), end=True) == []
+    assert not job.job.is_finished and not job.job.execution.running_sources()
+    assert job.epoch(seconds=1) == []
+    assert job.epoch(seconds=4) == ["a", 10, "b"]
+    assert job.job.is_finished
+
+
+def test_time_runs_out_from_the_request_on_whatever_epochs_there_are() -> None:
+    job = Job(waiting(Late(), timeout=3))
+    job.epoch(("a", 10))
+    assert job.epoch(("b", 10), seconds=1) == [] and job.epoch(seconds=1.5) == []
+    assert job.epoch(seconds=0.5) == ["a late"]
+    assert job.epoch(seconds=0.9) == [] and job.epoch(seconds=0.1) == ["b late"]
+    assert Told.cancelled == ["a", "b"]
+
+
+def test_a_request_that_takes_too_long_fails_the_job_and_names_its_record() -> None:
+    job = Job(waiting(timeout=3))
+    job.epoch(("a", 10), ("b", 0))
+    with pytest.raises(SubtaskFailed, match=r"timed out for input: \('a', 10\)[^$]*record: \('a', 10\)"):
+        job.epoch(seconds=3)
+
+
+class Refuses(Told):
+    async def async_invoke(self, value: Any) -> list[Any]:
+        if value[0] == "bad":
+            await asyncio.sleep(1)
+            raise ValueError("no such thing")
+        return await super().async_invoke(value)
+
+
+def test_an_error_fails_the_job_at_once_and_names_operator_and_record() -> None:
+    job = Job(waiting(Refuses()))
+    job.epoch(("first", 10), ("bad", 1))
+    with pytest.raises(SubtaskFailed) as failed:
+        # It need not wait for its turn.
+        job.epoch(("more", 0), seconds=1)
+    failure = failed.value.failure
+    assert failure.operator == "Async Wait" and failure.record == "('bad', 1)" and failure.epoch == 2
+    assert (
+        'raise ValueError("no such thing")' in failure.user_traceback and "surroundings" not in failure.user_traceback
+    )
+
+
+class Tries(AsyncFunction):
+    """Has no result, or fails, until it was asked three times."""
+
+    times: list[int] = []
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        Tries.times.append(round(asyncio.get_running_loop().time()))
+        if len(Tries.times) == 1:
+            raise ValueError("not yet")
+        return [] if len(Tries.times) < 3 else [value[0]]
+
+
+@pytest.mark.parametrize("timeout", [100, 7])
+def test_retries_go_on_across_epochs_within_the_time_of_all(timeout: int) -> None:
+    Tries.times = []
+    delays = AsyncRetryStrategy.fixed_delay(5, 4000, empty_result_predicate, has_exception_predicate)
+    job = Job(
+        lambda stream: AsyncDataStream.ordered_wait_with_retry(stream, Tries(), Time.seconds(timeout), delays, 10)
+    )
+    assert job.epoch(("a", 0)) == [] and Tries.times == [0]
+    assert job.epoch(seconds=3) == [] and job.epoch(seconds=1) == [] and Tries.times == [0, 4]
+    if timeout == 7:
+        with pytest.raises(SubtaskFailed, match="timed out"):
+            job.epoch(seconds=4)
+    else:
+        assert job.epoch(seconds=4) == ["a"] and Tries.times == [0, 4, 8]
+
+
+def test_what_a_function_does_to_its_record_does_not_reach_the_state() -> None:
+    class Changes(AsyncFunction):
+        async def async_invoke(self, value: Any) -> list[Any]:
+            value.append("changed")
+            await asyncio.sleep(1)
+            return [value]
+
+    job = Job(waiting(Changes()))
+    job.epoch(["a"])
+    again = Job(waiting(Changes()), job)
+    again.epoch()
+    assert again.epoch(seconds=1) == [["a", "changed"]]
+
+
+# --- what is in the cut
+
+
+def test_requests_in_flight_are_made_again_by_who_goes_on() -> None:
+    job = Job(waiting(Late(), timeout=5))
+    assert job.epoch(("a", 4), ("b", 1), 10, ("c", 10), seconds=0) == []
+    again = Job(waiting(Late(), timeout=5), job)
+    # Their time starts anew, as in Flink: they are other requests.
+    assert again.epoch(seconds=100) == [] and Told.asked == ["a", "b", "c"] * 2
+    assert again.epoch(seconds=4) == ["a", "b"]
+    assert again.epoch(("d", 0), 20, ("e", 0), seconds=1) == [10, "c late", "d", 20, "e"]
+
+
+def test_what_was_answered_and_could_not_go_out_is_asked_again_and_what_went_out_is_not() -> None:
+    job = Job(waiting())
+    assert job.epoch(("a", 0), ("b", 5), ("c", 0)) == ["a"]
+    again = Job(waiting(), job)
+    assert again.epoch() == [] and Told.asked == ["a", "b", "c", "b", "c"]
+    assert again.epoch(seconds=5) == ["b", "c"]
+    third = Job(waiting(), again)
+    assert third.epoch(seconds=50) == [] and len(Told.asked) == 5
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3)])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_another_parallelism_deals_out_what_was_in_flight(before: int, after: int, ordered: bool) -> None:
+    job = Job(waiting(ordered=ordered), parallelism=before)
+    names = [f"r{i}" for i in range(10)]
+    job.epoch(*[(name, 5) for name in names], 10)
+    again = Job(waiting(ordered=ordered), job, parallelism=after)
+    # The driver knows that there is something to do though nothing comes in.
+    assert again.job.has_requests
+    again.epoch()
+    assert sorted(Told.asked) == sorted(names * 2)
+    # The watermark comes behind all of them, and is behind them in every subtask.
+    assert sorted(again.epoch(seconds=5), key=str) == names
+    assert set(again.epoch(*[("z", 0)] * after)) == {10, "z"}
+    assert not again.job.has_requests
+
+
+def test_another_parallelism_at_the_end_of_input() -> None:
+    job = Job(waiting(), parallelism=2)
+    job.epoch(("a", 5), ("b", 5), ("c", 5), end=True)
+    again = Job(waiting(), job, parallelism=3)
+    again.input.ended = True
+    again.epoch()
+    assert not again.job.is_finished
+    assert sorted(again.epoch(seconds=5)) == ["a", "b", "c"]
+    assert again.job.is_finished and again.job.execution.snapshot({}).vertices
+
+
+def test_requests_behind_a_source_that_has_ended_go_on_where_they_are_chained_to_it() -> None:
+    def build(parallelism: int) -> tuple[StreamExecutionEnvironment, CollectSink]:
+        env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        env.set_parallelism(parallelism)
+        numbers = env.from_collection([("a", 5), ("b", 6)]).uid("source").set_parallelism(1)
+        AsyncDataStream.ordered_wait(numbers, Told(), Time.seconds(100)).uid("wait").sink_to(sink).uid("sink")
+        return env, sink
+
+    clock, (env, _) = ManualClock(), build(2)
+    job = LocalJob(env, clock)
+    job.run_epoch()
+    assert len(job.plan.vertices) == 2 and job.has_requests and not job.execution.running_sources()
+    env, sink = build(1)
+    again = LocalJob(env, clock, snapshot=job.snapshot(), storage=job.storage)
+    again.run_epoch()
+    assert len(again.plan.vertices) == 1 and not again.is_finished
+    clock.advance(6000)
+    again.run_epoch()
+    assert sink.results() == ["a", "b"] and again.is_finished
+
+
+def test_slots_that_die_end_their_requests() -> None:
+    job = Job(waiting())
+    job.epoch(("a", 5))
+    job.job.restart_slots()
+    assert Told.cancelled == ["a"]
+    assert job.epoch(seconds=4) == [] and job.epoch(seconds=5) == ["a"]
+
+
+def test_the_last_watermark_of_a_chained_source_comes_behind_requests_also_at_another_parallelism() -> None:
+    def build(parallelism: int) -> tuple[StreamExecutionEnvironment, CollectSink]:
+        env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+        env.set_parallelism(parallelism)
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v[1])
+        stamped = env.from_collection([("a", 5), ("b", 6)]).uid("source").assign_timestamps_and_watermarks(strategy)
+        answers = AsyncDataStream.ordered_wait(stamped.uid("marks"), Told(), Time.seconds(100)).uid("wait")
+        # A window of event time fires only when the last watermark has come.
+        windows = answers.key_by(lambda _: 0).process(AtTheEnd()).uid("end")
+        windows.sink_to(sink).uid("sink")
+        return env, sink
+
+    clock = ManualClock()
+    env, sink = build(1)
+    job = LocalJob(env, clock)
+    job.run_epoch()
+    assert job.has_requests
+    for parallelism in (1, 2):
+        clock = ManualClock()
+        env, sink = build(parallelism)
+        again = LocalJob(env, clock, snapshot=job.snapshot(), storage=job.storage)
+        for _ in range(3):
+            again.run_epoch()
+        assert sink.results() == [] and not again.is_finished
+        clock.advance(6000)
+        again.run_epoch()
+        assert sink.results() == [["a", "b"]] and again.is_finished
+
+
+class AtTheEnd(KeyedProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.all = runtime_context.get_list_state(ListStateDescriptor("all"))
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.all.add(value)
+        ctx.timer_service().register_event_time_timer(MAX_WATERMARK - 1)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        yield sorted(self.all.get())
+
+
+@pytest.mark.parametrize("heads", [False, True])
+def test_idleness_waits_for_results_as_a_watermark_does(heads: bool) -> None:
+    """One input falls silent while its request is in flight: the time of both must not pass it before the result."""
+    env, sink, clock = StreamExecutionEnvironment.get_execution_environment(), CollectSink(), ManualClock()
+    env.set_parallelism(1)
+    quiet, other = ScriptedInput(), ScriptedInput()
+    silent = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_seconds(1))
+    stamped = scripted_stream(env, quiet, 1).assign_timestamps_and_watermarks(
+        silent.with_timestamp_assigner(lambda v, _: int(v[1]))
+    )
+    # At the head of its chain an operator hears of it from its channels.
+    stream = stamped.rebalance() if heads else stamped
+    answers = AsyncDataStream.ordered_wait(stream, Told(), Time.seconds(100))
+    answers.union(scripted_stream(env, other, 2)).process(Tell()).sink_to(sink)
+    job = LocalJob(env, clock)
+    quiet.put([record(("a", 5), 0)])
+    job.run_epoch()
+    other.put([watermark(500), record("x", 500)])
+    clock.advance(2000)
+    job.run_epoch()
+    other.put([record("y", 500)])
+    job.run_epoch()
+    assert sink.results() == ["x", "y"]
+    clock.advance(3000)
+    job.run_epoch()
+    other.put([record("z", 500)])
+    job.run_epoch()
+    assert sink.results() == ["x", "y", "a", 500, "z"]
+
+
+def test_random_epochs_restarts_and_parallelisms_lose_and_double_nothing() -> None:
+    for seed in range(30):
+        rng = random.Random(seed)
+        build = waiting(ordered=rng.random() < 0.5, capacity=rng.choice([1, 3, 100]))
+        job, sent, got, stamp = Job(build, parallelism=rng.choice([1, 2])), 0, list[Any](), 0
+        for _ in range(rng.randint(3, 12)):
+            items: list[Any] = []
+            for _ in range(rng.randint(0, 5)):
+                stamp += 1
+                items.append(stamp if rng.random() < 0.3 else (f"r{(sent := sent + 1)}", rng.choice([0, 1, 3, 8])))
+            got += job.epoch(*items, seconds=rng.choice([0, 1, 2]))
+            if rng.random() < 0.3:
+                before, job = job, Job(build, job, parallelism=rng.choice([1, 2, 3]))
+                job.input.waiting = before.input.waiting
+        job.input.ended = True
+        for _ in range(300):
+            if job.job.is_finished:
+                break
+            got += job.epoch(seconds=1)
+        assert job.job.is_finished, seed
+        names = [x for x in got if not isinstance(x, int)]
+        assert sorted(names) == sorted(f"r{i + 1}" for i in range(sent)), seed

@@ -1,0 +1,161 @@
+"""Async I/O with real threads and clocks: requests go on between epochs, and end with their job."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from millstream.common import Time
+from millstream.common.errors import JobCancelledError, JobExecutionError
+from millstream.datastream import AsyncDataStream, RuntimeExecutionMode, StreamExecutionEnvironment
+from millstream.datastream.functions import AsyncFunction, RuntimeContext
+from millstream.testing import CollectSink, LocalEnvironment, LocalJob, StreamHarness
+from millstream.testing.script import ScriptedInput, record, scripted_stream
+
+
+def test_requests_go_on_between_epochs_and_a_savepoint_has_them() -> None:
+    asked = threading.Event()
+    _Gate.asked, _Gate.open_ = asked, threading.Event()
+    env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+    env.set_parallelism(1)
+    AsyncDataStream.ordered_wait(env.from_collection(["a"]), _Gate(), Time.seconds(100)).sink_to(sink)
+    job = LocalJob(env)
+    job.run_epoch()
+    assert asked.wait(10)
+    _Gate.open_.set()
+    deadline = time.monotonic() + 10
+    while not job.is_finished and time.monotonic() < deadline:
+        job.run_epoch()
+    assert sink.results() == ["a"]
+
+
+class _Gate(AsyncFunction):
+    asked: threading.Event
+    open_: threading.Event
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        _Gate.asked.set()
+        while not _Gate.open_.is_set():
+            await asyncio.sleep(0.001)
+        return [value]
+
+
+class Sleeps(AsyncFunction):
+    def __init__(self, seconds: Callable[[Any], float]) -> None:
+        self.seconds = seconds
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        await asyncio.sleep(self.seconds(value))
+        return [value]
+
+
+def test_batch_finishes_requests_within_its_epoch() -> None:
+    env = LocalEnvironment()
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    numbers = env.from_collection(list(range(200))).key_by(lambda x: x % 3).reduce(lambda a, b: a + b)
+    wait = AsyncDataStream.unordered_wait(numbers.rebalance(), Sleeps(lambda v: 0.05), Time.seconds(10), 2)
+    assert sorted(wait.execute_and_collect()) == sorted(sum(range(k, 200, 3)) for k in range(3))
+
+
+def test_an_epoch_that_leaves_nothing_to_the_next_waits_for_requests() -> None:
+    """At most once, for example: what is in flight would come again."""
+    env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+    source = ScriptedInput()
+    stream = scripted_stream(env.set_parallelism(1), source, 1)
+    AsyncDataStream.ordered_wait(stream, Sleeps(lambda v: 0.05), Time.seconds(5)).sink_to(sink)
+    job = LocalJob(env)
+    source.put([record("a", 0)])
+    job.run_tasks(job.execution.tasks({job.plan.vertices[0].id: {0: source.waiting}}, frozenset()))
+    assert sink.results() == ["a"] and not job.has_requests
+    job.close()
+
+
+def test_a_job_that_is_drained_reads_all_though_there_is_no_room() -> None:
+    env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
+    numbers = env.set_parallelism(1).from_collection(list(range(5)))
+    AsyncDataStream.ordered_wait(numbers, Sleeps(lambda v: 0.12), Time.seconds(5), 1).sink_to(sink)
+    job = LocalJob(env)
+    job.run_epoch()
+    (source,) = job.execution.unread_sources()
+    assert job.execution.held_sources() == {source}
+    job.run_tasks(job.execution.tasks({}, frozenset({source})))
+    assert sink.results() == list(range(5)) and job.is_finished
+
+
+def test_a_harness_waits_for_requests() -> None:
+    with StreamHarness(lambda s: AsyncDataStream.ordered_wait(s, Sleeps(lambda v: 0.02), Time.seconds(5))) as harness:
+        harness.process_element("a", timestamp=7)
+        assert harness.records() == [("a", 7)]
+
+
+def test_cancelling_ends_requests_and_functions_close_on_their_loop() -> None:
+    _Closes.seen = []
+    env = LocalEnvironment()
+    stream = AsyncDataStream.ordered_wait(env.from_collection([1]), _Closes(), Time.seconds(100))
+    stream.sink_to(CollectSink())
+    client = env.execute_async("waits")
+    deadline = time.monotonic() + 10
+    while "asked" not in _Closes.seen and time.monotonic() < deadline:
+        time.sleep(0.005)
+    began = time.monotonic()
+    client.cancel().result()
+    with pytest.raises(JobCancelledError):
+        client.get_job_execution_result().result()
+    assert _Closes.seen == ["asked", "cancelled", "closed"] and time.monotonic() - began < 2
+
+
+class _Closes(AsyncFunction):
+    seen: list[str] = []
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.loop = asyncio.get_event_loop()
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        assert asyncio.get_running_loop() is self.loop
+        _Closes.seen.append("asked")
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            _Closes.seen.append("cancelled")
+            raise
+        return []
+
+    def close(self) -> None:
+        self.loop.run_until_complete(asyncio.sleep(0))
+        _Closes.seen.append("closed")
+
+
+def test_a_request_that_exits_or_cancels_itself_fails_the_job() -> None:
+    for error in (SystemExit(3), asyncio.CancelledError()):
+        env = LocalEnvironment()
+        stream = AsyncDataStream.ordered_wait(env.from_collection([1]), _Raises(error), Time.seconds(100))
+        with pytest.raises(JobExecutionError, match=type(error).__name__):
+            list(stream.execute_and_collect())
+
+
+class _Raises(AsyncFunction):
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        raise self.error
+
+
+def test_a_timeout_that_user_code_raises_is_an_error_like_any_other() -> None:
+    env = LocalEnvironment()
+    stream = AsyncDataStream.ordered_wait(env.from_collection([1]), _RaisesTimeout(), Time.seconds(100))
+    with pytest.raises(JobExecutionError, match="mine"):
+        list(stream.execute_and_collect())
+
+
+class _RaisesTimeout(AsyncFunction):
+    async def async_invoke(self, value: Any) -> list[Any]:
+        raise TimeoutError("mine")
+
+    def timeout(self, value: Any) -> list[Any]:
+        return ["late"]
