@@ -14,7 +14,15 @@ import pytest
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
 from millstream.operators import carried
-from millstream.operators.carried import Carried, CarriedChannel, decode, encode, has_unread, mark_version_1
+from millstream.operators.carried import (
+    Carried,
+    CarriedChannel,
+    decode,
+    encode,
+    has_unread,
+    mark_version_1,
+    unread_inputs,
+)
 
 CHANNELS = {
     (3, 0): CarriedChannel(watermark=5, idle=True, ended=False),
@@ -37,6 +45,12 @@ TAKEN_OVER = Carried(
     watermarks={"marks": 7},
     ended_edges=frozenset({2, 4}),
 )
+WAITING = replace(
+    RECORD,
+    unread=((None, "share", 1),),
+    waiting=(((3, 1), (True, False, [b"block", b"another"])), ((7, 0), (False, True, [b"third"]))),
+    earlier=(("sink", 1, (False, False, [b"older"])),),
+)
 UNREAD = replace(RECORD, unread=((2, (2, 10, 20, True), 5), (None, "share", 0)))
 
 
@@ -44,7 +58,9 @@ def encoded(record: Carried) -> bytes:
     return encode(**{f.name: getattr(record, f.name) for f in fields(record)})
 
 
-@pytest.mark.parametrize("record", [RECORD, TAKEN_OVER, UNREAD], ids=["going on", "taken over", "unread"])
+@pytest.mark.parametrize(
+    "record", [RECORD, TAKEN_OVER, UNREAD, WAITING], ids=["going on", "taken over", "unread", "waiting"]
+)
 def test_a_record_is_read_as_it_was_written(record: Carried) -> None:
     assert decode(encoded(record)) == record
     assert decode(encoded(decode(encoded(record)))) == record
@@ -88,6 +104,24 @@ def test_a_record_with_unread_input_is_told_from_others_without_being_read() -> 
     assert not any(has_unread(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
 
 
+def test_a_record_says_of_which_inputs_some_waits_without_being_read() -> None:
+    assert encoded(WAITING)[0] == carried.WITH_WAITING and has_unread(encoded(WAITING))
+    assert unread_inputs(encoded(WAITING)) == {3, 7, carried.SHARES, carried.EARLIER}
+    assert unread_inputs(encoded(UNREAD)) == {carried.SHARES}
+    assert not any(unread_inputs(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
+
+
+def test_a_record_with_waiting_input_as_it_was_first_written() -> None:
+    data = bytes.fromhex(
+        "040004fffffffeffffffff0000000300000007800595a400000000000000284b0588895d28284b034b004b05"
+        "888974284b034b014b09898874657d288c0473696e6b4e858c056d61726b737d8c0473656e744b0573757d28"
+        "8c0473696e6b4b048c056d61726b734b05754e5d4e8c0573686172654b0187615d284b034b018688895d2843"
+        "05626c6f636b4307616e6f746865726587864b074b008689885d43057468697264618786655d8c0473696e6b"
+        "4b0189895d43056f6c64657261878761742e"
+    )
+    assert decode(data) == WAITING
+
+
 def test_a_record_with_unread_input_as_it_was_first_written() -> None:
     data = bytes.fromhex(
         "038005956b00000000000000284b0588895d28284b034b004b05888974284b034b014b09898874657d288c04"
@@ -98,5 +132,5 @@ def test_a_record_with_unread_input_as_it_was_first_written() -> None:
 
 
 def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
-    with pytest.raises(DamagedStateError, match=r"is of format 4; this millstream knows 1 to 3\."):
-        decode(bytes([4]) + encoded(RECORD)[1:])
+    with pytest.raises(DamagedStateError, match=r"is of format 5; this millstream knows 1 to 4\."):
+        decode(bytes([5]) + encoded(RECORD)[1:])

@@ -275,6 +275,8 @@ class Edit:
             watermarks=self._moved(left.watermarks),
             ended_edges=left.ended_edges,
             unread=left.unread,
+            waiting=left.waiting,
+            earlier=[(next(iter(self._moved({i: 0}))), number, blocks) for i, number, blocks in left.earlier],
         )
 
     def _moved(self, by_operator: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from typing import Any
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.carried import Unread, decode, encode, has_unread
+from millstream.operators.carried import EARLIER, Earlier, Unread, decode, encode, has_unread, unread_inputs
 from millstream.operators.chain import ChainNode
+from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
@@ -25,6 +26,9 @@ from millstream.state.keyed import Version
 from millstream.state.restored import Restored, StoredState
 
 Address = tuple[int, int]
+
+# What had come to operators and was not processed: by operator, each with the number of its subtask.
+EarlierInput = dict[str, list[tuple[int, Earlier]]]
 
 
 @dataclass
@@ -86,14 +90,20 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
     owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}
     start.tables = {state_id_of(o.id, which): t for o in _operators_in(snapshot, plan) for which, t in o.tables.items()}
-    start.ended = frozenset(v.id for v in plan.vertices if v.head.id in owners and owners[v.head.id].ended)
+    earlier = {} if same else _earlier_input(snapshot)
+    # What was chained to a source since then may have input to process although the source has ended.
+    start.ended = frozenset(
+        v.id
+        for v in plan.vertices
+        if v.head.id in owners and owners[v.head.id].ended and not any(n.id in earlier for n in v.nodes)
+    )
     for vertex in plan.vertices:
         for subtask in range(vertex.parallelism):
             address = vertex.id, subtask
             if same:
                 start.carried[address] = snapshot.vertices[vertex.head.id].subtasks[subtask].carried
             else:
-                taken = _taken_over(vertex, subtask, owners, start.ended, plan)
+                taken = _taken_over(vertex, subtask, owners, start.ended, plan, earlier)
                 if taken is not None:
                     start.carried[address] = taken
             files = start.state_files[address] = {}
@@ -165,7 +175,12 @@ def _stored(before: VertexSnapshot, subtask: int, state_id: str, state_url: str 
 
 
 def _taken_over(
-    vertex: Vertex, subtask: int, owners: dict[str, VertexSnapshot], ended: frozenset[int], plan: JobPlan
+    vertex: Vertex,
+    subtask: int,
+    owners: dict[str, VertexSnapshot],
+    ended: frozenset[int],
+    plan: JobPlan,
+    earlier: EarlierInput,
 ) -> bytes | None:
     """Return what a subtask takes over besides state; None when all its operators are new."""
     head = vertex.head.operator
@@ -182,7 +197,8 @@ def _taken_over(
         left = [decode(s.carried) for s in before.subtasks if s.carried]
         carried = [one.operators.get(node.id) for one in left]
         found = [c for c in carried if c is not None]
-        if found:
+        # What has ended and is run once more has all that said: only those behind it have not heard it.
+        if found and (vertex.id in ended or not before.ended):
             operators[node.id] = node.operator.redistribute(found, subtask, reads)
         watermarks[node.id] = min((one.watermarks.get(node.id, MIN_WATERMARK) for one in left), default=MIN_WATERMARK)
     if not watermarks:
@@ -197,7 +213,43 @@ def _taken_over(
         watermarks=watermarks,
         ended_edges=frozenset(e.id for e in vertex.in_edges if e.source in over),
         unread=unread,
+        earlier=[one for place in range(len(vertex.nodes)) for one in _taken_input(vertex, place, subtask, earlier)],
     )
+
+
+def _earlier_input(snapshot: Snapshot) -> EarlierInput:
+    """Return what had come to the operators of a snapshot and was not processed."""
+    found: EarlierInput = {}
+    targets = {edge: (target, number) for edge, _, target, number, _ in snapshot.edges}
+    for vertex in snapshot.vertices.values():
+        for subtask, carried in enumerate(s.carried for s in vertex.subtasks):
+            if not has_unread(carried):
+                continue
+            left = decode(carried)
+            # What came earlier still is to be processed first.
+            inputs = [*left.earlier, *((*targets[edge], blocks) for (edge, _), blocks in left.waiting)]
+            for one in inputs:
+                found.setdefault(one[0], []).append((subtask, one))
+    return found
+
+
+def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: EarlierInput) -> list[Earlier]:
+    """Return what a subtask takes of the input that had come to an operator and was not processed.
+
+    Of records that are partitioned by key it is given all, and picks out its own.
+    """
+    node = vertex.nodes[place]
+    by_key = {e.input_index for e in vertex.in_edges if place == 0 and isinstance(e.partitioner, KeyPartitioner)}
+    taken = []
+    for former, one in earlier.get(node.id, []):
+        if one[1] >= max(node.operator.inputs, 1):
+            raise InvalidProgramError(
+                f"Operator '{node.name}' has no second input any more, and of that one some records wait that were "
+                "not processed. Give the operator another uid, or stop the former job with a savepoint that drains it."
+            )
+        if one[1] in by_key or former % vertex.parallelism == subtask:
+            taken.append(one)
+    return taken
 
 
 def _unread(
@@ -241,8 +293,18 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
                 )
 
 
+def _has_input(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:
+    """Tell whether input of an operator was not processed; it is not read, since its classes may not be here."""
+    own = {edge for edge, _, target, _, _ in snapshot.edges if target == operator_id} | {EARLIER}
+    return any(unread_inputs(s.carried) & own for s in vertex.subtasks)
+
+
 def has_state(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:
     """Tell whether an operator has left anything that would be lost without it."""
-    if operator_id in snapshot.sources or operator_id in snapshot.committables:
+    if (
+        operator_id in snapshot.sources
+        or operator_id in snapshot.committables
+        or _has_input(vertex, operator_id, snapshot)
+    ):
         return True
     return any(operator_of(i)[0] == operator_id for s in vertex.subtasks for i in (*s.states, *s.parts))

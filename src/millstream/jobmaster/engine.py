@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from millstream.common.errors import JobExecutionError
+from millstream.jobmaster.flow import Slices
 from millstream.operators.failures import Failure
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 
@@ -48,7 +49,13 @@ class EpochFailed(JobExecutionError):
 
 
 class EpochRunner(Protocol):
-    """Runs the epochs of one execution on an engine."""
+    """Runs the epochs of one execution on an engine.
+
+    Attributes:
+        slices: how long epochs should be here.
+    """
+
+    slices: Slices
 
     def open(self) -> None: ...
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.jobmaster.execution import Positions
+from millstream.jobmaster.flow import Slices
 from millstream.jobmaster.requests import Request
 from millstream.operators.protocol import JobPlan, Shares, SlotReport
 
@@ -37,6 +38,13 @@ class Requested:
     """Somebody wants something done between two epochs."""
 
     request: Request
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotsOpened:
+    """There are slots for an execution; epochs should be as long as fits how they are run."""
+
+    slices: Slices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +147,7 @@ Event = (
     | StepFailed
     | CancelAsked
     | Requested
+    | SlotsOpened
     | SourcesPolled
     | PositionsNoted
     | EpochFinished

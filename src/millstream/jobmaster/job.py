@@ -180,7 +180,7 @@ class JobMaster:
         self._store.take(is_alive)
         self._claim(self._store.storage.url)
 
-    def _open_slots(self, asked: i.OpenSlots) -> None:
+    def _open_slots(self, asked: i.OpenSlots) -> e.SlotsOpened:
         if self._sources is not None:
             self._sources.close()
         self._sources = Sources(asked.plan, asked.positions)
@@ -188,6 +188,7 @@ class JobMaster:
         with self._lock:
             self._runner = runner
         runner.open()
+        return e.SlotsOpened(slices=runner.slices)
 
     def _release_slots(self, asked: i.ReleaseSlots) -> None:
         if self._runner is None:

@@ -41,6 +41,7 @@ from millstream.jobmaster.coordinator import Checkpoint
 from millstream.jobmaster.ending import LAST_PATIENCE, Ending, Last
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.execution import merged
+from millstream.jobmaster.flow import QUICK, Slices
 from millstream.jobmaster.ledger import Instructions, Ledger
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import (
@@ -65,6 +66,7 @@ class JobMachine:
         self._options = options
         self._ledger = Ledger(plan, options, now)
         self._coordinator = self._ledger.coordinator
+        self._fit_slices(QUICK)
         self._step = Step.OPENING
         # When the machine goes on by itself; at once when it awaits manifests and none is being written.
         self._until = math.inf
@@ -200,6 +202,14 @@ class JobMachine:
         self._go(Step.DEPLOYING)
         return self._ledger.begin(self._ledger.plan, self._start)
 
+    def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
+        self._fit_slices(event.slices)
+        return []
+
+    def _fit_slices(self, slices: Slices) -> None:
+        self._slice = self._options.slice_within(slices)
+        self._options.sizer.aim_at(self._slice)
+
     def _deployed(self) -> Instructions:
         self._ledger.chronicle.running(self._now)
         self._ledger.remember_cut()
@@ -239,7 +249,7 @@ class JobMachine:
                 ending=ending,
                 limited=event.limited,
                 goes_on=bool(unread),
-                slice=self._options.slice,
+                slice=self._slice,
                 checkpoint=due or last,
             )
         )
@@ -256,7 +266,7 @@ class JobMachine:
             return self._run(epoch)
         if not self._ledger.execution.owns_its_state:
             # A snapshot would be without the state: an epoch without input makes it the job's own.
-            return self._run(Epoch(then=Step.TAKING))
+            return self._run(Epoch(reads=False, then=Step.TAKING))
         return self._note_position()
 
     def _note_position(self) -> Instructions:
@@ -274,6 +284,7 @@ class JobMachine:
             epoch.shares,
             epoch.ending,
             slice=epoch.slice,
+            reads=epoch.reads,
             checkpoint=number if self._taken is None else self._taken.id,
             # At most once, the position is saved before the epoch: no later checkpoint could name what sinks keep open.
             flush=epoch.flush or wanted or self._options.at_most_once,
@@ -321,16 +332,15 @@ class JobMachine:
 
     def _learn(self, seconds: float, epoch: Epoch) -> None:
         sizer, subtasks = self._options.sizer, [r for slot in self._reports for r in slot.subtasks]
-        cut = {r.vertex: r.records_in for r in sorted(subtasks, key=lambda r: r.records_in) if r.has_unread}
-        for source, records in cut.items():
-            sizer.source_was_cut(source, records)
-        for source in epoch.shares.keys() - cut.keys():
-            sizer.source_was_read(source)
-        # One that was cut has lasted as long as its slice: that says something only of what came behind.
-        if not cut or seconds > self._options.slice + sizer.target_seconds:
-            read = max((r.records_in for r in subtasks if r.vertex in self._ledger.execution.sources), default=0)
+        execution = self._ledger.execution
+        left = execution.unread_sources()
+        of_sources = sorted((r.records_in, r.vertex) for r in subtasks if r.vertex in execution.sources)
+        read = {source: records for records, source in of_sources}
+        sizer.epoch_processed(epoch.shares.keys(), left, read, self._began, self._now)
+        # One that was cut has lasted as long as its slice: that says something only of what could not be cut.
+        if not left or seconds > 2 * self._slice:
             sent = max((r.bytes_out for r in subtasks), default=0)
-            sizer.finished(seconds, epoch.limited, read, sent)
+            sizer.finished(seconds, epoch.limited, max(read.values(), default=0), sent)
         self._ledger.chronicle.epoch_took(seconds)
 
     def _gather(self) -> Instructions:
@@ -406,10 +416,18 @@ class JobMachine:
             case SavepointRequest():
                 ending = self._ledger.execution.running_sources() if request.drain else frozenset()
                 # What was staged counts before the savepoint is complete, so that the savepoint need not name it.
-                about = {"ending": ending, "savepoint": self._location(request), "slice": _DRAINING[request.drain]}
-                return self._begin(_own_epoch(checkpoint=enabled, **about))
+                about: dict[str, Any] = {"ending": ending, "savepoint": self._location(request)}
+                if request.drain:
+                    # Before sources end, all that they have dealt out is read.
+                    about |= {"slice": math.inf, "reads": True}
+                return self._begin(self._own_epoch(checkpoint=enabled, **about))
             case CheckpointRequest():
-                return self._begin(_own_epoch(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+                return self._begin(self._own_epoch(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+
+    def _own_epoch(self, **about: Any) -> Epoch:
+        """Return an epoch for a request: sources read nothing in it, not even what was left."""
+        own = {"flush": True, "cut": True, "then": Step.SERVING, "slice": self._slice, "reads": False}
+        return Epoch(**{**own, **about})
 
     def _location(self, request: SavepointRequest) -> str:
         job = self._ledger.plan.settings.job_id
@@ -417,7 +435,7 @@ class JobMachine:
 
     def _replanned(self, event: e.Replanned) -> Instructions:
         self._new_plan = event.plan
-        return self._begin(_own_epoch(checkpoint=self._options.checkpoints.enabled))
+        return self._begin(self._own_epoch(checkpoint=self._options.checkpoints.enabled))
 
     def _rescale(self) -> Instructions:
         job = self._ledger
@@ -595,6 +613,7 @@ class JobMachine:
         e.StepFailed: _step_failed,
         e.CancelAsked: _cancel_asked,
         e.Requested: _requested,
+        e.SlotsOpened: _slots_opened,
         e.SourcesPolled: _sources_polled,
         e.PositionsNoted: _positions_noted,
         e.EpochFinished: _epoch_finished,
@@ -631,15 +650,6 @@ class JobMachine:
 
 # In these, an error may concern only what was asked for.
 _REQUEST_ALONE = (Step.REPLANNING, Step.SERVING, Step.EXPORTING)
-
-
-# Before sources end, all that they have dealt out is read.
-_DRAINING = {True: math.inf, False: 0.0}
-
-
-def _own_epoch(**about: Any) -> Epoch:
-    """Return an epoch that reads nothing, not even what was left, for a request."""
-    return Epoch(flush=True, cut=True, then=Step.SERVING, **about)
 
 
 def _no_checkpoints() -> InvalidProgramError:

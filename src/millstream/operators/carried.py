@@ -8,6 +8,7 @@ pickle of plain data; what operators carry is pickled within, and so are shares 
 from __future__ import annotations
 
 import pickle
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -22,12 +23,28 @@ _FRONT = bytes([VERSION])
 # The same with input that is not read: who knows nothing of that must not go on from it.
 WITH_UNREAD = 3
 _FRONT_WITH_UNREAD = bytes([WITH_UNREAD])
+# The same with input that came through the exchange and waits. Behind the version stands which inputs that is.
+WITH_WAITING = 4
+_COUNT = struct.Struct(">BH")
 
 # A share that was dealt out and is not read to its end: its split, the share, and how many of its records were read.
 Unread = tuple[Any, Any, int]
 
 # An edge, and the number of the subtask that sends.
 ChannelAddress = tuple[int, int]
+
+# Blocks as they came: whether records have their keys with them, whether their timestamps, and the blocks.
+Blocks = tuple[bool, bool, list[bytes]]
+
+# What came over a channel and was not processed: the channel and the blocks.
+Waiting = tuple[ChannelAddress, Blocks]
+
+# The same of a channel that is no more: the operator it led to, the number of that operator's input, and the blocks.
+Earlier = tuple[str, int, Blocks]
+
+# What is not processed is input of an edge, shares of a source, or what came before the channels there are.
+SHARES = -1
+EARLIER = -2
 
 
 class ChannelState(Protocol):
@@ -67,6 +84,8 @@ class Carried:
             channels are new ones: those of these edges have ended, the others stand at `watermark`, and those behind it
             do not know that yet. `checkpoint.restore` makes such records.
         unread: in the order in which it is to be read, what its source was dealt out and did not get to read.
+        waiting: in the order of their turns, what its channels have brought and it did not get to process.
+        earlier: what is to be processed before all else, because the channels are no more that brought it.
     """
 
     watermark: int
@@ -77,6 +96,8 @@ class Carried:
     watermarks: Mapping[str, int]
     ended_edges: frozenset[int] | None = None
     unread: Sequence[Unread] = ()
+    waiting: Sequence[Waiting] = ()
+    earlier: Sequence[Earlier] = ()
 
 
 def encode(
@@ -89,6 +110,8 @@ def encode(
     watermarks: Mapping[str, int],
     ended_edges: frozenset[int] | None = None,
     unread: Sequence[Unread] = (),
+    waiting: Sequence[Waiting] = (),
+    earlier: Sequence[Earlier] = (),
 ) -> bytes:
     """Write a record.
 
@@ -97,12 +120,25 @@ def encode(
     """
     rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
     record = watermark, idle, ended, rows, operators, watermarks, ended_edges
+    if waiting or earlier:
+        inputs = {edge for (edge, _), _ in waiting} | {EARLIER for _ in earlier} | {SHARES for _ in unread}
+        front = _COUNT.pack(WITH_WAITING, len(inputs)) + struct.pack(f">{len(inputs)}i", *sorted(inputs))
+        return front + dump((*record, list(unread), list(waiting), list(earlier)))
     return _FRONT_WITH_UNREAD + dump((*record, list(unread))) if unread else _FRONT + dump(record)
 
 
+def unread_inputs(data: bytes) -> frozenset[int]:
+    """Return of which inputs (edges, SHARES, EARLIER) a record has what is not processed; the rest is not read."""
+    if not data or data[0] not in (WITH_UNREAD, WITH_WAITING):
+        return frozenset()
+    if data[0] == WITH_UNREAD:
+        return frozenset({SHARES})
+    return frozenset(struct.unpack_from(f">{_COUNT.unpack_from(data)[1]}i", data, _COUNT.size))
+
+
 def has_unread(data: bytes) -> bool:
-    """Tell whether a record says that there is input that is not read, without reading it."""
-    return data[:1] == _FRONT_WITH_UNREAD
+    """Tell whether a record says that there is input that is not processed, without reading it."""
+    return data[:1] in (_FRONT_WITH_UNREAD, bytes([WITH_WAITING]))
 
 
 def decode(data: bytes) -> Carried:
@@ -110,12 +146,14 @@ def decode(data: bytes) -> Carried:
     version = data[0]
     if version == 1:
         return _decode_1(data[1:])
-    if version not in (VERSION, WITH_UNREAD):
+    if version not in (VERSION, WITH_UNREAD, WITH_WAITING):
         raise DamagedStateError(
-            f"What a subtask carries is of format {version}; this millstream knows 1 to {WITH_UNREAD}."
+            f"What a subtask carries is of format {version}; this millstream knows 1 to {WITH_WAITING}."
         )
-    record = pickle.loads(memoryview(data)[1:])
-    watermark, idle, ended, rows, operators, watermarks, ended_edges, *unread = record
+    front = 1 if version != WITH_WAITING else _COUNT.size + 4 * _COUNT.unpack_from(data)[1]
+    record = pickle.loads(memoryview(data)[front:])
+    watermark, idle, ended, rows, operators, watermarks, ended_edges, *left = record
+    unread, waiting, earlier = (*left, (), (), ())[:3]
     return Carried(
         watermark=watermark,
         idle=idle,
@@ -124,7 +162,9 @@ def decode(data: bytes) -> Carried:
         operators=operators,
         watermarks=watermarks,
         ended_edges=ended_edges,
-        unread=tuple(unread[0]) if unread else (),
+        unread=tuple(unread),
+        waiting=tuple(waiting),
+        earlier=tuple(earlier),
     )
 
 

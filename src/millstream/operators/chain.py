@@ -82,9 +82,12 @@ class ChainCompiler:
         self._compile_pending()
         return w.build("batch")
 
-    def input_function(self, edge: Edge, many_new_keys: bool) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes the content of a block that came over an edge."""
-        head = self._nodes[0]
+    def input_function(self, edge: Edge, many_new_keys: bool, place: int = 0) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes the content of a block that came over an edge.
+
+        An edge leads to the first operator; one that is no more may have led to another, which then was the first.
+        """
+        head = self._nodes[place]
         w = CodeWriter(head.name, many_new_keys, self._inlining)
         with edge.layout.loop(w) as (key, value):
             shape = edge.type_info.shape() if edge.type_info is not None else None

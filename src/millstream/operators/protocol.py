@@ -45,7 +45,8 @@ class LevelTask:
     Attributes:
         shares: what the sources of this level read, behind what they have not read yet.
         ending: the sources of this level that end as soon as they have read all there is.
-        slice: for how many seconds a subtask may read; with 0 it reads nothing, and carries what it was dealt out.
+        slice: for how many seconds subtasks may work; they carry what they do not get to.
+        reads: whether sources read anything.
         state_files: the acknowledged state: operator id -> file.
         carried: what else the subtasks reported to be carried to this epoch.
         checkpoint: the checkpoint that is taken with this epoch, if one is.
@@ -60,6 +61,7 @@ class LevelTask:
     shares: Shares = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
     slice: float = math.inf
+    reads: bool = True
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     carried: dict[Address, bytes] = field(default_factory=dict)
     checkpoint: int | None = None
@@ -103,7 +105,7 @@ class SubtaskReport:
 
     @property
     def has_unread(self) -> bool:
-        """Whether it was dealt out more than it has read."""
+        """Whether there is input that it has not processed."""
         return has_unread(self.carried)
 
 

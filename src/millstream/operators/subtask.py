@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -12,13 +13,15 @@ from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Control, Frame
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame
 from millstream.operators.carried import Carried, decode, encode
 from millstream.operators.chain import ChainCompiler, ChainNode
-from millstream.operators.channels import Channel, merge
+from millstream.operators.channels import Channel
 from millstream.operators.context import RuntimeContext
+from millstream.operators.earlier import EarlierInput
 from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
+from millstream.operators.inbox import Inbox, Queue, Turns
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.pace import Pace
 from millstream.operators.partitioners import Place
@@ -98,10 +101,17 @@ class Subtask:
         # In BATCH time stands still.
         self._follows_clock = not settings.batch and any(n.operator.follows_clock for n in self._nodes)
         runs = [n.operator.records_in_run for n in self._nodes if n.operator.records_in_run is not None]
-        self._pace = Pace(surroundings.stopwatch, min(runs, default=None))
+        # How many records go through each loop at once, and the time when it was last looked at.
+        self._paces = defaultdict[int, Pace](partial(Pace, surroundings.stopwatch, min(runs, default=None)))
+        self._now = 0.0
         self._look_again = -math.inf
         self._unfinished = Unfinished()
         self._todo: list[OpenShare] = []
+        self._inbox = Inbox(self._channels)
+        self._earlier = EarlierInput(vertex, index)
+        self._broadcast = [c for c in self._channels.values() if c.edge.partitioner.broadcasts]
+        # Until it has processed anything.
+        self._is_start = True
         # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
         self._behind = [
             list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in self._nodes
@@ -211,9 +221,10 @@ class Subtask:
         self._let_time_pass()
         todo = self._todo
         todo += [OpenShare(operator.reader, operator.reader.split_of(share), share, 0) for share in shares]
-        until = self._pace.begin() + seconds
+        until = self._look() + seconds
+        may_read = (yield from self._take_earlier(until)) and seconds > 0
         waiting: list[tuple[OpenShare, int, bool]] = []
-        while todo and seconds > 0:
+        while todo and may_read:
             before = self._records_in
             for marker in self._markers:
                 marker.start_split(todo[0].split)
@@ -223,7 +234,7 @@ class Subtask:
                 self._share_passed(operator, *waiting.pop())
             if is_read:
                 del todo[0]
-            if self._pace.begin() >= until:
+            if self._look() >= until:
                 break
         self._unfinished.leave(todo)
         if ends and todo:
@@ -233,7 +244,7 @@ class Subtask:
                     marker.start_split(passed[0].split)
                 self._share_passed(operator, *passed)
         self._let_time_pass()
-        if ends and not todo:
+        if ends and not todo and not self._earlier.waiting:
             self._advance(MAX_WATERMARK)
             yield from self._end()
         yield from self._drain()
@@ -242,10 +253,10 @@ class Subtask:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
         run, head = self._inputs[SOURCE], self.vertex.head
         while (batch := self._guarded(share.batch, head)) is not None:
-            at = self._run_pieces(run, batch, share.at, until)
+            at = self._run_pieces(run, self._paces[SOURCE], batch, share.at, len(batch), until)
             self._records_in += share.took(at)
             yield from self._full_blocks()
-            if self._pace.begin() >= until:
+            if self._look() >= until:
                 return self._guarded(share.batch, head) is None
         return True
 
@@ -256,23 +267,64 @@ class Subtask:
             for marker in self._markers:
                 marker.end_split(share.split)
 
-    def take_frames(self, frames: list[Frame]) -> Iterator[Outgoing]:
-        """Process the frames of this epoch, merging the channels in one order that is always the same."""
+    def take_frames(self, frames: list[Frame], seconds: float) -> Iterator[Outgoing]:
+        """Process for so long what channels have brought: first what waits from before, then this epoch's."""
         self._announce()
-        self._on_processing_time()
-        for channel, block, control in merge(self._channels, frames):
-            if len(block):
-                self._take_records(channel, block)
-                yield from self._full_blocks()
-            if control is not None:
-                self._take_control(channel, control)
-                if self._all_ended():
-                    self._tick(self._records_in)
-                    yield from self._end()
+        self._let_time_pass()
+        turns = self._inbox.open(frames)
+        until = self._look() + seconds
+        if self._waits_for_broadcast():
+            yield from self._take_turns(turns, until, only_broadcast=True)
+        if not self._waits_for_broadcast():
+            is_all = yield from self._take_earlier(until)
+            yield from self._take_turns(turns, until, only_broadcast=not is_all)
+        self._inbox.leave(turns)
         if not self.ended:
             self._tick(self._records_in)
-            self._on_processing_time()
+            self._let_time_pass()
         yield from self._drain()
+
+    def _waits_for_broadcast(self) -> bool:
+        """Tell whether, in BATCH, no other input may be processed yet; with keys it waits until all has come anyway."""
+        is_beside_others = self._settings.batch and 0 < len(self._broadcast) < len(self._channels)
+        return is_beside_others and self._batch is None and not all(c.ended for c in self._broadcast)
+
+    def _take_turns(self, turns: Turns, until: float, only_broadcast: bool) -> Iterator[Outgoing]:
+        if not only_broadcast:
+            # Where all had ended before the channels were made anew, nobody will say so again.
+            yield from self._end_if_all_ended()
+        broadcast_first, is_over = self._is_start or self._settings.batch, False
+        # What is broadcast is never left: all subtasks must have seen the same of it when an epoch ends.
+        while (queue := turns.next(is_over or only_broadcast, broadcast_first)) is not None:
+            self._is_start = False
+            channel, inputs = queue.channel, turns.edges()
+            # Where several inputs wait, so many records of each in turn: as many as are quick for all of them.
+            most = None if len(inputs) == 1 else min(self._paces[edge.id].size for edge in inputs)
+            self._take_records(self._inputs[channel.edge.id], channel.edge, queue, until, most)
+            yield from self._full_blocks()
+            control = queue.take_control()
+            if control is not None:
+                self._take_control(channel, control)
+                self._look()
+                yield from self._end_if_all_ended()
+            turns.had_turn(queue)
+            is_over = self._now >= until
+
+    def _take_earlier(self, until: float) -> Generator[Outgoing, None, bool]:
+        """Process what came over channels that are no more; tell whether that was all."""
+        queues = self._earlier.open()
+        is_over = False
+        while queues and not is_over:
+            edge = queues[0].edge
+            run = self._compiler.input_function(edge, False, queues[0].place)
+            while not queues[0].is_empty and not is_over:
+                self._take_records(run, edge, queues[0], until)
+                yield from self._full_blocks()
+                is_over = self._now >= until
+            if queues[0].is_empty:
+                del queues[0]
+        self._earlier.leave(queues)
+        return not queues
 
     def report(self) -> SubtaskReport:
         """Close the epoch: write state, stage output, and say what was done."""
@@ -344,35 +396,44 @@ class Subtask:
 
     # --- inside an epoch
 
-    def _take_records(self, channel: Channel, block: Block) -> None:
-        edge = channel.edge
-        self._records_in += len(block)
-        if self._batch is not None:
-            self._batch.add(edge, block, self._epoch)
-        elif not self._follows_clock:
-            self._run(self._inputs[edge.id], block.content)
+    def _take_records(self, run: Loop, edge: Edge, queue: Queue, until: float, most: int | None = None) -> None:
+        """Process the records of a queue that come before a control element, or so many of them."""
+        block, at, end = queue.records()
+        if at == end:
+            return
+        if self._batch is not None and not edge.partitioner.broadcasts:
+            self._batch.add(edge, block.part(at, end), self._epoch)
+        elif until == math.inf and not self._follows_clock:
+            self._run(run, block.part(at, end).content)
         else:
-            self._run_pieces(self._inputs[edge.id], block.content, 0, math.inf, block.width)
+            end = end if most is None else min(end, at + most)
+            end = self._run_pieces(run, self._paces[edge.id], block.content, at, end, until, block.width)
+        self._records_in += end - at
+        queue.took(end)
 
-    def _run_pieces(self, run: Loop, records: Sequence[Any], at: int, until: float, width: int = 1) -> int:
+    def _run_pieces(
+        self, run: Loop, pace: Pace, records: Sequence[Any], at: int, end: int, until: float, width: int = 1
+    ) -> int:
         """Run a loop over records piece by piece, and let time pass in between.
 
         Args:
             run: the loop.
+            pace: how many records go through it at once.
             records: what can be sliced.
             at: how many of the records were processed before.
+            end: how many of them shall have been then.
             until: stop when the stopwatch has come so far; at least one piece is processed.
             width: how many items a record takes.
 
         Returns:
             how many of the records have been processed.
         """
-        pace, count = self._pace, len(records) // width
+        items = len(records)
         pace.begin()
-        while at < count:
-            to = min(at + pace.size, count)
-            self._run(run, records if to - at == count else records[at * width : to * width])
-            now = pace.went(to - at)
+        while at < end:
+            to = min(at + pace.size, end)
+            self._run(run, records if (to - at) * width == items else records[at * width : to * width])
+            now = self._now = pace.went(to - at)
             at = to
             if self._follows_clock and now >= self._look_again:
                 for marker in self._markers:
@@ -383,10 +444,16 @@ class Subtask:
                 break
         return at
 
+    def _look(self) -> float:
+        """Look at the stopwatch."""
+        self._now = self._surroundings.stopwatch()
+        return self._now
+
     def _let_time_pass(self) -> None:
-        """Fire timers that are due; what a source has not come to read yet is not silent."""
+        """Fire timers that are due; where input waits, nothing is silent."""
+        waits = bool(self._inbox.waiting or self._earlier.waiting)
         for marker in self._markers:
-            marker.expects(share.split for share in self._todo)
+            marker.expects([share.split for share in self._todo] + [None] * waits)
         self._on_processing_time()
 
     def _take_control(self, channel: Channel, control: Control) -> None:
@@ -461,8 +528,13 @@ class Subtask:
         for marker in self._markers:
             marker.end_share(records)
 
-    def _all_ended(self) -> bool:
-        return not self.ended and all(c.ended for c in self._channels.values())
+    def _end_if_all_ended(self) -> Iterator[Outgoing]:
+        if self.ended or not all(c.ended for c in self._channels.values()):
+            return
+        if self._watermark < MAX_WATERMARK:
+            self._combine()
+        self._tick(self._records_in)
+        yield from self._end()
 
     def _end(self) -> Iterator[Outgoing]:
         self.ended = True
@@ -500,6 +572,8 @@ class Subtask:
             operators={i: data for i, o in self._operators if (data := o.carry()) is not None},
             watermarks={i: o.watermark for i, o in self._operators},
             unread=self._unfinished.shares,
+            waiting=self._inbox.waiting,
+            earlier=self._earlier.waiting,
         )
         return self._carried
 
@@ -516,6 +590,8 @@ class Subtask:
             self._must_announce = not left.ended
         self._restore_operators(left)
         self._unfinished.restore(left.unread)
+        self._inbox.restore(left.waiting)
+        self._guarded(partial(self._earlier.restore, left.earlier), self.vertex.head)
         self._carried = carried
 
     def _begin_channels(self, watermark: int, ended_edges: frozenset[int]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.util import _load_from_socket
 
+from millstream.jobmaster.flow import SHUFFLED
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import control
 from millstream.spark.daemon import JOB_PROPERTY, RELEASE_PROPERTY
@@ -18,6 +19,8 @@ from millstream.spark.worker import JobRef, LevelFunction
 
 class SparkEpochs:
     """The epochs of one job. All but `cancel` must be called from one thread: the job's own."""
+
+    slices = SHUFFLED
 
     def __init__(
         self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None

@@ -15,6 +15,7 @@ from millstream.common.pickles import dump
 from millstream.exchange import protocol as p
 from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.flow import QUICK
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import errors
 from millstream.spark.gateway import is_dead
@@ -30,6 +31,8 @@ _SPARK_SECONDS = 3.0
 
 class ExchangeEpochs:
     """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
+
+    slices = QUICK
 
     def __init__(
         self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None
