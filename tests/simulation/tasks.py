@@ -10,6 +10,8 @@ from typing import Any
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import DamagedStateError
 from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.flow import QUICK
+from millstream.operators.blocks import END_OF_INPUT, WATERMARK, Frame, Layout
 from millstream.operators.carried import Unread, decode, encode
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.state.key_groups import key_group, owner
@@ -17,12 +19,13 @@ from millstream.state.keyed import KeyedState, Version
 from millstream.state.kinds import VALUE
 
 from .program import MAX_PARALLELISM, Names, Record, count
+from .receiver import Receiver
 from .scene import Scene
 from .storage import TaskStorage
 from .world import DriverDied, Injected
 
 # What a subtask carries, as `Subtask` writes it.
-_carried = partial(encode, watermark=0, idle=False, channels={}, operators={}, watermarks={})
+_carried = partial(encode, idle=False, channels={}, operators={}, watermarks={})
 
 
 @dataclass
@@ -36,6 +39,8 @@ class _Work:
 
 class SimulatedTasks:
     """Runs the epochs of one execution; follows `EpochRunner`."""
+
+    slices = QUICK
 
     def __init__(self, scene: Scene, plan: JobPlan, attempt: int, state_url: str) -> None:
         self._scene = scene
@@ -101,33 +106,40 @@ class SimulatedTasks:
 
     def _region(self, vertex: int, tasks: list[LevelTask]) -> list[_Work]:
         source, counter = self._plan.vertices[vertex : vertex + 2]
-        if _has_ended(tasks[1], vertex + 1, 0):
-            return []
+        edge, names = counter.in_edges[0], Names(vertex // 2)
         works = []
-        all_end = vertex in tasks[0].ending
-        names = Names(vertex // 2)
-        by_owner: list[list[Record]] = [[] for _ in range(counter.parallelism)]
+        frames: list[list[Frame]] = [[] for _ in range(counter.parallelism)]
         for subtask in range(source.parallelism):
             if _has_ended(tasks[0], vertex, subtask):
                 continue
             records, unread = self._read(tasks[0], vertex, subtask)
             ends = vertex in tasks[0].ending and not unread
-            all_end = all_end and ends
-            for record in records:
-                group = key_group(record.key, MAX_PARALLELISM)
-                by_owner[owner(group, counter.parallelism, MAX_PARALLELISM)].append(record)
+            for target, block in enumerate(_blocks(edge.layout, records, tasks[0].epoch, ends, counter.parallelism)):
+                frames[target].append(Frame(1, target, edge.id, subtask, 0, block))
             staged = [r.id for r in records]
-            carried = _carried(ended=ends, unread=unread)
+            carried = _carried(ended=ends, watermark=tasks[0].epoch, unread=unread)
             works.append(self._work(tasks[0].epoch, vertex, subtask, names.records, staged, {}, carried, ends))
-        for subtask, records in enumerate(by_owner):
+        for subtask, arrived in enumerate(frames):
+            if _has_ended(tasks[1], vertex + 1, subtask):
+                continue
+            receiver = Receiver(self._world, counter, subtask, source.parallelism, tasks[1])
+            records = receiver.take(arrived)
             counted, file = self._count(names.counter, vertex + 1, subtask, tasks[1], records)
-            files = {names.counter: file}
-            carried = _carried(ended=all_end)
             works.append(
-                self._work(tasks[1].epoch, vertex + 1, subtask, names.counts, counted, files, carried, all_end)
+                self._work(
+                    tasks[1].epoch,
+                    vertex + 1,
+                    subtask,
+                    names.counts,
+                    counted,
+                    {names.counter: file},
+                    receiver.carried(),
+                    receiver.has_ended,
+                )
             )
-        if all_end and self._scene.circumstances.mode is not CheckpointingMode.AT_MOST_ONCE:
-            self._check_state(vertex)
+        counters = [w.report for w in works if w.report.vertex == vertex + 1]
+        if counters and all(r.ended for r in counters):
+            self._check_state(vertex, tasks[1])
         return works
 
     def _read(self, task: LevelTask, vertex: int, subtask: int) -> tuple[list[Record], list[Unread]]:
@@ -137,18 +149,25 @@ class SimulatedTasks:
         todo += [(s[0].id[1], s, 0) for s in task.shares.get(vertex, {}).get(subtask, [])]
         records = [(place, r) for place, (_, share, read) in enumerate(todo) for r in share[read:]]
         count = len(records)
-        if task.slice < math.inf and count and (not task.slice or self._world.random.random() < 0.5):
+        if not task.reads:
+            count = 0
+        elif task.slice < math.inf and count and self._world.random.random() < 0.5:
             # At least one, so that the job gets to its end.
-            count = self._world.random.randint(1, count) if task.slice else 0
+            count = self._world.random.randint(1, count)
         behind = [place for place, _ in records[count:]]
         left = [(todo[p][0], todo[p][1], len(todo[p][1]) - behind.count(p)) for p in sorted(set(behind))]
         return [r for _, r in records[:count]], left
 
-    def _check_state(self, vertex: int) -> None:
+    def _check_state(self, vertex: int, task: LevelTask) -> None:
         """At the end of a region's input, its state must be what all records come to, whatever has happened before."""
+        if self._scene.circumstances.mode is CheckpointingMode.AT_MOST_ONCE:
+            return
         wanted = count(self._scene.records[vertex // 2])
         found: dict[int, tuple[int, int]] = {}
         for subtask in range(self._plan.vertices[vertex + 1].parallelism):
+            if (vertex + 1, subtask) not in self._states:
+                # It had ended before this execution began.
+                self._state(Names(vertex // 2).counter, vertex + 1, subtask, task)
             found.update(self._states[vertex + 1, subtask].rows("counts"))
         if found != wanted:
             self._world.violate(f"the state of {Names(vertex // 2).counter} is {found}, not {wanted}")
@@ -157,13 +176,7 @@ class SimulatedTasks:
         self, operator: str, vertex: int, subtask: int, task: LevelTask, records: list[Record]
     ) -> tuple[list[Any], str | None]:
         """Count records by key; return the output, and the file that now holds the state."""
-        state = self._states.get((vertex, subtask))
-        if state is None:
-            state = self._states[vertex, subtask] = KeyedState(operator, subtask, self._storage, lambda: 0)
-        try:
-            state.prepare(task.state_files.get((vertex, subtask), {}).get(operator))
-        except DamagedStateError as e:
-            self._world.violate(str(e))
+        state = self._state(operator, vertex, subtask, task)
         state.begin()
         table = state.table("counts", VALUE)
         counted = []
@@ -172,6 +185,17 @@ class SimulatedTasks:
             number, total = table.overlay[record.key] = number + 1, total + record.value
             counted.append((record.id, record.key, number, total))
         return counted, state.write_delta(task.epoch, str(self._attempt), task.whole_state)
+
+    def _state(self, operator: str, vertex: int, subtask: int, task: LevelTask) -> KeyedState:
+        """Return a counter's state as it is before an epoch."""
+        state = self._states.get((vertex, subtask))
+        if state is None:
+            state = self._states[vertex, subtask] = KeyedState(operator, subtask, self._storage, lambda: 0)
+        try:
+            state.prepare(task.state_files.get((vertex, subtask), {}).get(operator))
+        except DamagedStateError as e:
+            self._world.violate(str(e))
+        return state
 
     def _work(
         self,
@@ -207,6 +231,19 @@ class SimulatedTasks:
         )
         files, self._storage.unwritten = self._storage.unwritten, {}
         return _Work(report, transactions, files)
+
+
+def _blocks(layout: Layout, records: list[Record], epoch: int, ends: bool, parallelism: int) -> list[bytes]:
+    """Return what a source's subtask sends to each counter: records, the epoch as their time, and how far that is."""
+    blocks = []
+    for target in range(parallelism):
+        own = [r for r in records if owner(key_group(r.key, MAX_PARALLELISM), parallelism, MAX_PARALLELISM) == target]
+        block = layout.block_of((None, r, epoch) for r in own)
+        block.add_control(WATERMARK, epoch)
+        if ends:
+            block.add_control(END_OF_INPUT, 0)
+        blocks.append(block.encode())
+    return blocks
 
 
 def _has_ended(task: LevelTask, vertex: int, subtask: int) -> bool:
