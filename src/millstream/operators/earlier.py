@@ -6,13 +6,14 @@ have come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
 from millstream.operators.blocks import Layout, Record
 from millstream.operators.carried import Blocks, Earlier
-from millstream.operators.edges import Edge
+from millstream.operators.chain import ChainCompiler
+from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.inbox import Queue
 from millstream.operators.partitioners import KeyPartitioner, Partitioner
 from millstream.operators.vertex import Vertex
@@ -34,6 +35,31 @@ class EarlierQueue(Queue):
         super().__init__(edge.layout, blocks)
         self.place = place
         self.edge = edge
+
+
+class EarlierWay:
+    """The way of earlier input through a chain, with senders of its own.
+
+    What it sends may be other than all that the chain sends now, which its own senders count on.
+    """
+
+    def __init__(self, compiler: ChainCompiler, writers: Collection[EdgeWriter]) -> None:
+        self._compiler = compiler
+        self._writers = writers
+        self._loops: dict[tuple[int, int, Layout], Callable[[Iterable[Any]], None]] = {}
+
+    def loop(self, place: int, edge: Edge, layout: Layout) -> Callable[[Iterable[Any]], None]:
+        """Return the loop over blocks of some layout that had come to the operator at a place of the chain."""
+        key = place, edge.input_index, layout
+        if key not in self._loops:
+            self._loops[key] = self._compiler.input_function(edge, layout, False, place)
+        return self._loops[key]
+
+    def drain(self) -> Iterator[tuple[Edge, int, bytes]]:
+        """Yield what is to be sent: the edge, the target subtask, and the block."""
+        for writer in self._writers:
+            for target, block in writer.drain():
+                yield writer.edge, target, block
 
 
 class EarlierInput:

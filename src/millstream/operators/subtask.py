@@ -13,12 +13,12 @@ from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame
-from millstream.operators.carried import Carried, decode, encode
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame, Layout
+from millstream.operators.carried import SHARES, Carried, decode, encode
 from millstream.operators.chain import ChainCompiler, ChainNode
 from millstream.operators.channels import Channel
 from millstream.operators.context import RuntimeContext
-from millstream.operators.earlier import EarlierInput
+from millstream.operators.earlier import EarlierInput, EarlierWay
 from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
 from millstream.operators.inbox import Inbox, Queue, Turns
@@ -35,9 +35,6 @@ from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.keyed import KeyedState, StateStorage, Version
 from millstream.state.restored import StoredState
 
-# The input of a vertex that is a source, beside the edges of those that are not.
-SOURCE = -1
-
 # With more keys than this for each record, an epoch's keys count as mostly new.
 MANY_NEW_KEYS = 0.1
 
@@ -45,7 +42,10 @@ MANY_NEW_KEYS = 0.1
 LOOK_SECONDS = 0.002
 
 Loop = Callable[[Iterable[Any]], None]
-Loops = dict[int, Loop]
+# Finds the loop over blocks of some layout that came over an edge.
+FindLoop = Callable[[Edge, Layout], Loop]
+# By the edge that records come over and their layout in a block.
+Loops = dict[tuple[int, Layout], Loop]
 
 # An address of an outgoing block: (edge, target subtask).
 Outgoing = tuple[Edge, int, bytes]
@@ -90,12 +90,14 @@ class Subtask:
             for sender in range(parallelisms[edge.source][0])
             if index in edge.partitioner.targets(sender, parallelisms[edge.source][0], vertex.parallelism)
         }
+        self._parallelisms = parallelisms
         self._writers = {e.id: self._writer(e, parallelisms[e.target]) for e in vertex.out_edges}
         self._compiler = self._prepare(storage)
         self._node_of = {i: n for n in self._nodes for i in (n.id, f"{n.id}.operator") if i in self._states}
         # The loops, for epochs of few keys and for epochs of many new ones.
-        self._loops: dict[bool, Loops] = {}
-        self._inputs = self._compile(False)
+        self._loops: dict[bool, Loops] = {False: {}, True: {}}
+        self._inputs = self._loops[False]
+        self._read = self._compiler.source_function() if vertex.is_source else None
         self._batch = self._batch_input()
         self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
         # In BATCH time stands still.
@@ -109,6 +111,7 @@ class Subtask:
         self._todo: list[OpenShare] = []
         self._inbox = Inbox(self._channels)
         self._earlier = EarlierInput(vertex, index)
+        self._way: EarlierWay | None = None
         self._broadcast = [c for c in self._channels.values() if c.edge.partitioner.broadcasts]
         # Until it has processed anything.
         self._is_start = True
@@ -154,6 +157,7 @@ class Subtask:
             node.operator.prepare(
                 OperatorSetup(context, state, _not_emitting, self._settings.batch, self._surroundings, own)
             )
+        compiler.survey(self.vertex.in_edges)
         for place, node in enumerate(self._nodes):
             if isinstance(node.operator, WatermarkOperator):
                 node.operator.advance = partial(self._pass_on, place)
@@ -161,14 +165,12 @@ class Subtask:
                 node.operator.setup.emit = compiler.emit_function(node)
         return compiler
 
-    def _compile(self, many_new_keys: bool) -> Loops:
-        found = self._loops.get(many_new_keys)
+    def _loop(self, edge: Edge, layout: Layout) -> Loop:
+        """Return the loop over blocks of some layout that come over an edge."""
+        found = self._inputs.get((edge.id, layout))
         if found is None:
-            if self.vertex.is_source:
-                found = {SOURCE: self._compiler.source_function()}
-            else:
-                found = {e.id: self._compiler.input_function(e, many_new_keys) for e in self.vertex.in_edges}
-            self._loops[many_new_keys] = found
+            many_new_keys = self._inputs is self._loops[True]
+            found = self._inputs[edge.id, layout] = self._compiler.input_function(edge, layout, many_new_keys)
         return found
 
     def _batch_input(self) -> BatchInput | None:
@@ -251,9 +253,10 @@ class Subtask:
 
     def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
-        run, head = self._inputs[SOURCE], self.vertex.head
+        run, head = self._read, self.vertex.head
+        assert run is not None
         while (batch := self._guarded(share.batch, head)) is not None:
-            at = self._run_pieces(run, self._paces[SOURCE], batch, share.at, len(batch), until)
+            at = self._run_pieces(run, self._paces[SHARES], batch, share.at, len(batch), until)
             self._records_in += share.took(at)
             yield from self._full_blocks()
             if self._look() >= until:
@@ -300,7 +303,7 @@ class Subtask:
             channel, inputs = queue.channel, turns.edges()
             # Where several inputs wait, so many records of each in turn: as many as are quick for all of them.
             most = None if len(inputs) == 1 else min(self._paces[edge.id].size for edge in inputs)
-            self._take_records(self._inputs[channel.edge.id], channel.edge, queue, until, most)
+            self._take_records(self._loop, channel.edge, queue, until, most)
             yield from self._full_blocks()
             control = queue.take_control()
             if control is not None:
@@ -312,25 +315,31 @@ class Subtask:
 
     def _take_earlier(self, until: float) -> Generator[Outgoing, None, bool]:
         """Process what came over channels that are no more; tell whether that was all."""
-        queues = self._earlier.open()
-        is_over = False
+        queues, is_over = self._earlier.open(), False
         while queues and not is_over:
-            edge = queues[0].edge
-            run = self._compiler.input_function(edge, False, queues[0].place)
-            while not queues[0].is_empty and not is_over:
-                self._take_records(run, edge, queues[0], until)
+            queue, way = queues[0], self._earlier_way()
+            while not queue.is_empty and not is_over:
+                self._take_records(partial(way.loop, queue.place), queue.edge, queue, until)
+                # Before anything that is said of how far time has come.
+                yield from way.drain()
                 yield from self._full_blocks()
                 is_over = self._now >= until
-            if queues[0].is_empty:
+            if queue.is_empty:
                 del queues[0]
         self._earlier.leave(queues)
         return not queues
+
+    def _earlier_way(self) -> EarlierWay:
+        if self._way is None:
+            writers = {i: self._writer(w.edge, self._parallelisms[w.edge.target]) for i, w in self._writers.items()}
+            self._way = EarlierWay(ChainCompiler(self._nodes, writers, self._settings.inlining), writers.values())
+        return self._way
 
     def report(self) -> SubtaskReport:
         """Close the epoch: write state, stage output, and say what was done."""
         head = self._states.get(self.vertex.head.id)
         if head is not None:
-            self._inputs = self._compile(head.changed_keys() > MANY_NEW_KEYS * self._records_in)
+            self._inputs = self._loops[head.changed_keys() > MANY_NEW_KEYS * self._records_in]
         for node in self._nodes:
             self._guarded(partial(node.operator.snapshot, self._epoch), node)
         task, attempt = self._task, self._attempt
@@ -396,7 +405,7 @@ class Subtask:
 
     # --- inside an epoch
 
-    def _take_records(self, run: Loop, edge: Edge, queue: Queue, until: float, most: int | None = None) -> None:
+    def _take_records(self, loop: FindLoop, edge: Edge, queue: Queue, until: float, most: int | None = None) -> None:
         """Process the records of a queue that come before a control element, or so many of them."""
         block, at, end = queue.records()
         if at == end:
@@ -404,10 +413,11 @@ class Subtask:
         if self._batch is not None and not edge.partitioner.broadcasts:
             self._batch.add(edge, block.part(at, end), self._epoch)
         elif until == math.inf and not self._follows_clock:
-            self._run(run, block.part(at, end).content)
+            self._run(loop(edge, block.layout), block.part(at, end).content)
         else:
             end = end if most is None else min(end, at + most)
-            end = self._run_pieces(run, self._paces[edge.id], block.content, at, end, until, block.width)
+            run, pace = loop(edge, block.layout), self._paces[edge.id]
+            end = self._run_pieces(run, pace, block.content, at, end, until, block.width)
         self._records_in += end - at
         queue.took(end)
 
@@ -558,7 +568,7 @@ class Subtask:
         head = self.vertex.head
         for blocks in batch.by_key():
             for edge, block in blocks:
-                self._run(self._inputs[edge], block.content)
+                self._run(self._loop(edge, block.layout), block.content)
             self._guarded(head.operator.on_end_of_key, head)
 
     # --- what outlives the process

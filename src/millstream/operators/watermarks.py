@@ -111,7 +111,9 @@ class WatermarkOperator(Operator):
         if self.strategy.assigner is not None:
             stamp = w.var("t")
             before = value.timestamp or str(MIN_WATERMARK)
-            w.line(f"{stamp} = {w.call(self.strategy.assigner, value.name, before)}", self, value.name)
+            text = w.call(self.strategy.assigner, value.name, before)
+            w.line(f"{stamp} = {text}", self, value.name)
+            w.copy(stamp, text)
             with w.block(f"if {stamp}.__class__ is not int:"):
                 w.line(f"{w.bind(_not_a_timestamp, 'refuse')}({stamp})", self, value.name)
         elif stamp is None:
@@ -265,9 +267,12 @@ class WatermarkOperator(Operator):
             splits = {name: split for name, split in splits.items() if name is None or reads(name)}
         if not splits:
             return None
+        if all(one["ended"] for one in carried):
+            # Who is behind now has not heard it.
+            return {"sent": MAX_WATERMARK, "ended": True, "idle": False, "splits": splits}
         return {
             "sent": min(s[0] for s in splits.values()),
-            "ended": all(one["ended"] for one in carried),
+            "ended": False,
             "idle": all(s[1] for s in splits.values()),
             "splits": splits,
         }

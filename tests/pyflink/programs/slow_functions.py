@@ -23,12 +23,13 @@ def slowly(value):
 
 
 class Alarm(KeyedProcessFunction):
-    """Is slow behind a shuffle, and has one timer set that comes due during the third record."""
+    """Is slow behind a shuffle, and sets a timer with the second record that comes due during the third."""
 
     def process_element(self, value, ctx):
-        if value == 0:
-            ctx.timer_service().register_processing_time_timer(ctx.timer_service().current_processing_time() + 500)
-        yield "record %d" % slowly(value)
+        if value == 1:
+            ctx.timer_service().register_processing_time_timer(ctx.timer_service().current_processing_time() + 450)
+        time.sleep(0.3)
+        yield "record %d" % value
 
     def on_timer(self, timestamp, ctx):
         yield "timer"
