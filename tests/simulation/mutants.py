@@ -369,11 +369,11 @@ def waiting_and_forgotten(real: Real, self: Execution, report: SubtaskReport, *a
 
 
 def _without_records(waiting: Waiting) -> Waiting:
-    address, (has_key, has_timestamp, bodies) = waiting
+    address, number, (has_key, has_timestamp, bodies) = waiting
     layout = Layout(has_key, has_timestamp)
     blocks = [layout.decode(body) for body in bodies]
     left = [Block(layout, [], [(0, kind, value) for _, kind, value in b.controls]) for b in blocks if b.controls]
-    return address, (has_key, has_timestamp, [b.encode() for b in left])
+    return address, number, (has_key, has_timestamp, [b.encode() for b in left])
 
 
 @_instead_of(Queue, "take_control")

@@ -48,7 +48,7 @@ TAKEN_OVER = Carried(
 WAITING = replace(
     RECORD,
     unread=((None, "share", 1),),
-    waiting=(((3, 1), (True, False, [b"block", b"another"])), ((7, 0), (False, True, [b"third"]))),
+    waiting=(((3, 1), 0, (True, False, [b"block", b"another"])), ((7, 0), 1, (False, True, [b"third"]))),
     earlier=(("sink", 1, (False, False, [b"older"])),),
 )
 UNREAD = replace(RECORD, unread=((2, (2, 10, 20, True), 5), (None, "share", 0)))
@@ -113,11 +113,11 @@ def test_a_record_says_of_which_inputs_some_waits_without_being_read() -> None:
 
 def test_a_record_with_waiting_input_as_it_was_first_written() -> None:
     data = bytes.fromhex(
-        "040004fffffffeffffffff0000000300000007800595a400000000000000284b0588895d28284b034b004b05"
+        "040004fffffffeffffffff0000000300000007800595a800000000000000284b0588895d28284b034b004b05"
         "888974284b034b014b09898874657d288c0473696e6b4e858c056d61726b737d8c0473656e744b0573757d28"
-        "8c0473696e6b4b048c056d61726b734b05754e5d4e8c0573686172654b0187615d284b034b018688895d2843"
-        "05626c6f636b4307616e6f746865726587864b074b008689885d43057468697264618786655d8c0473696e6b"
-        "4b0189895d43056f6c64657261878761742e"
+        "8c0473696e6b4b048c056d61726b734b05754e5d4e8c0573686172654b0187615d284b034b01864b0088895d"
+        "284305626c6f636b4307616e6f746865726587874b074b00864b0189885d43057468697264618787655d8c04"
+        "73696e6b4b0189895d43056f6c64657261878761742e"
     )
     assert decode(data) == WAITING
 

@@ -136,7 +136,7 @@ def reported(
         if v.is_source and unread:
             carried[v.id] = left(unread=[(None, "share", 1)])
         if v.in_edges and waiting:
-            carried[v.id] = left(waiting=[((v.in_edges[0].id, 0), (False, False, [b"block"]))])
+            carried[v.id] = left(waiting=[((v.in_edges[0].id, 0), 0, (False, False, [b"block"]))])
     subtasks = [
         SubtaskReport(
             vertex=v.id,

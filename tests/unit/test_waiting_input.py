@@ -61,7 +61,7 @@ def waiting(job: LocalJob) -> int:
     """How many records wait behind exchanges."""
     layouts = {e.id: e.layout for v in job.plan.vertices for e in v.in_edges}
     left = [decode(carried) for carried in job.execution._carried.values()]
-    return sum(len(layouts[e].decode(b)) for one in left for (e, _), (_, _, bodies) in one.waiting for b in bodies)
+    return sum(len(layouts[e].decode(b)) for one in left for (e, _), _, (_, _, bodies) in one.waiting for b in bodies)
 
 
 # --- one slow function behind an exchange
@@ -450,6 +450,17 @@ def test_what_is_broadcast_is_seen_alike_by_all_at_the_end_of_an_epoch() -> None
         assert set(counts.values()) <= {2}
         seen += 1
     assert seen >= 2
+
+
+def test_what_is_broadcast_beside_other_streams_of_the_same_input_is_never_left() -> None:
+    env, sink = program(2), CollectSink()
+    plain, all_over = env.from_source(NumberSequenceSource(0, 39)), env.from_source(NumberSequenceSource(100, 103))
+    plain.rebalance().union(all_over.broadcast()).map(slowly).sink_to(sink)
+    job = LocalJob(env, CLOCK)
+    job.run_epoch()
+    assert waiting(job) and sorted(n for n in sink.results() if n >= 100) == sorted([100, 101, 102, 103] * 2)
+    job.run()
+    assert sorted(n for n in sink.results() if n < 100) == list(range(40))
 
 
 # --- with a job master

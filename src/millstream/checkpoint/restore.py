@@ -15,7 +15,7 @@ from typing import Any
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.carried import EARLIER, Earlier, Unread, decode, encode, has_unread, unread_inputs
+from millstream.operators.carried import EARLIER, SHARES, Earlier, Unread, decode, encode, has_unread, unread_inputs
 from millstream.operators.chain import ChainNode
 from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.protocol import JobPlan
@@ -220,14 +220,13 @@ def _taken_over(
 def _earlier_input(snapshot: Snapshot) -> EarlierInput:
     """Return what had come to the operators of a snapshot and was not processed."""
     found: EarlierInput = {}
-    targets = {edge: (target, number) for edge, _, target, number, _ in snapshot.edges}
-    for vertex in snapshot.vertices.values():
+    for head, vertex in snapshot.vertices.items():
         for subtask, carried in enumerate(s.carried for s in vertex.subtasks):
             if not has_unread(carried):
                 continue
             left = decode(carried)
             # What came earlier still is to be processed first.
-            inputs = [*left.earlier, *((*targets[edge], blocks) for (edge, _), blocks in left.waiting)]
+            inputs = [*left.earlier, *((head, number, blocks) for _, number, blocks in left.waiting)]
             for one in inputs:
                 found.setdefault(one[0], []).append((subtask, one))
     return found
@@ -293,18 +292,15 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
                 )
 
 
-def _has_input(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:
+def _has_input(vertex: VertexSnapshot, operator_id: str) -> bool:
     """Tell whether input of an operator was not processed; it is not read, since its classes may not be here."""
-    own = {edge for edge, _, target, _, _ in snapshot.edges if target == operator_id} | {EARLIER}
-    return any(unread_inputs(s.carried) & own for s in vertex.subtasks)
+    inputs = {i for s in vertex.subtasks for i in unread_inputs(s.carried)} - {SHARES}
+    # Channels lead to the first operator of a chain.
+    return EARLIER in inputs or (vertex.operators[0].id == operator_id and bool(inputs))
 
 
 def has_state(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:
     """Tell whether an operator has left anything that would be lost without it."""
-    if (
-        operator_id in snapshot.sources
-        or operator_id in snapshot.committables
-        or _has_input(vertex, operator_id, snapshot)
-    ):
+    if operator_id in snapshot.sources or operator_id in snapshot.committables or _has_input(vertex, operator_id):
         return True
     return any(operator_of(i)[0] == operator_id for s in vertex.subtasks for i in (*s.states, *s.parts))

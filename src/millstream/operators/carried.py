@@ -36,8 +36,8 @@ ChannelAddress = tuple[int, int]
 # Blocks as they came: whether records have their keys with them, whether their timestamps, and the blocks.
 Blocks = tuple[bool, bool, list[bytes]]
 
-# What came over a channel and was not processed: the channel and the blocks.
-Waiting = tuple[ChannelAddress, Blocks]
+# What came over a channel and was not processed: the channel, the number of the input it leads to, and the blocks.
+Waiting = tuple[ChannelAddress, int, Blocks]
 
 # The same of a channel that is no more: the operator it led to, the number of that operator's input, and the blocks.
 Earlier = tuple[str, int, Blocks]
@@ -121,7 +121,7 @@ def encode(
     rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
     record = watermark, idle, ended, rows, operators, watermarks, ended_edges
     if waiting or earlier:
-        inputs = {edge for (edge, _), _ in waiting} | {EARLIER for _ in earlier} | {SHARES for _ in unread}
+        inputs = {edge for (edge, _), _, _ in waiting} | {EARLIER for _ in earlier} | {SHARES for _ in unread}
         front = _COUNT.pack(WITH_WAITING, len(inputs)) + struct.pack(f">{len(inputs)}i", *sorted(inputs))
         return front + dump((*record, list(unread), list(waiting), list(earlier)))
     return _FRONT_WITH_UNREAD + dump((*record, list(unread))) if unread else _FRONT + dump(record)

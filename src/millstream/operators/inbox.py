@@ -83,17 +83,17 @@ class Turns:
     """Whose turn it is among the channels that have brought something."""
 
     def __init__(self, queues: Iterable[ChannelQueue]) -> None:
-        # The channels of each input, in turn; and the inputs in turn.
+        # The channels of each input, in turn; and the inputs in turn. What is broadcast is an input of its own.
         self._inputs: deque[deque[ChannelQueue]] = deque()
-        self._by_input: dict[int, deque[ChannelQueue]] = {}
+        self._by_input: dict[tuple[int, bool], deque[ChannelQueue]] = {}
         for queue in queues:
             self._join(queue)
 
     def _join(self, queue: ChannelQueue) -> None:
-        number = queue.channel.edge.input_index
-        found = self._by_input.get(number)
+        of = _input(queue)
+        found = self._by_input.get(of)
         if found is None:
-            found = self._by_input[number] = deque()
+            found = self._by_input[of] = deque()
             self._inputs.append(found)
         found.append(queue)
 
@@ -111,7 +111,7 @@ class Turns:
 
     def had_turn(self, queue: ChannelQueue) -> None:
         """It is another input's turn now and, behind a block, another channel's."""
-        channels = self._by_input[queue.channel.edge.input_index]
+        channels = self._by_input[_input(queue)]
         if len(self._inputs) > 1:
             self._inputs.remove(channels)
             self._inputs.append(channels)
@@ -121,11 +121,21 @@ class Turns:
                 channels.append(queue)
             elif not channels:
                 self._inputs.remove(channels)
-                del self._by_input[queue.channel.edge.input_index]
+                del self._by_input[_input(queue)]
 
     def __iter__(self) -> Iterator[ChannelQueue]:
         """Yield all, those first whose turn comes first."""
         return (queue for channels in self._inputs for queue in channels)
+
+
+def _carried(queue: ChannelQueue) -> Waiting:
+    edge = queue.channel.edge
+    return (edge.id, queue.channel.number), edge.input_index, queue.left()
+
+
+def _input(queue: ChannelQueue) -> tuple[int, bool]:
+    edge = queue.channel.edge
+    return edge.input_index, edge.partitioner.broadcasts
 
 
 class Inbox:
@@ -146,7 +156,7 @@ class Inbox:
         left: Iterable[ChannelQueue] | None = self._left
         self._left = None
         if left is None:
-            left = [ChannelQueue(self._channels[address], blocks) for address, (_, _, blocks) in self.waiting]
+            left = [ChannelQueue(self._channels[address], blocks) for address, _, (_, _, blocks) in self.waiting]
         queues = {(q.channel.edge.id, q.channel.number): q for q in left}
         for frame in sorted(frames, key=self._place):
             address = frame.edge, frame.channel
@@ -161,5 +171,5 @@ class Inbox:
 
     def leave(self, turns: Turns) -> None:
         """The epoch ends, and this is not processed."""
-        self.waiting = [((q.channel.edge.id, q.channel.number), q.left()) for q in turns]
+        self.waiting = [_carried(queue) for queue in turns]
         self._left = turns
