@@ -113,7 +113,7 @@ def test_a_record_says_of_which_inputs_some_waits_without_being_read() -> None:
 
 def test_a_record_with_waiting_input_as_it_was_first_written() -> None:
     data = bytes.fromhex(
-        "040004fffffffeffffffff0000000300000007800595a800000000000000284b0588895d28284b034b004b05"
+        "060004fffffffeffffffff0000000300000007800595a800000000000000284b0588895d28284b034b004b05"
         "888974284b034b014b09898874657d288c0473696e6b4e858c056d61726b737d8c0473656e744b0573757d28"
         "8c0473696e6b4b048c056d61726b734b05754e5d4e8c0573686172654b0187615d284b034b01864b0088895d"
         "284305626c6f636b4307616e6f746865726587874b074b00864b0189885d43057468697264618787655d8c04"
@@ -132,5 +132,5 @@ def test_a_record_with_unread_input_as_it_was_first_written() -> None:
 
 
 def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
-    with pytest.raises(DamagedStateError, match=r"is of format 5; this millstream knows 1 to 4\."):
-        decode(bytes([5]) + encoded(RECORD)[1:])
+    with pytest.raises(DamagedStateError, match=r"is of format 7; this millstream knows 1 to 6\."):
+        decode(bytes([7]) + encoded(RECORD)[1:])

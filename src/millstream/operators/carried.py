@@ -23,8 +23,9 @@ _FRONT = bytes([VERSION])
 # The same with input that is not read: who knows nothing of that must not go on from it.
 WITH_UNREAD = 3
 _FRONT_WITH_UNREAD = bytes([WITH_UNREAD])
-# The same with input that came through the exchange and waits. Behind the version stands which inputs that is.
-WITH_WAITING = 4
+# The same with input that came through the exchange and waits. Behind the version stands which inputs that is. (4 and 5
+# are of requests in flight.)
+WITH_WAITING = 6
 _COUNT = struct.Struct(">BH")
 
 # A share that was dealt out and is not read to its end: its split, the share, and how many of its records were read.
