@@ -103,7 +103,7 @@ class Driver:
         checkpoints = CheckpointOptions(enabled=True, interval=1e9, mode=self.mode, incremental=self.incremental)
         found = self.origin
         origin = Origin(found.manifest, found.location, found.state_url()) if found is not None else None
-        sizer = EpochSizer(target_seconds=1e9, max_records=RECORDS, budget=RECORDS)
+        sizer = EpochSizer(fixed_target=1e9, max_records=RECORDS, budget=RECORDS)
         return JobOptions(buffer_timeout=0.0, sizer=sizer, checkpoints=checkpoints, origin=origin)
 
     def _plan(self, parallelism: int | None) -> JobPlan:

@@ -29,7 +29,10 @@ from millstream.jobmaster.ledger import Ledger
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.steps import Epoch, Step, Why
-from millstream.operators.carried import Unread, decode, encode
+from millstream.operators.blocks import Block, Control, Layout
+from millstream.operators.carried import Unread, Waiting, decode, encode
+from millstream.operators.earlier import EarlierInput
+from millstream.operators.inbox import Queue
 from millstream.operators.protocol import JobPlan, SubtaskReport
 from millstream.state import restored
 from millstream.state.keyed import KeyedState, Version
@@ -510,4 +513,60 @@ MUTANTS["state-of-subtasks-left-out"] = Mutant(
     "state-of-subtasks-left-out",
     "A checkpoint is gone on from without what belongs to subtasks: requests in flight are never answered.",
     [(restore, "_take_state", partial(_without_subtasks_state, restore._take_state))],
+)
+
+
+# --- input that came through the exchange and is not processed
+
+
+def _with_waiting(report: SubtaskReport, change: Callable[[list[Waiting]], list[Waiting]]) -> SubtaskReport:
+    if not report.has_unread:
+        return report
+    left = decode(report.carried)
+    about = {f.name: getattr(left, f.name) for f in fields(left)}
+    return replace(report, carried=encode(**{**about, "waiting": change(list(left.waiting))}))
+
+
+@_instead_of(Execution, "_keep")
+def waiting_and_forgotten(real: Real, self: Execution, report: SubtaskReport, *about: Any) -> bool:
+    """Records that came through the exchange and were not processed are forgotten."""
+    return real(self, _with_waiting(report, lambda waiting: [_without_records(one) for one in waiting]), *about)
+
+
+def _without_records(waiting: Waiting) -> Waiting:
+    address, number, (has_key, has_timestamp, bodies) = waiting
+    layout = Layout(has_key, has_timestamp)
+    blocks = [layout.decode(body) for body in bodies]
+    left = [Block(layout, [], [(0, kind, value) for _, kind, value in b.controls]) for b in blocks if b.controls]
+    return address, number, (has_key, has_timestamp, [b.encode() for b in left])
+
+
+@_instead_of(Queue, "take_control")
+def watermark_passes_what_waits(real: Real, self: Queue) -> Control | None:
+    """A watermark is taken although records wait that came before it."""
+    controls = self._block.controls
+    if self._passed < len(controls):
+        self._passed += 1
+        return controls[self._passed - 1]
+    return None
+
+
+MUTANTS["waiting-lost-when-rescaled"] = Mutant(
+    "waiting-lost-when-rescaled",
+    "At another parallelism nobody processes what came through the exchange before.",
+    [(restore, "_taken_input", lambda *about: [])],
+)
+
+
+MUTANTS["waiting-for-everybody"] = Mutant(
+    "waiting-for-everybody",
+    "At another parallelism everybody processes what came through the exchange before, whoever owns its keys.",
+    [(EarlierInput, "_is_own", lambda self, key: True)],
+)
+
+
+MUTANTS["ended-while-input-waits"] = Mutant(
+    "ended-while-input-waits",
+    "A job ends with its sources, although what they have sent waits to be processed.",
+    [(Execution, "is_finished", property(lambda self: self.sources <= self.ended))],
 )

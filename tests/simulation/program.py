@@ -17,7 +17,8 @@ from millstream.operators.base import Operator
 from millstream.operators.blocks import Layout
 from millstream.operators.chain import ChainNode
 from millstream.operators.edges import Edge
-from millstream.operators.partitioners import RebalancePartitioner
+from millstream.operators.functions import UserFunction
+from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.protocol import JobPlan
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import Dealt, Source, SourceOperator, SourceReader, SplitEnumerator
@@ -80,7 +81,8 @@ def make_plan(world: World, external: External, records: Input, job_id: str, par
     vertices = []
     for region, splits in enumerate(records):
         names = Names(region)
-        edge = Edge(region, 2 * region, 2 * region + 1, 0, RebalancePartitioner(), Layout(False, False))
+        by_key = KeyPartitioner(UserFunction(_key, None))
+        edge = Edge(region, 2 * region, 2 * region + 1, 0, by_key, Layout(False, True))
         first = _node(SourceOperator(SplitSource(world, splits)), names.source)
         raw = _node(SinkOperator(SimulatedSink(world, external)), names.records)
         counter = _node(_Counter(), names.counter)
@@ -90,6 +92,10 @@ def make_plan(world: World, external: External, records: Input, job_id: str, par
             Vertex(2 * region + 1, names.counter, [counter, counts], parallelism, MAX_PARALLELISM, 1, 0, [edge], []),
         ]
     return JobPlan(settings=JobSettings(job_id=job_id, job_name="job", attempt=0, batch=False), vertices=vertices)
+
+
+def _key(record: Record) -> int:
+    return record.key
 
 
 def _node(operator: Operator, name: str) -> ChainNode:

@@ -11,7 +11,9 @@ from typing import Any
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import DamagedStateError, StateLostError
 from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.flow import QUICK
 from millstream.operators.async_io import REQUESTS
+from millstream.operators.blocks import END_OF_INPUT, WATERMARK, Frame, Layout
 from millstream.operators.carried import Unread, decode, encode
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.state.key_groups import key_group, owner
@@ -20,12 +22,13 @@ from millstream.state.kinds import LIST, VALUE
 from millstream.state.table import BY_NAME
 
 from .program import MAX_PARALLELISM, Names, Record, count
+from .receiver import Receiver
 from .scene import Scene
 from .storage import TaskStorage
 from .world import DriverDied, Injected
 
 # What a subtask carries, as `Subtask` writes it.
-_carried = partial(encode, watermark=0, idle=False, channels={}, operators={}, watermarks={})
+_carried = partial(encode, idle=False, channels={}, operators={}, watermarks={})
 
 
 @dataclass
@@ -39,6 +42,8 @@ class _Work:
 
 class SimulatedTasks:
     """Runs the epochs of one execution; follows `EpochRunner`."""
+
+    slices = QUICK
 
     def __init__(self, scene: Scene, plan: JobPlan, attempt: int, state_url: str) -> None:
         self._scene = scene
@@ -120,38 +125,44 @@ class SimulatedTasks:
 
     def _region(self, vertex: int, tasks: list[LevelTask]) -> list[_Work]:
         source, counter = self._plan.vertices[vertex : vertex + 2]
-        if _has_ended(tasks[1], vertex + 1, 0):
-            return []
+        edge, names = counter.in_edges[0], Names(vertex // 2)
         works = []
-        all_end = vertex in tasks[0].ending
-        names = Names(vertex // 2)
-        by_owner: list[list[Record]] = [[] for _ in range(counter.parallelism)]
+        frames: list[list[Frame]] = [[] for _ in range(counter.parallelism)]
         for subtask in range(source.parallelism):
             if _has_ended(tasks[0], vertex, subtask):
                 continue
             read, unread = self._read(tasks[0], vertex, subtask)
-            records, waiting, state = self._ask(f"{names.source}.operator", vertex, subtask, tasks[0], read)
-            ends = vertex in tasks[0].ending and not unread and not waiting
-            file = self._save(state, tasks[0], tasks[0].keep or ends)
-            all_end = all_end and ends
-            for record in records:
-                group = key_group(record.key, MAX_PARALLELISM)
-                by_owner[owner(group, counter.parallelism, MAX_PARALLELISM)].append(record)
+            records, asking, state = self._ask(f"{names.source}.operator", vertex, subtask, tasks[0], read)
+            ends = vertex in tasks[0].ending and not unread and not asking
+            asked = {f"{names.source}.operator": self._save(state, tasks[0], tasks[0].keep or ends)}
+            for target, block in enumerate(_blocks(edge.layout, records, tasks[0].epoch, ends, counter.parallelism)):
+                frames[target].append(Frame(1, target, edge.id, subtask, 0, block))
             staged = [r.id for r in records]
-            carried = _carried(ended=ends, unread=unread, requests=waiting > 0)
-            files = {f"{names.source}.operator": file}
-            work = self._work(tasks[0].epoch, vertex, subtask, names.records, staged, files, carried, ends)
-            works.append(replace(work, report=replace(work.report, **self._about(waiting))))
-        for subtask, records in enumerate(by_owner):
-            keep = tasks[1].keep or all_end
+            carried = _carried(ended=ends, watermark=tasks[0].epoch, unread=unread, requests=asking > 0)
+            work = self._work(tasks[0].epoch, vertex, subtask, names.records, staged, asked, carried, ends)
+            works.append(replace(work, report=replace(work.report, **self._about(asking))))
+        for subtask, arrived in enumerate(frames):
+            if _has_ended(tasks[1], vertex + 1, subtask):
+                continue
+            receiver = Receiver(self._world, counter, subtask, source.parallelism, tasks[1])
+            records = receiver.take(arrived)
+            keep = tasks[1].keep or receiver.has_ended
             counted, file = self._count(names.counter, vertex + 1, subtask, tasks[1], records, keep)
-            files = {names.counter: file}
-            carried = _carried(ended=all_end)
             works.append(
-                self._work(tasks[1].epoch, vertex + 1, subtask, names.counts, counted, files, carried, all_end)
+                self._work(
+                    tasks[1].epoch,
+                    vertex + 1,
+                    subtask,
+                    names.counts,
+                    counted,
+                    {names.counter: file},
+                    receiver.carried(),
+                    receiver.has_ended,
+                )
             )
-        if all_end and self._scene.circumstances.mode is not CheckpointingMode.AT_MOST_ONCE:
-            self._check_state(vertex)
+        counters = [w.report for w in works if w.report.vertex == vertex + 1]
+        if counters and all(r.ended for r in counters):
+            self._check_state(vertex, tasks[1])
         return works
 
     def _read(self, task: LevelTask, vertex: int, subtask: int) -> tuple[list[Record], list[Unread]]:
@@ -161,10 +172,12 @@ class SimulatedTasks:
         todo += [(s[0].id[1], s, 0) for s in task.shares.get(vertex, {}).get(subtask, [])]
         records = [(place, r) for place, (_, share, read) in enumerate(todo) for r in share[read:]]
         count = len(records)
-        may_read = bool(task.slice) and vertex not in task.held
-        if task.slice < math.inf and count and (not may_read or self._world.random.random() < 0.5):
+        may_read = task.reads and vertex not in task.held
+        if not may_read:
+            count = 0
+        elif task.slice < math.inf and count and self._world.random.random() < 0.5:
             # At least one, so that the job gets to its end.
-            count = self._world.random.randint(1, count) if may_read else 0
+            count = self._world.random.randint(1, count)
         behind = [place for place, _ in records[count:]]
         left = [(todo[p][0], todo[p][1], len(todo[p][1]) - behind.count(p)) for p in sorted(set(behind))]
         return [r for _, r in records[:count]], left
@@ -177,6 +190,7 @@ class SimulatedTasks:
         if state is None:
             state = self._requests[vertex, subtask] = KeyedState(state_id, subtask, self._storage, lambda: 0)
         self._prepare(state, state_id, vertex, subtask, task)
+        state.begin()
         table = state.table(REQUESTS, LIST, BY_NAME)
         asked = [*(table.get("operator") or ()), *records]
         count = len(asked)
@@ -201,17 +215,22 @@ class SimulatedTasks:
         return {"look_again": self._world.random.random() / 10, "is_full": self._world.random.random() < 0.5}
 
     def _prepare(self, state: KeyedState, state_id: str, vertex: int, subtask: int, task: LevelTask) -> None:
+        """Bring a state to where it was before an epoch."""
         try:
             state.prepare(task.state_files.get((vertex, subtask), {}).get(state_id), task.in_memory)
         except (DamagedStateError, StateLostError) as e:
             self._world.violate(str(e))
-        state.begin()
 
-    def _check_state(self, vertex: int) -> None:
+    def _check_state(self, vertex: int, task: LevelTask) -> None:
         """At the end of a region's input, its state must be what all records come to, whatever has happened before."""
+        if self._scene.circumstances.mode is CheckpointingMode.AT_MOST_ONCE:
+            return
         wanted = count(self._scene.records[vertex // 2])
         found: dict[int, tuple[int, int]] = {}
         for subtask in range(self._plan.vertices[vertex + 1].parallelism):
+            if (vertex + 1, subtask) not in self._states:
+                # It had ended before this execution began.
+                self._state(Names(vertex // 2).counter, vertex + 1, subtask, task)
             found.update(self._states[vertex + 1, subtask].rows("counts"))
         if found != wanted:
             self._world.violate(f"the state of {Names(vertex // 2).counter} is {found}, not {wanted}")
@@ -220,10 +239,8 @@ class SimulatedTasks:
         self, operator: str, vertex: int, subtask: int, task: LevelTask, records: list[Record], keep: bool
     ) -> tuple[list[Any], Version]:
         """Count records by key; return the output, and the file that now holds the state, or did last."""
-        state = self._states.get((vertex, subtask))
-        if state is None:
-            state = self._states[vertex, subtask] = KeyedState(operator, subtask, self._storage, lambda: 0)
-        self._prepare(state, operator, vertex, subtask, task)
+        state = self._state(operator, vertex, subtask, task)
+        state.begin()
         table = state.table("counts", VALUE)
         counted = []
         for record in records:
@@ -231,6 +248,14 @@ class SimulatedTasks:
             number, total = table.overlay[record.key] = number + 1, total + record.value
             counted.append((record.id, record.key, number, total))
         return counted, self._save(state, task, keep)
+
+    def _state(self, operator: str, vertex: int, subtask: int, task: LevelTask) -> KeyedState:
+        """Return a counter's state as it is before an epoch."""
+        state = self._states.get((vertex, subtask))
+        if state is None:
+            state = self._states[vertex, subtask] = KeyedState(operator, subtask, self._storage, lambda: 0)
+        self._prepare(state, operator, vertex, subtask, task)
+        return state
 
     def _work(
         self,
@@ -266,6 +291,19 @@ class SimulatedTasks:
         )
         files, self._storage.unwritten = self._storage.unwritten, {}
         return _Work(report, transactions, files)
+
+
+def _blocks(layout: Layout, records: list[Record], epoch: int, ends: bool, parallelism: int) -> list[bytes]:
+    """Return what a source's subtask sends to each counter: records, the epoch as their time, and how far that is."""
+    blocks = []
+    for target in range(parallelism):
+        own = [r for r in records if owner(key_group(r.key, MAX_PARALLELISM), parallelism, MAX_PARALLELISM) == target]
+        block = layout.block_of((None, r, epoch) for r in own)
+        block.add_control(WATERMARK, epoch)
+        if ends:
+            block.add_control(END_OF_INPUT, 0)
+        blocks.append(block.encode())
+    return blocks
 
 
 def _has_ended(task: LevelTask, vertex: int, subtask: int) -> bool:

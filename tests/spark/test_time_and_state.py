@@ -716,3 +716,59 @@ def test_time_goes_on_while_slow_records_are_read(config: Configuration, tmp_pat
     assert sorted(value for kind, value in results if kind == "record") == list(range(1, 301))
     late = sorted(value for kind, value in results if kind == "late")
     assert late[len(late) // 2] < 1500
+
+
+_RULES = MapStateDescriptor("rules")
+
+
+class _SlowRules(KeyedBroadcastProcessFunction):
+    """Takes its time for every record, and says how many rules it knew of."""
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        yield "record", _sleepy(value), len(list(ctx.get_broadcast_state(_RULES).keys()))
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        ctx.get_broadcast_state(_RULES)[value[0]] = True
+        return iter(())
+
+
+@pytest.mark.parametrize(("exchange", "patience"), [("resident", 1000), ("spark", 2500)])
+def test_nothing_waits_for_a_slow_function_behind_a_shuffle(
+    config: Configuration, tmp_path: Path, exchange: str, patience: int
+) -> None:
+    """All records go to the slow function with the first epoch: timers, rules, a savepoint and other jobs go on."""
+    settings = {"millstream.exchange": exchange, "execution.checkpointing.interval": "100 ms"}
+    config = Configuration.from_dict({**config.to_dict(), **settings})
+    sink, late, rules = CollectSink(), CollectSink(), PushedReader()
+
+    def start(parallelism: int, **more: str) -> Any:
+        env = Env.get_execution_environment(Configuration.from_dict({**config.to_dict(), **more}))
+        env.set_parallelism(parallelism)
+        numbers = env.from_source(NumberSequenceSource(1, 200), WatermarkStrategy.no_watermarks(), "n").uid("n")
+        numbers.key_by(lambda x: x).process(_Lateness()).uid("timers").sink_to(late).uid("late")
+        told = env.from_source(rules, WatermarkStrategy.no_watermarks(), "rules").uid("rules").broadcast(_RULES)
+        slow = numbers.key_by(lambda x: x % 20).connect(told).process(_SlowRules()).uid("slow")
+        slow.sink_to(sink).uid("sink")
+        return env.execute_async("slow")
+
+    job = start(2)
+    wait_until(lambda: len(sink.results()) > 4, 30)
+    rules.push(1)
+    wait_until(lambda: any(known for _, _, known in sink.results()), 10)
+    other = Env.get_execution_environment(config).set_parallelism(1)
+    assert list(other.from_collection([1, 2]).key_by(lambda x: x).map(lambda x: x + 1).execute_and_collect()) == [2, 3]
+    assert len(sink.results()) < 190
+    began = time.monotonic()
+    location = job.stop_with_savepoint(False, str(tmp_path)).result()
+    assert time.monotonic() - began < 3
+    job.get_job_execution_result().result()
+    assert len(sink.results()) < 200
+    job = start(3, **{"execution.state-recovery.path": location})
+    wait_until(lambda: len(sink.results()) >= 200, 30)
+    job.cancel().result()
+    assert sorted(value for _, value, _ in sink.results()) == list(range(1, 201))
+    # Each key has seen the rule, and what came before it has not.
+    by_key = [[known for _, value, known in sink.results() if value % 20 == key] for key in range(20)]
+    assert all(known == sorted(known) for known in by_key)
+    lateness = sorted(value for kind, value in late.results() if kind == "late")
+    assert lateness and lateness[len(lateness) // 2] < patience

@@ -22,6 +22,7 @@ from millstream.operators.carried import (
     has_requests,
     has_unread,
     mark_version_1,
+    unread_inputs,
 )
 
 CHANNELS = {
@@ -45,15 +46,21 @@ TAKEN_OVER = Carried(
     watermarks={"marks": 7},
     ended_edges=frozenset({2, 4}),
 )
+WAITING = replace(
+    RECORD,
+    unread=((None, "share", 1),),
+    waiting=(((3, 1), 0, (True, False, [b"block", b"another"])), ((7, 0), 1, (False, True, [b"third"]))),
+    earlier=(("sink", 1, (False, False, [b"older"])),),
+)
 UNREAD = replace(RECORD, unread=((2, (2, 10, 20, True), 5), (None, "share", 0)))
 
 
 REQUESTS = replace(RECORD, operators={"ask": {"fences": [(1, 7, False), (3, None, True)]}}, requests=True)
 BOTH = replace(UNREAD, requests=True)
 FIRST_WITH_REQUESTS = (
-    "048005955300000000000000284b0588895d28284b034b004b05888974284b034b014b09898874657d8c036173"
-    "6b7d8c0666656e6365735d284b014b0789874b034e88876573737d288c0473696e6b4b048c056d61726b734b05"
-    "754e5d742e"
+    "040100008005955500000000000000284b0588895d28284b034b004b05888974284b034b014b09898874657d"
+    "8c0361736b7d8c0666656e6365735d284b014b0789874b034e88876573737d288c0473696e6b4b048c056d61"
+    "726b734b05754e5d5d5d742e"
 )
 
 
@@ -62,7 +69,9 @@ def encoded(record: Carried) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "record", [RECORD, TAKEN_OVER, UNREAD, REQUESTS, BOTH], ids=["going on", "taken over", "unread", "requests", "both"]
+    "record",
+    [RECORD, TAKEN_OVER, UNREAD, WAITING, REQUESTS, BOTH],
+    ids=["going on", "taken over", "unread", "waiting", "requests", "both"],
 )
 def test_a_record_is_read_as_it_was_written(record: Carried) -> None:
     assert decode(encoded(record)) == record
@@ -108,7 +117,7 @@ def test_a_record_with_unread_input_is_told_from_others_without_being_read() -> 
 
 
 def test_a_record_with_requests_in_flight_is_told_from_others_without_being_read() -> None:
-    for data, version, unread in ((REQUESTS, carried.WITH_REQUESTS, False), (BOTH, carried.WITH_BOTH, True)):
+    for data, version, unread in ((REQUESTS, carried.WITH_MORE, False), (BOTH, carried.WITH_MORE, True)):
         assert encoded(data)[0] == version and has_requests(encoded(data))
         assert has_unread(encoded(data)) is unread
     assert not any(has_requests(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER), encoded(UNREAD)))
@@ -117,6 +126,24 @@ def test_a_record_with_requests_in_flight_is_told_from_others_without_being_read
 def test_a_record_with_requests_in_flight_as_it_was_first_written() -> None:
     data = bytes.fromhex(FIRST_WITH_REQUESTS)
     assert decode(data) == REQUESTS
+
+
+def test_a_record_says_of_which_inputs_some_waits_without_being_read() -> None:
+    assert encoded(WAITING)[0] == carried.WITH_MORE and has_unread(encoded(WAITING))
+    assert unread_inputs(encoded(WAITING)) == {3, 7, carried.SHARES, carried.EARLIER}
+    assert unread_inputs(encoded(UNREAD)) == {carried.SHARES}
+    assert not any(unread_inputs(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
+
+
+def test_a_record_with_waiting_input_as_it_was_first_written() -> None:
+    data = bytes.fromhex(
+        "04000004fffffffeffffffff0000000300000007800595a800000000000000284b0588895d28284b034b004b05"
+        "888974284b034b014b09898874657d288c0473696e6b4e858c056d61726b737d8c0473656e744b0573757d28"
+        "8c0473696e6b4b048c056d61726b734b05754e5d4e8c0573686172654b0187615d284b034b01864b0088895d"
+        "284305626c6f636b4307616e6f746865726587874b074b00864b0189885d43057468697264618787655d8c04"
+        "73696e6b4b0189895d43056f6c64657261878761742e"
+    )
+    assert decode(data) == WAITING
 
 
 def test_a_record_with_unread_input_as_it_was_first_written() -> None:
@@ -129,5 +156,5 @@ def test_a_record_with_unread_input_as_it_was_first_written() -> None:
 
 
 def test_a_record_of_a_version_that_is_not_known_is_refused() -> None:
-    with pytest.raises(DamagedStateError, match=r"is of format 6; this millstream knows 1 to 5\."):
-        decode(bytes([6]) + encoded(RECORD)[1:])
+    with pytest.raises(DamagedStateError, match=r"is of format 5; this millstream knows 1 to 4\."):
+        decode(bytes([5]) + encoded(RECORD)[1:])

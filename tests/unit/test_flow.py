@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 from millstream.jobmaster.flow import EpochSizer
 
 
@@ -58,13 +60,28 @@ def test_records_never_pass_the_maximum() -> None:
 
 def test_a_source_with_slow_records_is_asked_for_less_and_others_are_not() -> None:
     sizer = EpochSizer(budget=1000)
-    sizer.source_was_cut(1, 100)
+    sizer.aim_at(0.2)
+    # Of what source 1 has dealt out, some is processed only seconds later.
+    sizer.epoch_processed({1, 2}, {1}, {1: 300, 2: 1000}, 0.0, 0.2)
+    assert (sizer.budget_of(1), sizer.budget_of(2)) == (1000, 1000)
+    sizer.epoch_processed({2}, {1}, {1: 700, 2: 1000}, 0.2, 0.4)
+    sizer.epoch_processed({2}, {}, {2: 1000}, 1.8, 2.0)
     assert (sizer.budget_of(1), sizer.budget_of(2)) == (100, 1000)
-    sizer.source_was_read(1)
-    sizer.source_was_read(2)
+    # That fits, and perhaps more would.
+    sizer.epoch_processed({1, 2}, {}, {1: 100, 2: 1000}, 2.0, 2.2)
     assert (sizer.budget_of(1), sizer.budget_of(2)) == (200, 1000)
     for _ in range(5):
-        sizer.source_was_read(1)
+        sizer.epoch_processed({1}, {}, {1: 100}, 3.0, 3.2)
     assert sizer.budget_of(1) == sizer.budget == 1000
-    sizer.source_was_cut(1, 0)
+    sizer.epoch_processed({1}, {1}, {1: 1}, 4.0, 4.2)
+    sizer.epoch_processed((), {}, {}, 4.2, 9.0)
     assert sizer.budget_of(1) == 1
+
+
+def test_epochs_are_aimed_to_take_as_long_as_a_slice_if_nothing_else_is_said() -> None:
+    for fixed, found in ((None, 0.2), (3.0, 3.0)):
+        sizer = EpochSizer(fixed_target=fixed)
+        sizer.aim_at(0.2)
+        assert sizer.target_seconds == found
+        sizer.aim_at(math.inf)
+        assert sizer.target_seconds == found

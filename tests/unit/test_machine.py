@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import FrozenInstanceError, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.flow import QUICK, SHUFFLED
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.requests import CheckpointRequest, Request, RescaleRequest, SavepointRequest
@@ -43,7 +45,8 @@ class Told:
         self.plan = plan or plan_of()
         self.slots_stay = slots_stay
         self.now = 100.0
-        self.machine = JobMachine(self.plan, JobOptions(**{"checkpoints": EVERY_EPOCH, **options}), self.now)
+        self.options = JobOptions(**{"checkpoints": EVERY_EPOCH, **options})
+        self.machine = JobMachine(self.plan, self.options, self.now)
         self.asked: list[i.Instruction] = []
         self.sink = next(n.id for v in self.plan.vertices for n in v.nodes if n.uid == "sink")
 
@@ -65,7 +68,7 @@ class Told:
             case i.OpenOutput():
                 return e.OutputOpened(transactional=frozenset({self.sink}))
             case i.OpenSlots():
-                return e.SlotsOpened(stay=self.slots_stay)
+                return e.SlotsOpened(stay=self.slots_stay, slices=QUICK)
             case i.NotePositions():
                 return e.PositionsNoted(positions={self.plan.vertices[0].head.id: b"here"})
             case i.CommitOutput():
@@ -114,13 +117,19 @@ class Told:
         return next(x for x in found if isinstance(x, i.RunEpoch))
 
     def report(
-        self, run: i.RunEpoch, staged: str | None = None, ended: bool = False, unread: bool = False, **about: Any
+        self,
+        run: i.RunEpoch,
+        staged: str | None = None,
+        ended: bool = False,
+        unread: bool = False,
+        waiting: bool = False,
+        **about: Any,
     ) -> None:
         """Report an epoch; `about` is what the last vertex says."""
-        slot = reported(self.plan, run.tasks, self.sink, staged, ended, unread)
+        slot = reported(self.plan, run.tasks, self.sink, staged, ended, unread, waiting)
         if "source_carries" in about:
             slot.subtasks[0] = replace(slot.subtasks[0], carried=about.pop("source_carries"))
-        about["ended"] = about.pop("last_ended", ended)
+        about["ended"] = about.pop("last_ended", slot.subtasks[-1].ended)
         slot.subtasks[-1] = replace(slot.subtasks[-1], **about)
         self.tell(e.EpochFinished(reports=[slot]))
 
@@ -134,11 +143,22 @@ class Told:
 
 
 def reported(
-    plan: JobPlan, tasks: list[LevelTask], sink: str, staged: str | None, ended: bool, unread: bool
+    plan: JobPlan,
+    tasks: list[LevelTask],
+    sink: str,
+    staged: str | None,
+    ended: bool,
+    unread: bool = False,
+    waiting: bool = False,
 ) -> SlotReport:
-    left = encode(
-        watermark=0, idle=False, ended=False, channels={}, operators={}, watermarks={}, unread=[(None, "share", 1)]
-    )
+    """Return a report of an epoch; of what sources have dealt out some may be unread, or wait behind the exchange."""
+    left = partial(encode, watermark=0, idle=False, ended=False, channels={}, operators={}, watermarks={})
+    carried = {v.id: b"" for v in plan.vertices}
+    for v in plan.vertices:
+        if v.is_source and unread:
+            carried[v.id] = left(unread=[(None, "share", 1)])
+        if v.in_edges and waiting:
+            carried[v.id] = left(waiting=[((v.in_edges[0].id, 0), 0, (False, False, [b"block"]))])
     subtasks = [
         SubtaskReport(
             vertex=v.id,
@@ -151,10 +171,10 @@ def reported(
             committables={sink: staged} if staged and any(n.id == sink for n in v.nodes) else {},
             watermark=0,
             metrics={},
-            carried=left if unread and v.is_source else b"",
+            carried=carried[v.id],
             next_wake=None,
             aligned={},
-            ended=ended,
+            ended=ended and (v.is_source or not waiting),
             tables={},
             exported={},
         )
@@ -415,7 +435,7 @@ def test_a_source_that_is_behind_is_not_asked_for_more_and_read_on_with_at_once(
     # It has dealt out everything, and is not over.
     found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=asked.running, poll_again=told.now))
     run = next(x for x in found if isinstance(x, i.RunEpoch))
-    assert run.tasks[0].ending == asked.running and run.tasks[0].slice == 1.0
+    assert run.tasks[0].ending == asked.running and run.tasks[0].slice == QUICK.longest
     told.report(run, ended=True)
     told.until(i.FinishOutput)
 
@@ -426,12 +446,37 @@ def test_a_source_that_was_behind_is_asked_at_once_for_as_much_as_it_reads() -> 
     told.report(told.poll(), unread=True)
     asked = told.until(i.PollSources)
     found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=math.inf))
-    before = told.now
+    # Two records took twice as long as a slice.
+    before = told.now = told.now + 2 * QUICK.longest
     told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
     asked = told.until(i.PollSources)
     assert told.now - before < 1 and asked.budgets == {told.plan.vertices[0].id: 1}
     told.epoch()
     assert told.until(i.PollSources).budgets == {told.plan.vertices[0].id: 2}
+
+
+def test_a_source_whose_records_wait_behind_an_exchange_is_not_asked_for_more() -> None:
+    told = Told(checkpoints=CheckpointOptions())
+    told.start()
+    told.report(told.poll(), waiting=True)
+    asked = told.until(i.PollSources)
+    assert asked.budgets == {}
+    assert [x.unread for x in told.asked if isinstance(x, i.ConfirmSources)] == [{told.plan.vertices[0].id}]
+    # There is nothing new to read, and an epoch all the same.
+    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=math.inf))
+    told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
+    assert set(told.until(i.PollSources).budgets) == {told.plan.vertices[0].id}
+
+
+def test_a_job_has_not_ended_while_input_waits_behind_sources_that_have() -> None:
+    told = Told(checkpoints=CheckpointOptions())
+    told.start()
+    told.report(told.poll(finished=True), ended=True, waiting=True)
+    asked = told.until(i.PollSources)
+    assert (asked.budgets, asked.running) == ({}, frozenset())
+    found = told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=math.inf))
+    told.report(next(x for x in found if isinstance(x, i.RunEpoch)), ended=True)
+    told.until(i.FinishOutput)
 
 
 def test_what_is_dealt_out_and_unread_is_not_confirmed() -> None:
@@ -452,7 +497,7 @@ def test_what_is_dealt_out_and_unread_is_not_confirmed() -> None:
 
 
 def test_an_epoch_for_a_request_reads_nothing_and_one_that_drains_reads_all() -> None:
-    for drain, seconds in ((False, 0.0), (True, math.inf)):
+    for drain, seconds in ((False, QUICK.longest), (True, math.inf)):
         told = Told()
         told.start()
         told.report(told.poll(), unread=True)
@@ -460,7 +505,26 @@ def test_an_epoch_for_a_request_reads_nothing_and_one_that_drains_reads_all() ->
         told.tell(e.SourcesPolled(shares={}, limited=False, finished=frozenset(), poll_again=told.now))
         told.tell(e.Requested(request=SavepointRequest("there", stop=True, drain=drain)))
         told.report(next(x for x in reversed(told.asked) if isinstance(x, i.RunEpoch)), unread=True)
-        assert told.until(i.RunEpoch).tasks[0].slice == seconds
+        task = told.until(i.RunEpoch).tasks[0]
+        assert (task.reads, task.slice) == (drain, seconds)
+
+
+def test_slices_are_as_long_as_fits_the_engine_and_what_the_user_says() -> None:
+    def slices(**options: Any) -> list[float]:
+        found = []
+        for engine in (QUICK, SHUFFLED):
+            told = Told(**options)
+            told.start()
+            told.tell(e.SlotsOpened(stay=False, slices=engine))
+            found.append(told.poll().tasks[0].slice)
+            # Epochs are aimed to take as long.
+            assert told.options.sizer.target_seconds == found[-1]
+        return found
+
+    assert slices() == [0.2, 1.0]
+    assert slices(haste=0.5) == [0.1, 0.5]
+    assert slices(haste=0.0) == [0.02, 0.25]
+    assert slices(slice=0.3, haste=0.5) == [0.3, 0.3]
 
 
 def test_at_most_once_nothing_is_left_to_the_next_epoch() -> None:
@@ -508,7 +572,7 @@ def test_sources_wait_while_somebody_behind_them_can_take_no_more() -> None:
     told.until(i.PollSources)
     assert told.now - before < 1
     run = next(x for x in told.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
-    assert run.tasks[0].held == frozenset() and run.tasks[0].slice == 1.0
+    assert run.tasks[0].held == frozenset() and run.tasks[0].slice == QUICK.longest
 
 
 def test_less_is_read_at_once_when_there_was_no_room_for_it() -> None:
@@ -521,7 +585,7 @@ def test_less_is_read_at_once_when_there_was_no_room_for_it() -> None:
     told.until(i.PollSources)
     run = next(x for x in told.found_nothing() if isinstance(x, i.RunEpoch))
     told.report(run)
-    assert told.until(i.PollSources).budgets == {told.plan.vertices[0].id: 1}
+    assert 0 < told.until(i.PollSources).budgets[told.plan.vertices[0].id] < told.options.sizer.budget
     # Nobody has let input gather: it has waited.
     assert told.now - before < 1
 

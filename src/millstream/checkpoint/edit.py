@@ -27,7 +27,7 @@ from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import InvalidProgramError, MissingClassError
 from millstream.common.pickles import load, naming_missing_classes
 from millstream.graph.stream_graph import operator_id_of
-from millstream.operators.carried import decode, encode
+from millstream.operators.carried import decode, encode, has_unread
 from millstream.state.changelog import Section, sections
 from millstream.state.export import check_part, write_part
 from millstream.state.key_groups import key_group, owner
@@ -232,7 +232,7 @@ class Edit:
                 part = self._part(vertex, state_id, place, f"{new_id}-{subtask}.parquet", storage)
                 if part is not None:
                     parts[new_id] = part
-        return SubtaskSnapshot({}, parts, self._carried(found.carried))
+        return SubtaskSnapshot({}, parts, self._carried(found.carried, vertex.operators[0].id))
 
     def _part(
         self, vertex: VertexSnapshot, state_id: str, place: Place, name: str, storage: Storage
@@ -257,9 +257,10 @@ class Edit:
             return None
         return write_part(name, _sections(tables), place.max_parallelism, storage.write)
 
-    def _carried(self, carried: bytes) -> bytes:
-        """Return what a subtask carries besides state, with operators under their new ids."""
-        if not carried or all(i == o.id for i, o in self._operators.items()):
+    def _carried(self, carried: bytes, head: str) -> bytes:
+        """Return what a subtask carries besides state, with operators under their new ids; its chain began with one."""
+        is_whole = head in self._operators or not has_unread(carried)
+        if not carried or (is_whole and all(i == o.id for i, o in self._operators.items())):
             return carried
         try:
             with naming_missing_classes():
@@ -276,6 +277,9 @@ class Edit:
             ended_edges=left.ended_edges,
             unread=left.unread,
             requests=left.requests,
+            # Input of an operator goes with it.
+            waiting=left.waiting if head in self._operators else (),
+            earlier=[(self._operators[i].id, number, b) for i, number, b in left.earlier if i in self._operators],
         )
 
     def _moved(self, by_operator: Mapping[str, Any]) -> dict[str, Any]:

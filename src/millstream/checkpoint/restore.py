@@ -7,7 +7,7 @@ those it takes over from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,8 +15,19 @@ from typing import Any
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.carried import Unread, decode, encode, has_requests, has_unread
+from millstream.operators.carried import (
+    EARLIER,
+    SHARES,
+    Earlier,
+    Unread,
+    decode,
+    encode,
+    has_requests,
+    has_unread,
+    unread_inputs,
+)
 from millstream.operators.chain import ChainNode
+from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
@@ -25,6 +36,9 @@ from millstream.state.keyed import Version
 from millstream.state.restored import Restored, StoredState
 
 Address = tuple[int, int]
+
+# What had come to operators and was not processed: by operator, each with the number of its subtask.
+EarlierInput = dict[str, list[tuple[int, Earlier]]]
 
 
 @dataclass
@@ -86,14 +100,15 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
     owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}
     start.tables = {state_id_of(o.id, which): t for o in _operators_in(snapshot, plan) for which, t in o.tables.items()}
-    start.ended = _ended(plan, owners)
+    earlier = {} if same else _earlier_input(snapshot)
+    start.ended = _ended(plan, owners, earlier)
     for vertex in plan.vertices:
         for subtask in range(vertex.parallelism):
             address = vertex.id, subtask
             if same:
                 start.carried[address] = snapshot.vertices[vertex.head.id].subtasks[subtask].carried
             else:
-                taken = _taken_over(vertex, subtask, owners, start.ended, plan)
+                taken = _taken_over(vertex, subtask, owners, start.ended, plan, earlier)
                 if taken is not None:
                     start.carried[address] = taken
             files = start.state_files[address] = {}
@@ -104,10 +119,11 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     return start
 
 
-def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot]) -> frozenset[int]:
+def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot], earlier: Collection[str]) -> frozenset[int]:
     """Return the vertices whose input has ended, and that have nothing left to do.
 
-    Behind a source that has ended, one with requests in flight has not; nor has one that both are in now.
+    Behind a source that has ended, one with requests in flight has not; nor has one that both are in now. Nor has one
+    with an operator that has input from before.
     """
     ended: set[int] = set()
     for vertex in sorted(plan.vertices, key=lambda v: v.level):
@@ -117,7 +133,7 @@ def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot]) -> frozenset[int]:
         else:
             # It is new: nothing will ever come.
             is_over = bool(vertex.in_edges) and all(e.source in ended for e in vertex.in_edges) and not before
-        if is_over:
+        if is_over and not any(n.id in earlier for n in vertex.nodes):
             ended.add(vertex.id)
     return frozenset(ended)
 
@@ -183,7 +199,12 @@ def _stored(before: VertexSnapshot, subtask: int, state_id: str, state_url: str 
 
 
 def _taken_over(
-    vertex: Vertex, subtask: int, owners: dict[str, VertexSnapshot], ended: frozenset[int], plan: JobPlan
+    vertex: Vertex,
+    subtask: int,
+    owners: dict[str, VertexSnapshot],
+    ended: frozenset[int],
+    plan: JobPlan,
+    earlier: EarlierInput,
 ) -> bytes | None:
     """Return what a subtask takes over besides state; None when all its operators are new."""
     head = vertex.head.operator
@@ -200,7 +221,8 @@ def _taken_over(
         left = [decode(s.carried) for s in before.subtasks if s.carried]
         carried = [one.operators.get(node.id) for one in left]
         found = [c for c in carried if c is not None]
-        if found:
+        # What has ended and is run once more has all that said: only those behind it have not heard it.
+        if found and (vertex.id in ended or not before.ended):
             operators[node.id] = node.operator.redistribute(found, subtask, reads)
         watermarks[node.id] = min((one.watermarks.get(node.id, MIN_WATERMARK) for one in left), default=MIN_WATERMARK)
     if not watermarks:
@@ -217,7 +239,42 @@ def _taken_over(
         unread=unread,
         # Whoever is dealt some of them makes them in its first epoch.
         requests=any(has_requests(s.carried) for n in vertex.nodes if n.id in owners for s in owners[n.id].subtasks),
+        earlier=[one for place in range(len(vertex.nodes)) for one in _taken_input(vertex, place, subtask, earlier)],
     )
+
+
+def _earlier_input(snapshot: Snapshot) -> EarlierInput:
+    """Return what had come to the operators of a snapshot and was not processed."""
+    found: EarlierInput = {}
+    for head, vertex in snapshot.vertices.items():
+        for subtask, carried in enumerate(s.carried for s in vertex.subtasks):
+            if not has_unread(carried):
+                continue
+            left = decode(carried)
+            # What came earlier still is to be processed first.
+            inputs = [*left.earlier, *((head, number, blocks) for _, number, blocks in left.waiting)]
+            for one in inputs:
+                found.setdefault(one[0], []).append((subtask, one))
+    return found
+
+
+def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: EarlierInput) -> list[Earlier]:
+    """Return what a subtask takes of the input that had come to an operator and was not processed.
+
+    Of records that are partitioned by key it is given all, and picks out its own.
+    """
+    node = vertex.nodes[place]
+    by_key = {e.input_index for e in vertex.in_edges if place == 0 and isinstance(e.partitioner, KeyPartitioner)}
+    taken = []
+    for former, one in earlier.get(node.id, []):
+        if one[1] >= max(node.operator.inputs, 1):
+            raise InvalidProgramError(
+                f"Operator '{node.name}' has no second input any more, and of that one some records wait that were "
+                "not processed. Give the operator another uid, or stop the former job with a savepoint that drains it."
+            )
+        if one[1] in by_key or former % vertex.parallelism == subtask:
+            taken.append(one)
+    return taken
 
 
 def _unread(
@@ -261,8 +318,15 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
                 )
 
 
+def _has_input(vertex: VertexSnapshot, operator_id: str) -> bool:
+    """Tell whether input of an operator was not processed; it is not read, since its classes may not be here."""
+    inputs = {i for s in vertex.subtasks for i in unread_inputs(s.carried)} - {SHARES}
+    # Channels lead to the first operator of a chain.
+    return EARLIER in inputs or (vertex.operators[0].id == operator_id and bool(inputs))
+
+
 def has_state(vertex: VertexSnapshot, operator_id: str, snapshot: Snapshot) -> bool:
     """Tell whether an operator has left anything that would be lost without it."""
-    if operator_id in snapshot.sources or operator_id in snapshot.committables:
+    if operator_id in snapshot.sources or operator_id in snapshot.committables or _has_input(vertex, operator_id):
         return True
     return any(operator_of(i)[0] == operator_id for s in vertex.subtasks for i in (*s.states, *s.parts))

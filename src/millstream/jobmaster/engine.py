@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from millstream.common.errors import JobExecutionError
+from millstream.jobmaster.flow import Slices
 from millstream.operators.failures import Failure
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 
@@ -53,9 +54,11 @@ class EpochRunner(Protocol):
 
     Attributes:
         slots_stay: whether every epoch runs in the same processes, or the execution fails.
+        slices: how long epochs should be here.
     """
 
     slots_stay: bool
+    slices: Slices
 
     def open(self, lost: Callable[[], None]) -> None:
         """Get slots; `lost` is called, from any thread, when one of them is gone that the next epoch needs."""

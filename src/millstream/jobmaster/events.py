@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.jobmaster.execution import Positions
+from millstream.jobmaster.flow import Slices
 from millstream.jobmaster.requests import Request
 from millstream.operators.protocol import JobPlan, Shares, SlotReport
 
@@ -41,9 +42,15 @@ class Requested:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotsOpened:
-    """An execution has slots; tells whether they stay, so that each epoch finds in memory what the last one left."""
+    """An execution has slots.
+
+    Attributes:
+        stay: whether they stay, so that each epoch finds in memory what the last one left.
+        slices: how long epochs should be, to fit how they are run.
+    """
 
     stay: bool
+    slices: Slices
 
 
 @dataclass(frozen=True, kw_only=True)

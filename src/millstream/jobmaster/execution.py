@@ -12,7 +12,7 @@ from typing import Any
 from millstream.checkpoint.restore import Start, edges_of
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.jobmaster.alignment import Alignment
-from millstream.operators.carried import has_requests, has_unread
+from millstream.operators.carried import has_requests, unread_inputs
 from millstream.operators.protocol import Address, JobPlan, LevelTask, Shares, SlotReport, SubtaskReport
 from millstream.operators.vertex import Vertex
 from millstream.state.keyed import Version
@@ -46,11 +46,13 @@ class Execution:
         # When subtasks have something to do without input.
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
-        # The subtasks that were dealt out more than they have read.
-        self._behind = {a for a, carried in start.carried.items() if has_unread(carried)}
-        # The subtasks that shall be sent no more for now, and the sources from which each vertex is reached.
+        # The subtasks that have input which is not processed, and of which inputs.
+        self._behind = {a: found for a, carried in start.carried.items() if (found := unread_inputs(carried))}
+        # The sources whose records come to each vertex, and over each edge.
+        self._sources = _sources_of_vertices(plan)
+        self._feeding = {e.id: self._sources[e.source] for v in plan.vertices for e in v.in_edges}
+        # The subtasks that shall be sent no more for now.
         self._full: set[Address] = set()
-        self._sources_of = _sources_of(plan)
         # The sources that know that they are to end.
         self._ending: frozenset[int] = frozenset()
 
@@ -80,12 +82,12 @@ class Execution:
         return self.sources - self.ended
 
     def unread_sources(self) -> frozenset[int]:
-        """Return the sources that have dealt out what is not read yet."""
-        return frozenset(vertex for vertex, _ in self._behind)
+        """Return the sources that have dealt out what is not processed yet, there or behind them."""
+        return frozenset(s for (v, _), inputs in self._behind.items() for i in inputs for s in self._sources_of(v, i))
 
     def held_sources(self) -> frozenset[int]:
         """Return the sources that must not read for now: what is behind them can take no more."""
-        return frozenset().union(*(self._sources_of[vertex] for vertex, _ in self._full))
+        return frozenset().union(*(self._sources[vertex] for vertex, _ in self._full))
 
     def lingering_sources(self) -> frozenset[int]:
         """Return the running sources that wait for nothing but requests: they know their end and have read all."""
@@ -93,9 +95,19 @@ class Execution:
         return (self._ending & self.running_sources() & waiting) - self.unread_sources()
 
     def readable_sources(self) -> frozenset[int]:
-        """Return the running sources that have nothing left to read and need not wait, be it for slower ones."""
-        open_to_more = self.running_sources() - self.unread_sources() - self.held_sources()
+        """Return the running sources of which nothing is left to process and that need not wait for others."""
+        held = set(self.unread_sources())
+        if self.plan.settings.batch:
+            # There, input waits for the end of what is broadcast, which may come from the same source.
+            broadcast = [e for v in self.plan.vertices for e in v.in_edges if e.partitioner.broadcasts]
+            behind = {vertex for vertex, _ in self._behind}
+            held -= {s for e in broadcast if e.target in behind for s in self._feeding[e.id]}
+        open_to_more = self.running_sources() - held - self.held_sources()
         return frozenset(v for v in open_to_more if not self._alignment.holds_back(v))
+
+    def _sources_of(self, vertex: int, given: int) -> frozenset[int]:
+        """Return which sources an input of a vertex comes from."""
+        return self._feeding.get(given, self._sources[vertex])
 
     def next_wake(self) -> int | None:
         """Return when, in milliseconds, there is something to do without input."""
@@ -151,10 +163,9 @@ class Execution:
         self._wakes.pop(address, None)
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
+        self._behind.pop(address, None)
         if report.has_unread:
-            self._behind.add(address)
-        else:
-            self._behind.discard(address)
+            self._behind[address] = unread_inputs(report.carried)
         if report.is_full:
             self._full.add(address)
         else:
@@ -233,12 +244,12 @@ class Execution:
         return snapshot
 
 
-def _sources_of(plan: JobPlan) -> dict[int, frozenset[int]]:
-    """Return for every vertex the sources from which it is reached."""
-    found = {v.id: frozenset({v.id} if v.is_source else ()) for v in plan.vertices}
+def _sources_of_vertices(plan: JobPlan) -> dict[int, frozenset[int]]:
+    """Return for each vertex the sources from which records come to it; a source's come from itself."""
+    found: dict[int, frozenset[int]] = {}
     for vertex in sorted(plan.vertices, key=lambda v: v.level):
-        for edge in vertex.out_edges:
-            found[edge.target] |= found[vertex.id]
+        own = frozenset({vertex.id} if vertex.is_source else ())
+        found[vertex.id] = own.union(*(found[e.source] for e in vertex.in_edges))
     return found
 
 

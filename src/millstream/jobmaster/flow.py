@@ -1,23 +1,63 @@
-"""Flow control: how much input the next epoch takes. Pure arithmetic.
+"""Flow control: how much input the next epoch takes, and how long it may last. Pure arithmetic.
 
-One number, the budget, does the work of Flink's credits, buffers and debloating: sources are read
-only as fast as epochs complete, and no more is in memory than one epoch's input.
+One number, the budget, does the work of Flink's credits, buffers and debloating: sources are read only as fast as
+epochs complete, and no more is in memory than one epoch's input. It is chosen so that an epoch takes about as long as a
+slice. A slice is the limit for when that was wrong because records have become slow: what slots have not processed by
+then waits for the next epoch, and the sources it came from are dealt nothing until it is done with.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Slices(NamedTuple):
+    """How long epochs should be on an engine, in seconds.
+
+    Attributes:
+        shortest: what is long beside the cost of an epoch itself.
+        longest: for as long time, other inputs and checkpoints can wait.
+    """
+
+    shortest: float
+    longest: float
+
+
+# Where an epoch costs a millisecond, and where it is a Spark job, which costs 20 to 50.
+QUICK = Slices(0.02, 0.2)
+SHUFFLED = Slices(0.25, 1.0)
+
+
+@dataclass
+class _Open:
+    """What a source has dealt out and is not all processed.
+
+    Attributes:
+        since: when it was dealt out.
+        read: how many records of it the busiest subtask has read.
+        epochs: how many epochs it took so far.
+    """
+
+    since: float
+    read: int = 0
+    epochs: int = 0
 
 
 @dataclass
 class EpochSizer:
     """Chooses the number of records a source subtask may read in the next epoch.
 
-    With a backlog the budget grows until an epoch takes about `target_seconds`, within what `max_bytes` allows. Without
-    one, the epoch is as small as what has arrived and the budget stays.
+    With a backlog the budget grows until an epoch takes about as long as it is aimed to, within what `max_bytes`
+    allows. Without one, the epoch is as small as what has arrived and the budget stays.
+
+    Attributes:
+        fixed_target: how many seconds epochs are aimed to take, if the user says so; else as long as a slice.
     """
 
-    target_seconds: float = 1.0
+    fixed_target: float | None = None
     max_records: int = 1 << 22
     max_bytes: int = 64 << 20
     budget: int = 1000
@@ -27,21 +67,50 @@ class EpochSizer:
 
     def __post_init__(self) -> None:
         self.budget = min(self.budget, self.max_records)
-        # Less for sources whose records are so slow that a slice was over before the budget was read.
+        # Less for sources whose records are so slow that they took several epochs.
         self._less: dict[int, int] = {}
+        self._open: dict[int, _Open] = {}
+        self._aim(1.0 if self.fixed_target is None else self.fixed_target)
+
+    def aim_at(self, slice_seconds: float) -> None:
+        """Epochs may take so long."""
+        if self.fixed_target is None and slice_seconds < math.inf:
+            self._aim(slice_seconds)
+
+    def _aim(self, seconds: float) -> None:
+        self.target_seconds = seconds
         # What an epoch costs however few its records: the shortest that was seen.
-        self._overhead = self.target_seconds / 5
+        self._overhead = seconds / 5
 
     def budget_of(self, source: int) -> int:
         """Return how many records a subtask of a source may be dealt out."""
         return min(self.budget, self._less.get(source, self.budget))
 
-    def source_was_cut(self, source: int, records: int) -> None:
-        """A subtask of a source has read so many records when its slice was over, and more are left."""
-        self._less[source] = max(records, 1)
+    def epoch_processed(
+        self, dealt: Collection[int], left: Collection[int], read: Mapping[int, int], began: float, now: float
+    ) -> None:
+        """Learn which sources deal out more than is processed in an epoch.
 
-    def source_was_read(self, source: int) -> None:
-        """All that a source was dealt out was read within a slice."""
+        Args:
+            dealt: the sources that have dealt out records for it.
+            left: those of whose records some are not processed.
+            read: how many records the busiest subtask of each has read.
+            began: when the epoch began.
+            now: when it ended.
+        """
+        self._open |= {source: _Open(began) for source in dealt}
+        for source, about in list(self._open.items()):
+            about.read += read.get(source, 0)
+            about.epochs += 1
+            if source not in left:
+                del self._open[source]
+                self._all_processed(source, about, now)
+
+    def _all_processed(self, source: int, about: _Open, now: float) -> None:
+        if about.epochs > 1:
+            fitting = about.read * self.target_seconds / max(now - about.since, 1e-3)
+            self._less[source] = max(int(fitting), 1)
+            return
         more = 2 * self._less.pop(source, self.budget)
         if more < self.budget:
             self._less[source] = more

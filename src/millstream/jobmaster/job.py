@@ -195,7 +195,7 @@ class JobMaster:
         with self._lock:
             self._runner = runner
         runner.open(partial(self._inbox.put, e.SlotsLost(attempt=asked.attempt)))
-        return e.SlotsOpened(stay=runner.slots_stay)
+        return e.SlotsOpened(stay=runner.slots_stay, slices=runner.slices)
 
     def _release_slots(self, asked: i.ReleaseSlots) -> None:
         if self._runner is None:

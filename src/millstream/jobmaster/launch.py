@@ -36,8 +36,12 @@ from millstream.operators.vertex import INLINING, JobSettings
 # How long input may gather when the user has asked for throughput above all.
 _LONGEST_GATHERING = 1.0
 
-# The configuration's key for how long a subtask reads in an epoch.
+# The configuration's keys for how long slots work in an epoch at most, and for how long epochs are aimed to be.
 SLICE = "millstream.epoch.slice"
+_TARGET = "millstream.epoch.target"
+
+# Flink's default.
+_USUAL_BUFFER_TIMEOUT_MS = 100
 
 _JOB_ID = "$internal.pipeline.job-id"
 
@@ -91,6 +95,7 @@ def prepare(launch: Launch) -> Prepared:
         buffer_timeout=_gathering(launch.buffer_timeout_ms),
         gathers_always=launch.buffer_timeout_ms < 0,
         slice=slice_of(config, launch.batch),
+        haste=_haste(launch.buffer_timeout_ms),
         sizer=_sizer(config),
         checkpoints=checkpoints,
         restart=restart_strategy(config, checkpoints.enabled),
@@ -156,17 +161,27 @@ def _gathering(buffer_timeout_ms: int) -> float:
     return _LONGEST_GATHERING if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
 
 
-def slice_of(config: Configuration, batch: bool) -> float:
-    """Return for how many seconds a subtask reads in an epoch; in BATCH nothing waits for the end of one."""
-    millis = config.get_millis(SLICE, 1000)
+def _haste(buffer_timeout_ms: int) -> float:
+    """Return by how much slices are to be shorter than usual: in proportion to how long output may wait."""
+    return 1.0 if buffer_timeout_ms < 0 else min(buffer_timeout_ms / _USUAL_BUFFER_TIMEOUT_MS, 1.0)
+
+
+def slice_of(config: Configuration, batch: bool) -> float | None:
+    """Return for how many seconds slots work in an epoch if it is said; in BATCH nothing waits for the end of one."""
+    if batch:
+        return math.inf
+    if not config.contains_key(SLICE):
+        return None
+    millis = config.get_millis(SLICE, 0)
     if millis <= 0:
         raise InvalidProgramError(f"{SLICE} must be at least a millisecond, it is {config.get_string(SLICE, '')!r}.")
-    return math.inf if batch else millis / 1000
+    return millis / 1000
 
 
 def _sizer(config: Configuration) -> EpochSizer:
+    target = config.get_millis(_TARGET, 0) / 1000 if config.contains_key(_TARGET) else None
     return EpochSizer(
-        target_seconds=config.get_millis("millstream.epoch.target", 1000) / 1000,
+        fixed_target=target,
         max_records=config.get_integer("millstream.epoch.max-records", EpochSizer.max_records),
         max_bytes=config.get_integer("millstream.epoch.max-bytes", EpochSizer.max_bytes),
     )

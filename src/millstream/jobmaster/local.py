@@ -14,6 +14,7 @@ import cloudpickle
 
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.flow import QUICK
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
@@ -69,6 +70,7 @@ class LocalEpochs:
     """Runs the epochs of one execution in this process; follows `EpochRunner`."""
 
     slots_stay = True
+    slices = QUICK
 
     def __init__(self, plan: JobPlan, attempt: int, storage: StateStorage, clock: Callable[[], int]) -> None:
         self._name = plan.settings.job_name

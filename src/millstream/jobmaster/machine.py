@@ -41,6 +41,7 @@ from millstream.jobmaster.coordinator import Checkpoint
 from millstream.jobmaster.ending import LAST_PATIENCE, Ending, Last
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.execution import merged
+from millstream.jobmaster.flow import QUICK, Slices
 from millstream.jobmaster.ledger import Instructions, Ledger
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.polling import Gathering
@@ -66,6 +67,7 @@ class JobMachine:
         self._options = options
         self._ledger = Ledger(plan, options, now)
         self._coordinator = self._ledger.coordinator
+        self._fit_slices(QUICK)
         self._step = Step.OPENING
         # When the machine goes on by itself; at once when it awaits manifests and none is being written.
         self._until = math.inf
@@ -204,6 +206,15 @@ class JobMachine:
         self._go(Step.DEPLOYING)
         return self._ledger.begin(self._ledger.plan, self._start)
 
+    def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
+        self._ledger.slots_stay = event.stay
+        self._fit_slices(event.slices)
+        return []
+
+    def _fit_slices(self, slices: Slices) -> None:
+        self._slice = self._options.slice_within(slices)
+        self._options.sizer.aim_at(self._slice)
+
     def _deployed(self) -> Instructions:
         self._ledger.chronicle.running(self._now)
         self._ledger.remember_cut()
@@ -220,7 +231,7 @@ class JobMachine:
             return self._serve(self._requests.popleft())
         self._began = self._now
         if self._must_look:
-            return self._begin(Epoch())
+            return self._begin(Epoch(slice=self._slice, reads=False))
         self._go(Step.POLLING, math.inf)
         return [
             i.PollSources(
@@ -250,7 +261,7 @@ class JobMachine:
                 limited=event.limited,
                 goes_on=bool(unread),
                 holds=bool(held),
-                slice=self._options.slice,
+                slice=self._slice,
                 checkpoint=due or (last and self._options.checkpoints.enabled),
             )
         )
@@ -273,7 +284,7 @@ class JobMachine:
             return self._run(epoch)
         if not self._ledger.execution.owns_its_state:
             # A snapshot would be without the state: an epoch without input makes it the job's own.
-            return self._run(Epoch(then=Step.TAKING))
+            return self._run(Epoch(reads=False, then=Step.TAKING))
         return self._note_position()
 
     def _note_position(self) -> Instructions:
@@ -293,6 +304,7 @@ class JobMachine:
             epoch.ending,
             slice=epoch.slice,
             keep=self._keeps_state(epoch),
+            reads=epoch.reads,
             checkpoint=number if self._taken is None else self._taken.id,
             # At most once, the position is saved before the epoch: no later checkpoint could name what sinks keep open.
             flush=epoch.flush or wanted or self._options.at_most_once,
@@ -322,10 +334,6 @@ class JobMachine:
             # It may be the last one.
             or job.execution.running_sources() <= epoch.ending
         )
-
-    def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
-        self._ledger.slots_stay = event.stay
-        return []
 
     def _slots_lost(self, event: e.SlotsLost) -> Instructions:
         """An epoch shall say at once what has happened, whether or not there is input."""
@@ -370,22 +378,16 @@ class JobMachine:
 
     def _learn(self, seconds: float, epoch: Epoch) -> None:
         sizer, subtasks = self._options.sizer, [r for slot in self._reports for r in slot.subtasks]
-        cut = {r.vertex: r.records_in for r in sorted(subtasks, key=lambda r: r.records_in) if r.has_unread}
-        for source, records in cut.items():
-            sizer.source_was_cut(source, records)
-        # Where somebody behind has no room for what was read, less is to be read at once.
-        held = self._ledger.execution.held_sources() - cut.keys()
-        for source in held:
-            read = max((r.records_in for r in subtasks if r.vertex == source), default=0)
-            if read:
-                sizer.source_was_cut(source, read // 2)
-        for source in epoch.shares.keys() - cut.keys() - held:
-            sizer.source_was_read(source)
-        # One that was cut has lasted as long as its slice: that says something only of what came behind.
-        if not cut or seconds > self._options.slice + sizer.target_seconds:
-            read = max((r.records_in for r in subtasks if r.vertex in self._ledger.execution.sources), default=0)
+        execution = self._ledger.execution
+        # What somebody has no room for is not processed either.
+        left = execution.unread_sources() | execution.held_sources()
+        of_sources = sorted((r.records_in, r.vertex) for r in subtasks if r.vertex in execution.sources)
+        read = {source: records for records, source in of_sources}
+        sizer.epoch_processed(epoch.shares.keys(), left, read, self._began, self._now)
+        # One that was cut has lasted as long as its slice: that says something only of what could not be cut.
+        if not left or seconds > 2 * self._slice:
             sent = max((r.bytes_out for r in subtasks), default=0)
-            sizer.finished(seconds, epoch.limited, read, sent)
+            sizer.finished(seconds, epoch.limited, max(read.values(), default=0), sent)
         self._gathering.epoch_took(seconds)
         self._ledger.chronicle.epoch_took(seconds)
 
@@ -469,10 +471,18 @@ class JobMachine:
             case SavepointRequest():
                 ending = self._ledger.execution.running_sources() if request.drain else frozenset()
                 # What was staged counts before the savepoint is complete, so that the savepoint need not name it.
-                about = {"ending": ending, "savepoint": self._location(request), "slice": _DRAINING[request.drain]}
-                return self._begin(_own_epoch(checkpoint=enabled, **about))
+                about: dict[str, Any] = {"ending": ending, "savepoint": self._location(request)}
+                if request.drain:
+                    # Before sources end, all that they have dealt out is read.
+                    about |= {"slice": math.inf, "reads": True}
+                return self._begin(self._own_epoch(checkpoint=enabled, **about))
             case CheckpointRequest():
-                return self._begin(_own_epoch(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+                return self._begin(self._own_epoch(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+
+    def _own_epoch(self, **about: Any) -> Epoch:
+        """Return an epoch for a request: sources read nothing in it, not even what was left."""
+        own = {"flush": True, "cut": True, "then": Step.SERVING, "slice": self._slice, "reads": False}
+        return Epoch(**{**own, **about})
 
     def _location(self, request: SavepointRequest) -> str:
         job = self._ledger.plan.settings.job_id
@@ -480,7 +490,7 @@ class JobMachine:
 
     def _replanned(self, event: e.Replanned) -> Instructions:
         self._new_plan = event.plan
-        return self._begin(_own_epoch(checkpoint=self._options.checkpoints.enabled))
+        return self._begin(self._own_epoch(checkpoint=self._options.checkpoints.enabled))
 
     def _rescale(self) -> Instructions:
         job = self._ledger
@@ -697,15 +707,6 @@ class JobMachine:
 
 # In these, an error may concern only what was asked for.
 _REQUEST_ALONE = (Step.REPLANNING, Step.SERVING, Step.EXPORTING)
-
-
-# Before sources end, all that they have dealt out is read.
-_DRAINING = {True: math.inf, False: 0.0}
-
-
-def _own_epoch(**about: Any) -> Epoch:
-    """Return an epoch that reads nothing, not even what was left, for a request."""
-    return Epoch(flush=True, cut=True, then=Step.SERVING, **about)
 
 
 def _no_checkpoints() -> InvalidProgramError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.checkpointing_mode import CheckpointingMode
-from millstream.jobmaster.flow import EpochSizer
+from millstream.jobmaster.flow import EpochSizer, Slices
 from millstream.jobmaster.restart import NoRestart, RestartStrategy
 
 
@@ -19,13 +19,16 @@ class JobOptions:
     Attributes:
         buffer_timeout: for how many seconds input may gather.
         gathers_always: whether it does so even where epochs are short.
-        slice: for how many seconds a subtask reads in an epoch; what it does not get to is read in the next.
+        slice: for how many seconds slots work in an epoch, if the user says so; what they do not get to is processed in
+            the next.
+        haste: less than 1 where latency is asked for: slices are then shorter in that proportion.
         origin: the checkpoint or savepoint it goes on from.
     """
 
     buffer_timeout: float = 0.1
     gathers_always: bool = False
-    slice: float = 1.0
+    slice: float | None = None
+    haste: float = 1.0
     sizer: EpochSizer = field(default_factory=EpochSizer)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restart: RestartStrategy = field(default_factory=NoRestart)
@@ -35,6 +38,12 @@ class JobOptions:
         if self.at_most_once:
             # What was dealt out counts as processed: nobody may read the rest of it after a failure.
             self.slice = math.inf
+
+    def slice_within(self, bounds: Slices) -> float:
+        """Return for how many seconds slots work in an epoch where the engine has these bounds."""
+        if self.slice is not None:
+            return self.slice
+        return max(bounds.longest * min(self.haste, 1.0), bounds.shortest)
 
     @property
     def exactly_once(self) -> bool:

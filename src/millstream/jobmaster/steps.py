@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -59,12 +60,13 @@ class Epoch:
     shares: Shares = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
     limited: bool = False
-    # Whether it reads what epochs before it have left.
+    # Whether it processes what epochs before it have left.
     goes_on: bool = False
     # Whether sources must not read, because somebody behind them can take no more.
     holds: bool = False
-    # For how long subtasks may read.
-    slice: float = 0.0
+    # For how long subtasks may work, and whether sources read.
+    slice: float = math.inf
+    reads: bool = True
     checkpoint: bool = False
     flush: bool = False
     savepoint: str | None = None

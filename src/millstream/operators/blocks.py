@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -236,20 +236,20 @@ class Block:
         """Return the records, one by one."""
         return zip(*self.columns(), strict=True)
 
-    def cut(self) -> Iterator[tuple[Block, Control | None]]:
-        """Yield the records before each control element and it, then the records behind the last with None."""
-        if not self._controls:
-            yield self, None
-            return
-        start = 0
-        for control in self._controls:
-            yield self._part(start, control[0]), control
-            start = control[0]
-        if start < len(self):
-            yield self._part(start, len(self)), None
+    @property
+    def controls(self) -> Sequence[Control]:
+        """Its control elements, in order."""
+        return self._controls
 
-    def _part(self, start: int, end: int) -> Block:
-        return Block(self.layout, self._items[start * self._stride : end * self._stride], [])
+    def part(self, start: int, end: int) -> Block:
+        """Return some of its records, without the control elements."""
+        whole = start == 0 and end == len(self)
+        return Block(self.layout, self._items if whole else self._items[start * self._stride : end * self._stride], [])
+
+    def rest(self, at: int, controls: int) -> Block:
+        """Return what is left of it behind so many records and control elements."""
+        left = [(place - at, kind, value) for place, kind, value in self._controls[controls:]]
+        return Block(self.layout, self._items[at * self._stride :], left)
 
     def encode(self) -> bytes:
         """Write it, for `Layout.decode` to read."""

@@ -8,6 +8,7 @@ pickle of plain data; what operators carry is pickled within, and so are shares 
 from __future__ import annotations
 
 import pickle
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -22,15 +23,29 @@ _FRONT = bytes([VERSION])
 # The same with input that is not read: who knows nothing of that must not go on from it.
 WITH_UNREAD = 3
 _FRONT_WITH_UNREAD = bytes([WITH_UNREAD])
-# The same with requests in flight, whose inputs are in the operator's state; without input that is not read, and with.
-WITH_REQUESTS, WITH_BOTH = 4, 5
-_FRONTS_WITH_REQUESTS = bytes([WITH_REQUESTS]), bytes([WITH_BOTH])
+# The same with more: input that came through the exchange and waits, requests in flight, whose inputs are in the
+# operator's state, or both. Behind the version stand whether there are requests, and of which inputs something waits.
+WITH_MORE = 4
+_MORE = struct.Struct(">BBH")
 
 # A share that was dealt out and is not read to its end: its split, the share, and how many of its records were read.
 Unread = tuple[Any, Any, int]
 
 # An edge, and the number of the subtask that sends.
 ChannelAddress = tuple[int, int]
+
+# Blocks as they came: whether records have their keys with them, whether their timestamps, and the blocks.
+Blocks = tuple[bool, bool, list[bytes]]
+
+# What came over a channel and was not processed: the channel, the number of the input it leads to, and the blocks.
+Waiting = tuple[ChannelAddress, int, Blocks]
+
+# The same of a channel that is no more: the operator it led to, the number of that operator's input, and the blocks.
+Earlier = tuple[str, int, Blocks]
+
+# What is not processed is input of an edge, shares of a source, or what came before the channels there are.
+SHARES = -1
+EARLIER = -2
 
 
 class ChannelState(Protocol):
@@ -71,6 +86,8 @@ class Carried:
             do not know that yet. `checkpoint.restore` makes such records.
         unread: in the order in which it is to be read, what its source was dealt out and did not get to read.
         requests: whether there are requests in flight.
+        waiting: in the order of their turns, what its channels have brought and it did not get to process.
+        earlier: what is to be processed before all else, because the channels are no more that brought it.
     """
 
     watermark: int
@@ -82,6 +99,8 @@ class Carried:
     ended_edges: frozenset[int] | None = None
     unread: Sequence[Unread] = ()
     requests: bool = False
+    waiting: Sequence[Waiting] = ()
+    earlier: Sequence[Earlier] = ()
 
 
 def encode(
@@ -95,6 +114,8 @@ def encode(
     ended_edges: frozenset[int] | None = None,
     unread: Sequence[Unread] = (),
     requests: bool = False,
+    waiting: Sequence[Waiting] = (),
+    earlier: Sequence[Earlier] = (),
 ) -> bytes:
     """Write a record.
 
@@ -103,19 +124,30 @@ def encode(
     """
     rows = [(edge, sender, c.watermark, c.idle, c.ended) for (edge, sender), c in channels.items()]
     record = watermark, idle, ended, rows, operators, watermarks, ended_edges
-    if requests:
-        return _FRONTS_WITH_REQUESTS[bool(unread)] + dump((*record, list(unread)))
+    if waiting or earlier or requests:
+        inputs = {edge for (edge, _), _, _ in waiting} | {EARLIER for _ in earlier} | {SHARES for _ in unread}
+        front = _MORE.pack(WITH_MORE, requests, len(inputs)) + struct.pack(f">{len(inputs)}i", *sorted(inputs))
+        return front + dump((*record, list(unread), list(waiting), list(earlier)))
     return _FRONT_WITH_UNREAD + dump((*record, list(unread))) if unread else _FRONT + dump(record)
 
 
+def unread_inputs(data: bytes) -> frozenset[int]:
+    """Return of which inputs (edges, SHARES, EARLIER) a record has what is not processed; the rest is not read."""
+    if not data or data[0] not in (WITH_UNREAD, WITH_MORE):
+        return frozenset()
+    if data[0] == WITH_UNREAD:
+        return frozenset({SHARES})
+    return frozenset(struct.unpack_from(f">{_MORE.unpack_from(data)[2]}i", data, _MORE.size))
+
+
 def has_unread(data: bytes) -> bool:
-    """Tell whether a record says that there is input that is not read, without reading it."""
-    return data[:1] in (_FRONT_WITH_UNREAD, _FRONTS_WITH_REQUESTS[True])
+    """Tell whether a record says that there is input that is not processed, without reading it."""
+    return bool(unread_inputs(data))
 
 
 def has_requests(data: bytes) -> bool:
     """Tell whether a record says that there are requests in flight, without reading it."""
-    return data[:1] in _FRONTS_WITH_REQUESTS
+    return data[:1] == bytes([WITH_MORE]) and bool(_MORE.unpack_from(data)[1])
 
 
 def decode(data: bytes) -> Carried:
@@ -123,12 +155,14 @@ def decode(data: bytes) -> Carried:
     version = data[0]
     if version == 1:
         return _decode_1(data[1:])
-    if not VERSION <= version <= WITH_BOTH:
+    if version not in (VERSION, WITH_UNREAD, WITH_MORE):
         raise DamagedStateError(
-            f"What a subtask carries is of format {version}; this millstream knows 1 to {WITH_BOTH}."
+            f"What a subtask carries is of format {version}; this millstream knows 1 to {WITH_MORE}."
         )
-    record = pickle.loads(memoryview(data)[1:])
-    watermark, idle, ended, rows, operators, watermarks, ended_edges, *unread = record
+    front = 1 if version != WITH_MORE else _MORE.size + 4 * _MORE.unpack_from(data)[2]
+    record = pickle.loads(memoryview(data)[front:])
+    watermark, idle, ended, rows, operators, watermarks, ended_edges, *left = record
+    unread, waiting, earlier = (*left, (), (), ())[:3]
     return Carried(
         watermark=watermark,
         idle=idle,
@@ -137,7 +171,9 @@ def decode(data: bytes) -> Carried:
         operators=operators,
         watermarks=watermarks,
         ended_edges=ended_edges,
-        unread=tuple(unread[0]) if unread else (),
+        unread=tuple(unread),
+        waiting=tuple(waiting),
+        earlier=tuple(earlier),
         requests=has_requests(data),
     )
 

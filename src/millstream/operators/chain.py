@@ -109,14 +109,19 @@ class ChainCompiler:
             self._node(w, self._nodes[0], 0, Var("x", None, detached=True), None)
         return w
 
-    def input_function(self, edge: Edge, layout: Layout, many_new_keys: bool) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes the content of a block of some layout that came over an edge."""
-        w = self._input_code(edge, layout, many_new_keys)
+    def input_function(
+        self, edge: Edge, layout: Layout, many_new_keys: bool, place: int = 0
+    ) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes the content of a block of some layout that came over an edge.
+
+        An edge leads to the first operator; one that is no more may have led to another, which then was the first.
+        """
+        w = self._input_code(edge, layout, many_new_keys, place)
         self._compile_pending()
         return w.build("batch")
 
-    def _input_code(self, edge: Edge, layout: Layout, many_new_keys: bool) -> CodeWriter:
-        head = self._nodes[0]
+    def _input_code(self, edge: Edge, layout: Layout, many_new_keys: bool, place: int = 0) -> CodeWriter:
+        head = self._nodes[place]
         w = CodeWriter(head.name, many_new_keys, self._inlining)
         with layout.loop(w) as (key, value):
             shape = (edge.type_info.shape() if edge.type_info is not None else None) or ANYTHING

@@ -46,8 +46,9 @@ class LevelTask:
     Attributes:
         shares: what the sources of this level read, behind what they have not read yet.
         ending: the sources of this level that end as soon as they have read all there is.
-        slice: for how many seconds a subtask may read; with 0 it reads nothing, and carries what it was dealt out. With
-            no end to it, nothing is left to the next epoch: neither input, nor requests in flight.
+        slice: for how many seconds subtasks may work; they carry what they do not get to. With no end to it, nothing is
+            left to the next epoch: neither input, nor requests in flight.
+        reads: whether sources read anything.
         held: the sources of this level that read nothing, because somebody behind them can take no more.
         state_files: the acknowledged state: operator id -> file.
         in_memory: the epoch at whose end slots kept changes of state in memory; None when the files have all.
@@ -65,6 +66,7 @@ class LevelTask:
     shares: Shares = field(default_factory=dict)
     ending: frozenset[int] = frozenset()
     slice: float = math.inf
+    reads: bool = True
     held: frozenset[int] = frozenset()
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     in_memory: int | None = None
@@ -120,7 +122,7 @@ class SubtaskReport:
 
     @property
     def has_unread(self) -> bool:
-        """Whether it was dealt out more than it has read."""
+        """Whether there is input that it has not processed."""
         return has_unread(self.carried)
 
 

@@ -18,6 +18,10 @@ from millstream.state.keyed import KeyedState, StateStorage
 # Frames for one slot are sent together, in messages of about this size.
 MESSAGE_BYTES = 1 << 20
 
+# Whatever those before it have used of a slice, a subtask may use so much: what it leaves costs more than what a source
+# leaves, because it has to be carried.
+_LEAST_SHARE = 0.5
+
 
 def _nothing_printed() -> str:
     return ""
@@ -38,6 +42,10 @@ class SlotRuntime:
     def __init__(self, plan: JobPlan, slot: int, storage: StateStorage, surroundings: Surroundings) -> None:
         self._plan = plan
         self._slot = slot
+        self._stopwatch = surroundings.stopwatch
+        # The epoch that is being run, and when that began here.
+        self._epoch = -1
+        self._began = 0.0
         by_id = {v.id: v for v in plan.vertices}
         self._vertices = by_id
         self._edges = {e.id: e for v in plan.vertices for e in v.out_edges}
@@ -50,6 +58,8 @@ class SlotRuntime:
 
     def run(self, task: LevelTask, attempt: str, messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         """Run one level: yield (slot, message) for the next level, or the reports when it is the last."""
+        if task.epoch != self._epoch:
+            self._epoch, self._began = task.epoch, self._stopwatch()
         last = task.level == self._plan.levels - 1
         outbox = _Outbox(task.level, 0 if last else self._plan.slots(task.level + 1))
         frames, passing = self._sort(task.level, messages)
@@ -106,16 +116,21 @@ class SlotRuntime:
         vertex = subtask.vertex
         if vertex.is_source:
             shares = task.shares.get(vertex.id, {}).get(subtask.index, [])
-            seconds = 0.0 if vertex.id in task.held else task.slice
+            may_read = task.reads and vertex.id not in task.held
+            seconds = self._time_left(task) if may_read else 0.0
             outgoing = subtask.read_shares(shares, vertex.id in task.ending, seconds)
         else:
-            outgoing = subtask.take_frames(frames)
+            outgoing = subtask.take_frames(frames, self._time_left(task))
         numbers: dict[tuple[int, int], int] = {}
         for edge, target, block in outgoing:
             number = numbers[edge.id, target] = numbers.get((edge.id, target), -1) + 1
             next_vertex = self._vertices[edge.target]
             slot = next_vertex.slot_offset + target
             yield from outbox.add(Frame(next_vertex.level, slot, edge.id, subtask.index, number, block))
+
+    def _time_left(self, task: LevelTask) -> float:
+        """Return for how many seconds a subtask may work: for the rest of the slice, if that is not very little."""
+        return max(self._began + task.slice - self._stopwatch(), task.slice * _LEAST_SHARE)
 
     def _sort(self, level: int, messages: Iterable[bytes]) -> tuple[dict[int, list[Frame]], list[Frame]]:
         """Part the frames for this level, by vertex, from those that only pass through."""

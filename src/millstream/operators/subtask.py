@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -13,13 +14,15 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.async_io import AsyncOperator
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Control, Frame, Layout
-from millstream.operators.carried import Carried, decode, encode
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame, Layout
+from millstream.operators.carried import SHARES, Carried, decode, encode
 from millstream.operators.chain import ChainCompiler, ChainNode
-from millstream.operators.channels import Channel, merge
+from millstream.operators.channels import Channel
 from millstream.operators.context import RuntimeContext
+from millstream.operators.earlier import EarlierInput, EarlierWay
 from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
+from millstream.operators.inbox import Inbox, Queue, Turns
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.pace import Pace
 from millstream.operators.partitioners import Place
@@ -43,6 +46,8 @@ LOOK_SECONDS = 0.002
 ROOM_SECONDS = 0.1
 
 Loop = Callable[[Iterable[Any]], None]
+# Finds the loop over blocks of some layout that came over an edge.
+FindLoop = Callable[[Edge, Layout], Loop]
 # By the edge that records come over and their layout in a block.
 Loops = dict[tuple[int, Layout], Loop]
 
@@ -89,6 +94,7 @@ class Subtask:
             for sender in range(parallelisms[edge.source][0])
             if index in edge.partitioner.targets(sender, parallelisms[edge.source][0], vertex.parallelism)
         }
+        self._parallelisms = parallelisms
         self._writers = {e.id: self._writer(e, parallelisms[e.target]) for e in vertex.out_edges}
         self._compiler = self._prepare(storage)
         self._node_of = {i: n for n in self._nodes for i in (n.id, f"{n.id}.operator") if i in self._states}
@@ -101,13 +107,22 @@ class Subtask:
         self._asking = [(n.operator, n) for n in self._nodes if isinstance(n.operator, AsyncOperator)]
         # In BATCH time stands still.
         self._follows_clock = not settings.batch and any(n.operator.follows_clock for n in self._nodes)
-        # Between two pieces somebody looks whether there is room for another.
-        self._pace = Pace(surroundings.stopwatch, *sorted(o.capacity for o, _ in self._asking)[:1])
+        # How many records go through each loop at once, and the time when it was last looked at. Between two pieces
+        # somebody looks whether there is room for another.
+        most = sorted(o.capacity for o, _ in self._asking)[:1]
+        self._paces = defaultdict[int, Pace](partial(Pace, surroundings.stopwatch, *most))
+        self._now = 0.0
         self._look_again = -math.inf
         self._unfinished = Unfinished()
         self._todo: list[OpenShare] = []
         # Until when, by the stopwatch, this epoch waits for operators that are full.
         self._patient_until = -math.inf
+        self._inbox = Inbox(self._channels)
+        self._earlier = EarlierInput(vertex, index)
+        self._way: EarlierWay | None = None
+        self._broadcast = [c for c in self._channels.values() if c.edge.partitioner.broadcasts]
+        # Until it has processed anything.
+        self._is_start = True
         # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
         self._behind = [
             list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in self._nodes
@@ -217,9 +232,10 @@ class Subtask:
         self._let_time_pass()
         todo = self._todo
         todo += [OpenShare(operator.reader, operator.reader.split_of(share), share, 0) for share in shares]
-        until = self._patient_until = self._pace.begin() + seconds
+        until = self._patient_until = self._look() + seconds
+        may_read = (yield from self._take_earlier(until)) and seconds > 0
         waiting: list[tuple[OpenShare, int, bool]] = []
-        while todo and seconds > 0 and self._has_room():
+        while todo and may_read and self._has_room():
             before = self._records_in
             for marker in self._markers:
                 marker.start_split(todo[0].split)
@@ -229,7 +245,7 @@ class Subtask:
                 self._share_passed(operator, *waiting.pop())
             if is_read:
                 del todo[0]
-            if self._pace.begin() >= until:
+            if self._look() >= until:
                 break
         self._unfinished.leave(todo)
         if ends and todo:
@@ -240,7 +256,7 @@ class Subtask:
                 self._share_passed(operator, *passed)
         self._let_time_pass()
         self._finish_requests()
-        if ends and not todo and self._watermark < MAX_WATERMARK:
+        if ends and not todo and not self._earlier.waiting and self._watermark < MAX_WATERMARK:
             self._advance(MAX_WATERMARK)
         if self._watermark == MAX_WATERMARK:
             yield from self._end()
@@ -251,10 +267,10 @@ class Subtask:
         run, head = self._read, self.vertex.head
         assert run is not None
         while (batch := self._guarded(share.batch, head)) is not None:
-            at = self._run_pieces(run, batch, share.at, until)
+            at = self._run_pieces(run, self._paces[SHARES], batch, share.at, len(batch), until)
             self._records_in += share.took(at)
             yield from self._full_blocks()
-            if self._pace.begin() >= until or self._is_full():
+            if self._look() >= until or self._is_full():
                 return self._guarded(share.batch, head) is None
         return True
 
@@ -265,26 +281,73 @@ class Subtask:
             for marker in self._markers:
                 marker.end_split(share.split)
 
-    def take_frames(self, frames: list[Frame]) -> Iterator[Outgoing]:
-        """Process the frames of this epoch, merging the channels in one order that is always the same."""
+    def take_frames(self, frames: list[Frame], seconds: float) -> Iterator[Outgoing]:
+        """Process for so long what channels have brought: first what waits from before, then this epoch's."""
         self._announce()
         for state in self._states.values():
             state.took(sum(len(f.body) for f in frames))
-        self._on_processing_time()
-        self._patient_until = self._pace.begin() + self._task.slice
-        for channel, block, control in merge(self._channels, frames):
-            if len(block):
-                self._take_records(channel, block)
-                yield from self._full_blocks()
+        self._let_time_pass()
+        turns = self._inbox.open(frames)
+        until = self._patient_until = self._look() + seconds
+        if self._waits_for_broadcast():
+            yield from self._take_turns(turns, until, only_broadcast=True)
+        if not self._waits_for_broadcast():
+            is_all = yield from self._take_earlier(until)
+            yield from self._take_turns(turns, until, only_broadcast=not is_all)
+        self._inbox.leave(turns)
+        self._finish_requests()
+        if not self.ended:
+            self._tick(self._records_in)
+            self._let_time_pass()
+        yield from self._drain()
+
+    def _waits_for_broadcast(self) -> bool:
+        """Tell whether, in BATCH, no other input may be processed yet; with keys it waits until all has come anyway."""
+        is_beside_others = self._settings.batch and 0 < len(self._broadcast) < len(self._channels)
+        return is_beside_others and self._batch is None and not all(c.ended for c in self._broadcast)
+
+    def _take_turns(self, turns: Turns, until: float, only_broadcast: bool) -> Iterator[Outgoing]:
+        if not only_broadcast:
+            # Where all had ended before the channels were made anew, nobody will say so again.
+            yield from self._end_if_all_ended()
+        broadcast_first, is_over = self._is_start or self._settings.batch, not self._has_room()
+        # What is broadcast is never left: all subtasks must have seen the same of it when an epoch ends.
+        while (queue := turns.next(is_over or only_broadcast, broadcast_first)) is not None:
+            self._is_start = False
+            channel, inputs = queue.channel, turns.edges()
+            # Where several inputs wait, so many records of each in turn: as many as are quick for all of them.
+            most = None if len(inputs) == 1 else min(self._paces[edge.id].size for edge in inputs)
+            self._take_records(self._loop, channel.edge, queue, until, most)
+            yield from self._full_blocks()
+            control = queue.take_control()
             if control is not None:
                 self._take_control(channel, control)
-        self._finish_requests()
-        self._tick(self._records_in)
-        if all(c.ended for c in self._channels.values()):
-            yield from self._end()
-        else:
-            self._on_processing_time()
-        yield from self._drain()
+                self._look()
+                yield from self._end_if_all_ended()
+            turns.had_turn(queue)
+            is_over = self._now >= until or not self._has_room()
+
+    def _take_earlier(self, until: float) -> Generator[Outgoing, None, bool]:
+        """Process what came over channels that are no more; tell whether that was all."""
+        queues, is_over = self._earlier.open(), not self._has_room()
+        while queues and not is_over:
+            queue, way = queues[0], self._earlier_way()
+            while not queue.is_empty and not is_over:
+                self._take_records(partial(way.loop, queue.place), queue.edge, queue, until)
+                # Before anything that is said of how far time has come.
+                yield from way.drain()
+                yield from self._full_blocks()
+                is_over = self._now >= until or not self._has_room()
+            if queue.is_empty:
+                del queues[0]
+        self._earlier.leave(queues)
+        return not queues
+
+    def _earlier_way(self) -> EarlierWay:
+        if self._way is None:
+            writers = {i: self._writer(w.edge, self._parallelisms[w.edge.target]) for i, w in self._writers.items()}
+            self._way = EarlierWay(ChainCompiler(self._nodes, writers, self._settings.inlining), writers.values())
+        return self._way
 
     def report(self) -> SubtaskReport:
         """Close the epoch: write state, stage output, and say what was done."""
@@ -372,36 +435,45 @@ class Subtask:
 
     # --- inside an epoch
 
-    def _take_records(self, channel: Channel, block: Block) -> None:
-        edge = channel.edge
-        self._records_in += len(block)
-        if self._batch is not None:
-            self._batch.add(edge, block, self._epoch)
-        elif not self._follows_clock:
-            self._run(self._loop(edge, block.layout), block.content)
-            self._has_room()
+    def _take_records(self, loop: FindLoop, edge: Edge, queue: Queue, until: float, most: int | None = None) -> None:
+        """Process the records of a queue that come before a control element, or so many of them."""
+        block, at, end = queue.records()
+        if at == end:
+            return
+        if self._batch is not None and not edge.partitioner.broadcasts:
+            self._batch.add(edge, block.part(at, end), self._epoch)
+        elif until == math.inf and not self._follows_clock:
+            self._run(loop(edge, block.layout), block.part(at, end).content)
         else:
-            self._run_pieces(self._loop(edge, block.layout), block.content, 0, math.inf, block.width)
+            end = end if most is None else min(end, at + most)
+            run, pace = loop(edge, block.layout), self._paces[edge.id]
+            end = self._run_pieces(run, pace, block.content, at, end, until, block.width)
+        self._records_in += end - at
+        queue.took(end)
 
-    def _run_pieces(self, run: Loop, records: Sequence[Any], at: int, until: float, width: int = 1) -> int:
+    def _run_pieces(
+        self, run: Loop, pace: Pace, records: Sequence[Any], at: int, end: int, until: float, width: int = 1
+    ) -> int:
         """Run a loop over records piece by piece, and let time pass in between.
 
         Args:
             run: the loop.
+            pace: how many records go through it at once.
             records: what can be sliced.
             at: how many of the records were processed before.
+            end: how many of them shall have been then.
             until: stop when the stopwatch has come so far; at least one piece is processed.
             width: how many items a record takes.
 
         Returns:
             how many of the records have been processed.
         """
-        pace, count = self._pace, len(records) // width
+        items = len(records)
         pace.begin()
-        while at < count:
-            to = min(at + pace.size, count)
-            self._run(run, records if to - at == count else records[at * width : to * width])
-            now = pace.went(to - at)
+        while at < end:
+            to = min(at + pace.size, end)
+            self._run(run, records if (to - at) * width == items else records[at * width : to * width])
+            now = self._now = pace.went(to - at)
             at = to
             if self._follows_clock and now >= self._look_again:
                 for marker in self._markers:
@@ -419,7 +491,7 @@ class Subtask:
     def _has_room(self) -> bool:
         """Let operators that are full have answers, as long as some come; tell whether more records may come.
 
-        What was sent here is taken in any case: it has no way back. Who sends is told by the driver to wait.
+        What was sent here waits meanwhile, but for what is broadcast. Who sends is told by the driver to wait.
         """
         while (full := next((o for o, _ in self._asking if o.is_full), None)) is not None:
             left = self._patient_until - self._surroundings.stopwatch()
@@ -439,10 +511,16 @@ class Subtask:
         for operator, node in self._asking:
             self._guarded(operator.emit_answers, node)
 
+    def _look(self) -> float:
+        """Look at the stopwatch."""
+        self._now = self._surroundings.stopwatch()
+        return self._now
+
     def _let_time_pass(self) -> None:
-        """Fire timers that are due; what a source has not come to read yet is not silent."""
+        """Fire timers that are due; where input waits, nothing is silent."""
+        waits = bool(self._inbox.waiting or self._earlier.waiting)
         for marker in self._markers:
-            marker.expects(share.split for share in self._todo)
+            marker.expects([share.split for share in self._todo] + [None] * waits)
         self._on_processing_time()
 
     def _take_control(self, channel: Channel, control: Control) -> None:
@@ -513,6 +591,14 @@ class Subtask:
         for marker in self._markers:
             marker.end_share(records)
 
+    def _end_if_all_ended(self) -> Iterator[Outgoing]:
+        if self.ended or not all(c.ended for c in self._channels.values()):
+            return
+        if self._watermark < MAX_WATERMARK:
+            self._combine()
+        self._tick(self._records_in)
+        yield from self._end()
+
     def _end(self) -> Iterator[Outgoing]:
         """The input has ended: finish. Where the next epoch can wait for requests in flight, this one does not."""
         self._emit_answers()
@@ -557,6 +643,8 @@ class Subtask:
             operators={i: data for i, o in self._operators if (data := o.carry()) is not None},
             watermarks={i: o.watermark for i, o in self._operators},
             unread=self._unfinished.shares,
+            waiting=self._inbox.waiting,
+            earlier=self._earlier.waiting,
             requests=self._has_requests(),
         )
         return self._carried
@@ -577,6 +665,8 @@ class Subtask:
                 self._watermark = MIN_WATERMARK
         self._restore_operators(left)
         self._unfinished.restore(left.unread)
+        self._inbox.restore(left.waiting)
+        self._guarded(partial(self._earlier.restore, left.earlier), self.vertex.head)
         self._carried = carried
 
     def _begin_channels(self, watermark: int, ended_edges: frozenset[int]) -> None:

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 
 # How long executors may take to register, or to be replaced; and where their number is not known, how long none may
 # have come until those that are there count as all.
-_REGISTER_SECONDS = 10.0
+_REGISTER_SECONDS = 30.0
 _SETTLE_SECONDS = 1.0
 _POLL_SECONDS = 0.05
 

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.util import _load_from_socket
 
+from millstream.jobmaster.flow import SHUFFLED
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import control
 from millstream.spark.daemon import JOB_PROPERTY, RELEASE_PROPERTY
@@ -22,6 +23,7 @@ class SparkEpochs:
 
     # A slot's process that is gone is replaced by one that reads the state from its files.
     slots_stay = False
+    slices = SHUFFLED
 
     def __init__(
         self, context: SparkContext, plan: JobPlan, job: JobRef, name: str, executable: str | None = None

@@ -17,6 +17,7 @@ from millstream.exchange import protocol as p
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.flow import QUICK
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import errors
 from millstream.spark.cores import free_cores, hold, is_local, let_go
@@ -40,6 +41,7 @@ class ExchangeEpochs:
     """The epochs of one execution; follows `EpochRunner`. All but `cancel` are called from the job's own thread."""
 
     slots_stay = True
+    slices = QUICK
 
     def __init__(
         self,

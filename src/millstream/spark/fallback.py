@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream.jobmaster.engine import EpochFailed, EpochRunner
+from millstream.jobmaster.flow import QUICK
 from millstream.operators.protocol import LevelTask, SlotReport
 from millstream.spark.exchange_epochs import SlotsMissing
 
@@ -18,6 +19,7 @@ class FallbackEpochs:
     """The epochs of one execution; follows `EpochRunner`."""
 
     slots_stay = True
+    slices = QUICK
 
     def __init__(self, resident: EpochRunner, make_other: Callable[[], EpochRunner]) -> None:
         """Try slots that stay first.

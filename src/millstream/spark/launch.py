@@ -53,7 +53,8 @@ def launch(job: Launch) -> JobMaster:
 # Settings with which Spark encrypts what it sends.
 _SPARK_ENCRYPTS = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.ssl.enabled")
 
-_PROVEN = re.compile(r"local-cluster\[|spark://")
+# Where slots that stay have been seen to survive what executors do.
+_PROVEN = re.compile(r"local-cluster\[")
 
 
 @dataclass
@@ -118,5 +119,5 @@ class SparkEngine:
             return False
         if is_local(context):
             return is_embedded() and executions_that_hold() < SPARE_CORES
-        # One core stays free for other jobs. Slots that stay are proven where Spark's own master deals out executors.
+        # One core stays free for other jobs.
         return _PROVEN.match(str(context.master)) is not None and free_cores(context, 2) >= 2

@@ -50,16 +50,25 @@ class Restored:
         """Yield the wanted part of every section, to be applied in this order."""
         named: list[dict[str, StateTable]] = [{} for _ in self.files]
         for tables, file in zip(named, self.files, strict=True):
+            panes: dict[str, StateTable] = {}
             for section in stored_sections(file, read) if file is not None else ():
                 if section.address == BY_NAME:
                     apply(tables, section)
+                elif section.address == BY_PANE:
+                    # A pane has keys of all subtasks: when it is gone in one, the others may have theirs still.
+                    apply(panes, section)
                 else:
-                    mine = dict(owned(section.address, section.rows.items(), self.groups, self.max_parallelism))
-                    yield Section(section.table, section.kind, section.address, mine)
+                    yield self._wanted(section)
+            for table in panes.values():
+                yield self._wanted(Section(table.name, table.kind, table.address, dict(table.rows())))
         for name in dict.fromkeys(name for tables in named for name in tables):
             parts = [tables.get(name) for tables in named]
             kind = next(p.kind for p in parts if p is not None)
             yield Section(name, kind, BY_NAME, self._operator_state(name, parts))
+
+    def _wanted(self, section: Section) -> Section:
+        mine = dict(owned(section.address, section.rows.items(), self.groups, self.max_parallelism))
+        return Section(section.table, section.kind, section.address, mine)
 
     def _operator_state(self, name: str, parts: list[StateTable | None]) -> dict[Any, Any]:
         union = name.startswith(UNION_LIST)
@@ -131,13 +140,7 @@ def owned(
     """Yield the rows whose key is in one of the groups; of a pane, the keys that are."""
     if address == BY_PANE:
         for row, content in rows:
-            # None is a pane that is gone.
-            yield (
-                row,
-                content
-                if content is None
-                else {k: v for k, v in content.items() if key_group(k, max_parallelism) in groups},
-            )
+            yield row, {k: v for k, v in content.items() if key_group(k, max_parallelism) in groups}
         return
     assert address in (BY_KEY, BY_NAMESPACE, BY_TIME), address
     for row, content in rows:

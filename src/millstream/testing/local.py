@@ -16,6 +16,7 @@ from millstream.datastream.stream_execution_environment import StreamExecutionEn
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.transformations import Transformation
 from millstream.jobmaster.execution import Execution, merged
+from millstream.jobmaster.flow import QUICK
 from millstream.jobmaster.launch import settings_of, slice_of
 from millstream.jobmaster.local import LocalSlots
 from millstream.jobmaster.output import Output
@@ -90,7 +91,7 @@ class LocalJob:
         job_graph = build_job_graph(graph, batch)
         settings = settings_of(env.get_configuration(), job_graph, "local", batch=batch)
         self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
-        self._slice = slice_of(env.get_configuration(), batch)
+        self._slice = slice_of(env.get_configuration(), batch) or QUICK.longest
         self._clock = clock or ManualClock()
         self._sizes = epoch_sizes or (lambda: 1 << 30)
         self.storage = storage or MemoryStorage()

@@ -1,0 +1,501 @@
+"""Input that came through the exchange and is not processed when a slice is over: it waits, and nothing else does."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from millstream.checkpoint.snapshot import Snapshot
+from millstream.common import Configuration, Duration, Time, WatermarkStrategy
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.functions import (
+    BroadcastProcessFunction,
+    CoMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedProcessFunction,
+)
+from millstream.datastream.state import MapStateDescriptor
+from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.operators.carried import decode
+from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
+
+# Functions are pickled: what they name in a module is the one that is there.
+CLOCK = ManualClock()
+SLICE = {"millstream.epoch.slice": "200 ms"}
+CALLS: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _start_anew() -> None:
+    CLOCK.set(0)
+    CALLS.clear()
+
+
+def slowly(value: Any) -> Any:
+    CLOCK.advance(50)
+    return value
+
+
+def program(parallelism: int = 1, **settings: str) -> StreamExecutionEnvironment:
+    config = Configuration.from_dict({**SLICE, **settings})
+    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
+
+
+def lengths_of_epochs(job: LocalJob) -> list[int]:
+    lengths = []
+    while not job.is_finished:
+        before = CLOCK()
+        job.run_epoch()
+        lengths.append(CLOCK() - before)
+    return lengths
+
+
+def waiting(job: LocalJob) -> int:
+    """How many records wait behind exchanges."""
+    layouts = {e.id: e.layout for v in job.plan.vertices for e in v.in_edges}
+    left = [decode(carried) for carried in job.execution._carried.values()]
+    return sum(len(layouts[e].decode(b)) for one in left for (e, _), _, (_, _, bodies) in one.waiting for b in bodies)
+
+
+# --- one slow function behind an exchange
+
+
+@pytest.mark.parametrize("exchange", ["key_by", "rebalance", "global", "custom"])
+def test_no_epoch_lasts_longer_than_a_slice_behind_an_exchange(exchange: str) -> None:
+    env, sink = program(), CollectSink()
+    stream = env.from_collection(list(range(100)))
+    shipped = {
+        "key_by": lambda: stream.key_by(lambda x: x % 7),
+        "rebalance": stream.rebalance,
+        "global": stream.global_,
+        "custom": lambda: stream.partition_custom(lambda key, n: key % n, lambda x: x),
+    }[exchange]()
+    shipped.map(slowly).sink_to(sink)
+    lengths = lengths_of_epochs(LocalJob(env, CLOCK))
+    assert max(lengths) <= 250 and sum(lengths) == 5000
+    assert sink.results() == list(range(100))
+
+
+def test_each_level_has_its_part_of_a_slice() -> None:
+    env, sink = program(), CollectSink()
+    slow = env.from_collection(list(range(20))).map(slowly).rebalance().map(slowly).rebalance().map(slowly)
+    slow.sink_to(sink)
+    lengths = lengths_of_epochs(LocalJob(env, CLOCK))
+    assert max(lengths) <= 200 + 2 * 100 + 50
+    assert sink.results() == list(range(20))
+
+
+def test_a_source_is_dealt_nothing_while_what_it_sent_waits() -> None:
+    env, sink = program(), CollectSink()
+    env.from_source(NumberSequenceSource(0, 99)).key_by(lambda x: x % 3).map(slowly).sink_to(sink)
+    job, most = LocalJob(env, CLOCK, epoch_sizes=lambda: 30), 0
+    while not job.is_finished:
+        job.run_epoch()
+        most = max(most, waiting(job))
+        assert bool(waiting(job)) == bool(job.execution.unread_sources())
+    assert 20 <= most < 30
+    assert sorted(sink.results()) == list(range(100))
+
+
+def test_other_sources_are_read_meanwhile() -> None:
+    env, fast, slow = program(), CollectSink(), CollectSink()
+    env.from_source(NumberSequenceSource(0, 99)).rebalance().map(slowly).sink_to(slow)
+    env.from_source(NumberSequenceSource(0, 99)).rebalance().sink_to(fast)
+    job = LocalJob(env, CLOCK, epoch_sizes=lambda: 50)
+    for _ in range(3):
+        job.run_epoch()
+    assert len(fast.results()) == 100 and len(slow.results()) < 20
+    job.run()
+    assert slow.results() == list(range(100))
+
+
+def test_one_slow_record_delays_one_slice() -> None:
+    env, sink = program(), CollectSink()
+    env.from_collection(list(range(50))).key_by(lambda x: 0).map(_slow_once).sink_to(sink)
+    assert lengths_of_epochs(LocalJob(env, CLOCK)) == [5000, 0]
+    assert sink.results() == list(range(50))
+
+
+def _slow_once(value: int) -> int:
+    if value == 3:
+        CLOCK.advance(5000)
+    return value
+
+
+def test_in_batch_nothing_is_cut_behind_an_exchange() -> None:
+    env, sink = program(**{"execution.runtime-mode": "BATCH"}), CollectSink()
+    env.from_collection(list(range(20))).rebalance().map(slowly).sink_to(sink)
+    assert lengths_of_epochs(LocalJob(env, CLOCK)) == [1000]
+
+
+# --- time does not pass what waits
+
+
+class _Marks(KeyedProcessFunction):
+    """Notes for each record how far event time had come, and fires a timer at the record's own time."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        slowly(value)
+        ctx.timer_service().register_event_time_timer(value)
+        yield "record", value, ctx.timer_service().current_watermark()
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield "timer", timestamp, ctx.timer_service().current_watermark()
+
+
+_MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda x, t: x)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_watermarks_stay_behind_what_waits(parallelism: int, restarts: bool) -> None:
+    env, sink = program(parallelism), CollectSink()
+    stream = env.from_source(NumberSequenceSource(0, 89)).assign_timestamps_and_watermarks(_MONOTONOUS)
+    stream.key_by(lambda x: x % 5).process(_Marks()).sink_to(sink)
+    job = LocalJob(env, CLOCK, epoch_sizes=lambda: 10)
+    while not job.is_finished:
+        job.run_epoch()
+        if restarts:
+            job.restart_slots()
+    results: list[tuple[str, int, int]] = sink.results()
+    assert sorted(v for kind, v, _ in results if kind == "record") == list(range(90))
+    assert sorted(v for kind, v, _ in results if kind == "timer") == list(range(90))
+    assert all(mark < value for kind, value, mark in results if kind == "record")
+    assert all(mark >= value for kind, value, mark in results if kind == "timer")
+
+
+def test_input_that_waits_is_not_idle() -> None:
+    env, sink = program(), CollectSink()
+    strategy = _MONOTONOUS.with_idleness(Duration.of_millis(300))
+    stream = env.from_collection(list(range(40))).rebalance().map(slowly).assign_timestamps_and_watermarks(strategy)
+    beside = env.from_collection([1000]).assign_timestamps_and_watermarks(_MONOTONOUS)
+    windows = stream.union(beside).key_by(lambda x: 0).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    windows.reduce(lambda a, b: a + b).sink_to(sink)
+    job = LocalJob(env, CLOCK)
+    while not job.is_finished:
+        job.run_epoch()
+        # Time passes between two epochs, for example because a checkpoint is written.
+        CLOCK.advance(200)
+    assert sink.results() == [sum(range(n, n + 10)) for n in (0, 10, 20, 30)] + [1000]
+
+
+class _Seen(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_processing_time_timer(ctx.timer_service().current_processing_time() + 100)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.timer_service().current_processing_time() - timestamp
+
+
+def test_timers_fire_while_another_operator_is_slow_behind_an_exchange() -> None:
+    env, late, slow = program(), CollectSink(), CollectSink()
+    numbers = env.from_source(NumberSequenceSource(0, 59))
+    numbers.key_by(lambda x: x).process(_Seen()).sink_to(late)
+    numbers.rebalance().map(slowly).sink_to(slow)
+    LocalJob(env, CLOCK, epoch_sizes=lambda: 20).run()
+    assert len(late.results()) >= 40 and max(late.results()) <= 250
+
+
+# --- nothing is lost or doubled
+
+
+def counting(env: StreamExecutionEnvironment, sink: CollectSink, records: int = 60) -> None:
+    """Count records by key behind a slow function: (key, how many)."""
+    numbers = env.from_source(NumberSequenceSource(0, records - 1)).uid("source").rebalance().map(slowly).uid("slowly")
+    pairs = numbers.map(lambda x: (x % 7, 1)).uid("pair").key_by(lambda t: t[0])
+    pairs.map(slowly).uid("slow too").key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid(
+        "sum"
+    ).sink_to(sink).uid("sink")
+
+
+def highest(results: list[tuple[int, int]], records: int = 60) -> dict[int, int]:
+    assert len(set(results)) == len(results) == records
+    return {key: max(n for k, n in results if k == key) for key, _ in results}
+
+
+WANTED = Counter(n % 7 for n in range(60))
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_processes_that_die_between_slices_lose_and_double_nothing(parallelism: int) -> None:
+    env, sink = program(parallelism), CollectSink()
+    counting(env, sink)
+    job = LocalJob(env, CLOCK)
+    while not job.is_finished:
+        job.run_epoch()
+        job.restart_slots()
+    assert highest(sink.results()) == WANTED
+    assert job.progress.epochs >= 4
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (3, 1), (1, 1), (3, 3)])
+@pytest.mark.parametrize("epochs", [1, 3, 6])
+def test_waiting_input_is_gone_on_with_at_another_parallelism(before: int, after: int, epochs: int) -> None:
+    sink = CollectSink()
+    env = program(before)
+    counting(env, sink)
+    job = LocalJob(env, CLOCK, epoch_sizes=lambda: 40)
+    for _ in range(epochs):
+        job.run_epoch()
+    assert waiting(job)
+    env = program(after)
+    counting(env, sink)
+    snapshot: Snapshot = job.snapshot()
+    job = LocalJob(env, CLOCK, snapshot=snapshot, storage=job.storage)
+    while not job.is_finished:
+        job.run_epoch()
+        job.restart_slots()
+    assert highest(sink.results()) == WANTED
+
+
+class _Erratic:
+    """A clock on which any time passes between two looks."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        self._now = 0
+
+    def __call__(self) -> int:
+        self._now += self._random.choice((0, 0, 0, 1, 40, 210))
+        return self._now
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_results_do_not_depend_on_slices_restarts_or_parallelism(seed: int) -> None:
+    assert sorted(_windows(_Erratic(seed), Random(seed))) == sorted(_windows(ManualClock(), None))
+
+
+def _windows(clock: Callable[[], int], random: Random | None) -> list[Any]:
+    """Sums of event-time windows, with records out of order; processes die and the parallelism changes at random."""
+    sink, draw = CollectSink(), Random(7)
+    records = [(i % 5, 10 * i + draw.randrange(30), 1) for i in range(500)]
+
+    def make(snapshot: Snapshot | None = None, storage: Any = None) -> LocalJob:
+        env = program(1 if random is None else random.randint(1, 3))
+        strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(3000))
+        stream = (
+            env.from_collection(records)
+            .uid("source")
+            .assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda r, t: r[1]))
+        )
+        windows = stream.uid("marks").key_by(lambda r: r[0]).window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
+        summed = windows.reduce(lambda a, b: (a[0], max(a[1], b[1]), a[2] + b[2])).uid("windows")
+        summed.rebalance().map(lambda r: r).uid("map").sink_to(sink).uid("sink")
+        return LocalJob(env, clock, epoch_sizes=lambda: 200, snapshot=snapshot, storage=storage)
+
+    job = make()
+    while not job.is_finished:
+        job.run_epoch()
+        if random is not None and random.random() < 0.2:
+            job.restart_slots()
+        if random is not None and not job.is_finished and random.random() < 0.1:
+            job = make(job.snapshot(), job.storage)
+    results: list[Any] = sink.results()
+    return results
+
+
+def test_an_operator_whose_input_waits_cannot_be_left_out() -> None:
+    env = program()
+    counting(env, CollectSink())
+    job = LocalJob(env, CLOCK)
+    job.run_epoch()
+    assert waiting(job)
+    env = program()
+    env.from_source(NumberSequenceSource(0, 59)).uid("source").sink_to(CollectSink()).uid("sink")
+    with pytest.raises(InvalidProgramError, match="has nowhere to go"):
+        LocalJob(env, CLOCK, snapshot=job.snapshot(), storage=job.storage)
+
+
+def test_waiting_input_reaches_its_operator_where_that_is_chained_now() -> None:
+    sink = CollectSink()
+
+    def make(apart: bool, **about: Any) -> LocalJob:
+        env = program()
+        numbers = env.from_source(NumberSequenceSource(0, 29)).uid("source")
+        (numbers.rebalance() if apart else numbers).map(slowly).uid("slowly").sink_to(sink).uid("sink")
+        return LocalJob(env, CLOCK, **about)
+
+    job = make(True)
+    job.run_epoch()
+    assert waiting(job)
+    job = make(False, snapshot=job.snapshot(), storage=job.storage)
+    assert len(job.plan.vertices) == 1
+    lengths = lengths_of_epochs(job)
+    assert sink.results() == list(range(30)) and max(lengths) <= 250
+
+
+def test_a_failed_epoch_is_run_again_from_where_the_one_before_it_stopped() -> None:
+    env, sink = program(), CollectSink()
+    env.from_collection(list(range(30))).rebalance().map(_failing_once).map(slowly).sink_to(sink)
+    LocalJob(env, CLOCK).run(restarts=1)
+    assert sink.results() == list(range(30)) and CALLS == [14]
+
+
+def _failing_once(value: int) -> int:
+    if value == 14 and not CALLS:
+        CALLS.append(value)
+        raise ValueError("once")
+    return value
+
+
+# --- two inputs
+
+
+class _Both(CoMapFunction):
+    def map1(self, value: Any) -> Any:
+        return slowly(("first", value))
+
+    def map2(self, value: Any) -> Any:
+        return "second", value
+
+
+def test_a_second_input_is_seen_between_the_records_of_a_slow_first() -> None:
+    env, sink = program(), CollectSink()
+    first, second = (env.from_source(NumberSequenceSource(0, n)) for n in (39, 3))
+    first.rebalance().connect(second.rebalance()).map(_Both()).sink_to(sink)
+    LocalJob(env, CLOCK).run()
+    # As Flink does with what is there: in turn.
+    assert sink.results()[:8] == [(kind, n) for n in range(4) for kind in ("first", "second")]
+    assert sink.results()[8:] == [("first", n) for n in range(4, 40)]
+
+
+def test_a_second_input_that_comes_later_does_not_wait_for_the_first() -> None:
+    env, sink = program(), CollectSink()
+    first = env.from_source(NumberSequenceSource(0, 99))
+    second = env.from_source(NumberSequenceSource(0, 9))
+    first.rebalance().connect(second.rebalance()).map(_Both()).sink_to(sink)
+    # Of the second, one record each epoch.
+    sizes = iter([100, *[1] * 1000])
+    job = LocalJob(env, CLOCK, epoch_sizes=lambda: next(sizes))
+    job.run_epoch()
+    lengths_of_epochs(job)
+    second_at = [i for i, (kind, _) in enumerate(sink.results()) if kind == "second"]
+    assert second_at[-1] < 60
+
+
+RULES = MapStateDescriptor("rules")
+
+
+class _Apply(BroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield slowly(value), len(list(ctx.get_broadcast_state(RULES).keys()))
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        ctx.get_broadcast_state(RULES)[value] = value
+
+
+class _KeyedApply(KeyedBroadcastProcessFunction):
+    process_element = _Apply.process_element
+    process_broadcast_element = _Apply.process_broadcast_element
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("mode", ["STREAMING", "BATCH"])
+def test_what_is_broadcast_goes_first_when_an_operator_starts(mode: str, keyed: bool) -> None:
+    env, sink = program(2, **{"execution.runtime-mode": mode}), CollectSink()
+    events, rules = env.from_source(NumberSequenceSource(0, 19)), env.from_source(NumberSequenceSource(0, 9))
+    broadcast = rules.broadcast(RULES)
+    if keyed:
+        events.key_by(lambda x: x).connect(broadcast).process(_KeyedApply()).sink_to(sink)
+    else:
+        events.rebalance().connect(broadcast).process(_Apply()).sink_to(sink)
+    LocalJob(env, CLOCK).run()
+    assert sorted(sink.results()) == [(n, 10) for n in range(20)]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_in_batch_all_that_is_broadcast_goes_first(keyed: bool, restarts: bool) -> None:
+    env, sink = program(2, **{"execution.runtime-mode": "BATCH"}), CollectSink()
+    events, rules = env.from_source(NumberSequenceSource(0, 19)), env.from_source(NumberSequenceSource(0, 59))
+    broadcast = rules.broadcast(RULES)
+    if keyed:
+        events.key_by(lambda x: x).connect(broadcast).process(_KeyedApply()).sink_to(sink)
+    else:
+        events.rebalance().connect(broadcast).process(_Apply()).sink_to(sink)
+    job = LocalJob(env, CLOCK, epoch_sizes=lambda: 7)
+    while not job.is_finished:
+        job.run_epoch()
+        if restarts:
+            job.restart_slots()
+    assert sorted(sink.results()) == [(n, 60) for n in range(20)]
+    assert job.progress.epochs < 20
+
+
+def test_in_batch_a_source_that_is_broadcast_beside_itself_is_read_to_its_end() -> None:
+    env, sink = program(2, **{"execution.runtime-mode": "BATCH"}), CollectSink()
+    numbers = env.from_source(NumberSequenceSource(0, 29))
+    numbers.rebalance().connect(numbers.broadcast(RULES)).process(_Apply()).sink_to(sink)
+    LocalJob(env, CLOCK, epoch_sizes=lambda: 4).run()
+    assert sorted(sink.results()) == [(n, 30) for n in range(30)]
+
+
+def test_what_is_broadcast_is_seen_alike_by_all_at_the_end_of_an_epoch() -> None:
+    env, sink = program(2), CollectSink()
+    events, rules = env.from_source(NumberSequenceSource(0, 199)), env.from_source(NumberSequenceSource(0, 59))
+    events.rebalance().connect(rules.broadcast(RULES)).process(_Apply()).sink_to(sink)
+    job = LocalJob(env, CLOCK, epoch_sizes=lambda: 10)
+    job.run_epoch()
+    seen = 0
+    while waiting(job):
+        job.run_epoch()
+        counts = Counter(key for key, _ in job.state_rows("rules"))
+        assert set(counts.values()) <= {2}
+        seen += 1
+    assert seen >= 2
+
+
+def test_what_is_broadcast_beside_other_streams_of_the_same_input_is_never_left() -> None:
+    env, sink = program(2), CollectSink()
+    plain, all_over = env.from_source(NumberSequenceSource(0, 39)), env.from_source(NumberSequenceSource(100, 103))
+    plain.rebalance().union(all_over.broadcast()).map(slowly).sink_to(sink)
+    job = LocalJob(env, CLOCK)
+    job.run_epoch()
+    assert waiting(job) and sorted(n for n in sink.results() if n >= 100) == sorted([100, 101, 102, 103] * 2)
+    job.run()
+    assert sorted(n for n in sink.results() if n < 100) == list(range(40))
+
+
+# --- with a job master
+
+
+def sleepy(value: Any) -> Any:
+    time.sleep(0.02)
+    return value
+
+
+def test_a_savepoint_and_a_cancel_do_not_wait_for_slow_input_behind_an_exchange(tmp_path: Any) -> None:
+    sink = CollectSink()
+
+    def start(**settings: str) -> Any:
+        env = LocalEnvironment(Configuration.from_dict({"millstream.epoch.slice": "60 ms", **settings}))
+        numbers = env.from_collection(list(range(100))).uid("source")
+        numbers.key_by(lambda x: 0).map(sleepy).uid("map").sink_to(sink).uid("sink")
+        return env.execute_async("slow")
+
+    job = start()
+    time.sleep(0.4)
+    began = time.monotonic()
+    location = job.stop_with_savepoint(False, str(tmp_path)).result()
+    job.get_job_execution_result().result()
+    assert time.monotonic() - began < 0.6
+    assert 0 < len(sink.results()) < 100
+    start(**{"execution.state-recovery.path": location}).get_job_execution_result().result()
+    assert sink.results() == list(range(100))
+
+
+def test_draining_processes_what_waits(tmp_path: Any) -> None:
+    env, sink = LocalEnvironment(Configuration.from_dict({"millstream.epoch.slice": "60 ms"})), CollectSink()
+    env.from_collection(list(range(60))).key_by(lambda x: 0).map(sleepy).sink_to(sink)
+    job = env.execute_async("slow")
+    time.sleep(0.3)
+    job.stop_with_savepoint(True, str(tmp_path)).result()
+    job.get_job_execution_result().result()
+    assert sink.results() == list(range(60))
