@@ -1,8 +1,7 @@
 """Types: what a stream's elements are, how values are made to fit, and how they print.
 
-A stream without a declared type carries Python objects as they are. A declared type is enforced where
-the stream leaves an operator: integers wrap and floats narrow as they would between Flink's operators,
-and a value that cannot fit is an error.
+A stream without a declared type carries Python objects as they are. A declared type is enforced where a value is
+encoded: floats narrow as they would between Flink's operators, and a value that cannot fit is an error.
 """
 
 from __future__ import annotations
@@ -410,8 +409,9 @@ class PrimitiveArrayTypeInfo(_ElementTypeInfo):
             if isinstance(value, (bytearray, memoryview)):
                 return bytes(value)
             try:
-                return bytes(v % 256 for v in value)
-            except TypeError:
+                # Java's bytes are from -128 to 127, Python's from 0 to 255.
+                return bytes(v + 256 if -128 <= v < 0 else v for v in value)
+            except (TypeError, ValueError):
                 raise misfit(value, str(self)) from None
 
         return convert
@@ -489,6 +489,8 @@ class _FieldsTypeInfo(TypeInformation):
                 if unknown := [k for k in value if k not in names]:
                     raise TypeMismatchError(f"{described} has no field {unknown[0]!r}; the value was {value!r}")
                 values = [value.get(n) for n in names]
+            elif isinstance(value, Row) and names is not None:
+                values = _in_order(value, names, described)
             elif isinstance(value, (tuple, list, Row)):
                 values = list(value)
             else:
@@ -500,6 +502,19 @@ class _FieldsTypeInfo(TypeInformation):
             return values
 
         return convert
+
+
+def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Any]:
+    """Return the values of a row in the order of a type's fields: by name if the row has names, else as they are."""
+    own = row._fields
+    if own is None or own == names:
+        return list(row)
+    if unknown := [n for n in names if n not in own]:
+        raise TypeMismatchError(
+            f"the value {row!r} (Row) does not fit the type {described}: it has no field {unknown[0]!r}. Rows with "
+            "names go by them: give the row the type's names, or none"
+        )
+    return [row[n] for n in names] if len(own) == len(names) else list(row)
 
 
 class RowTypeInfo(_FieldsTypeInfo):
