@@ -91,6 +91,9 @@ class Operator:
     # Whether what it emits in the loop is also its state, which an operator behind it must not change.
     emits_state = False
 
+    # Whether a record that it takes must fit the type that was declared for it, even from within the chain.
+    encodes_input = False
+
     # Whether the records it emits have timestamps even if those it takes have none.
     assigns_timestamps = False
 

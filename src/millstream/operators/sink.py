@@ -125,6 +125,7 @@ class Sink(ABC, Generic[T_contra]):
 class SinkOperator(Operator):
     """Ends a chain by writing to a sink."""
 
+    encodes_input = True
     writer: SinkWriter
 
     def __init__(self, sink: Sink) -> None:
@@ -152,6 +153,8 @@ class SinkOperator(Operator):
 
 class InvokeOperator(FunctionOperator):
     """Ends a chain by calling a user's function for every record; what it does cannot be taken back."""
+
+    encodes_input = True
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         # Both `invoke(value)` and Flink's `invoke(value, context)` are accepted.

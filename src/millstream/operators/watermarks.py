@@ -80,6 +80,7 @@ class WatermarkOperator(Operator):
     """Assigns timestamps and makes watermarks; those that come from before it end here, but for the last."""
 
     assigns_timestamps = True
+    encodes_input = True
     advance: Advance
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
