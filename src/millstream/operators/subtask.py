@@ -466,6 +466,8 @@ class Subtask:
 
     def _end(self) -> Iterator[Outgoing]:
         self.ended = True
+        # Timers of the wall clock that are due fire though no more input comes; those that are not never will.
+        self._on_processing_time()
         for node in self._nodes:
             self._guarded(node.operator.finish, node)
             yield from self._full_blocks()

@@ -198,7 +198,7 @@ class WatermarkOperator(Operator):
 
     def on_processing_time(self) -> None:
         """Find splits that have been silent for too long."""
-        if self._idle_ms is None:
+        if self._idle_ms is None or self._ended:
             return
         now = self.setup.clock()
         for split in self._splits.values():
