@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.datastream import KeyedProcessFunction, TimeDomain
-from millstream.testing import LocalEnvironment, ManualClock
+from millstream.testing import CollectSink, LocalEnvironment, ManualClock
+from millstream.testing.local import LocalJob
 
 
 class Wait(KeyedProcessFunction):
@@ -54,3 +56,21 @@ class Both(KeyedProcessFunction):
 def test_so_does_one_that_the_last_watermark_sets() -> None:
     env = LocalEnvironment(clock=ManualClock(1000))
     assert list(env.from_collection([1]).key_by(lambda v: v).process(Both()).execute_and_collect()) == [5, 50]
+
+
+class Stamps(KeyedProcessFunction):
+    """Says the timestamp of each record and timer."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield value, ctx.timestamp()
+        ctx.timer_service().register_processing_time_timer(value)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield "timer", ctx.timestamp()
+
+
+def test_a_record_without_a_timestamp_does_not_have_that_of_the_timer_before_it() -> None:
+    env, sink = LocalEnvironment(), CollectSink()
+    env.from_collection([5, 7]).key_by(lambda v: 0).process(Stamps()).sink_to(sink)
+    LocalJob(env, clock=ManualClock(1000), epoch_sizes=lambda: 1).run()
+    assert sink.results() == [(5, MIN_WATERMARK), ("timer", 5), (7, MIN_WATERMARK), ("timer", 7)]
