@@ -15,6 +15,18 @@ class TypeMismatchError(MillstreamError, TypeError):
     """A value does not fit the type that was declared for it."""
 
 
+class IncurableError(MillstreamError):
+    """Starting the job again would end in the same way, so it is not tried."""
+
+
+class LostOutputError(IncurableError):
+    """Output that was written, and is to be committed now, is not there any more."""
+
+
+class RecordTooLargeError(IncurableError):
+    """A record is larger than what can be sent from one subtask to another."""
+
+
 class DamagedStateError(MillstreamError):
     """A file of a checkpoint or savepoint cannot be used: it is missing, damaged, or of a newer version."""
 

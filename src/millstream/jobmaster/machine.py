@@ -33,7 +33,13 @@ from typing import Any, ClassVar
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restore import Start, restore
 from millstream.checkpoint.snapshot import Snapshot
-from millstream.common.errors import InvalidProgramError, JobCancelledError, JobExecutionError, MillstreamError
+from millstream.common.errors import (
+    IncurableError,
+    InvalidProgramError,
+    JobCancelledError,
+    JobExecutionError,
+    MillstreamError,
+)
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
@@ -506,7 +512,7 @@ class JobMachine:
             if step in _REQUEST_ALONE and isinstance(error, (InvalidProgramError, RequestFailedError)):
                 return instructions
         chronicle, delay = self._ledger.chronicle, None
-        if chronicle.status is not JobStatus.CREATED and not isinstance(error, InvalidProgramError):
+        if chronicle.status is not JobStatus.CREATED and not _is_incurable(error):
             delay = self._options.restart.failed(self._now)
         chronicle.failed(error, delay, self._now)
         if delay is None:
@@ -645,6 +651,12 @@ def _own_epoch(**about: Any) -> Epoch:
 def _no_checkpoints() -> InvalidProgramError:
     return InvalidProgramError(
         "The job takes no checkpoints: set execution.checkpointing.interval, or take a savepoint."
+    )
+
+
+def _is_incurable(error: Exception) -> bool:
+    return isinstance(error, (InvalidProgramError, IncurableError)) or (
+        isinstance(error, EpochFailed) and error.incurable
     )
 
 

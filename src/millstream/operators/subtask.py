@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from millstream.common.errors import DamagedStateError
+from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError
 from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
@@ -570,6 +570,7 @@ class Subtask:
                 self._epoch,
                 record,
                 isinstance(error, DamagedStateError),
+                isinstance(error, (IncurableError, InvalidProgramError)),
             )
         )
 

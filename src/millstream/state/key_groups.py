@@ -153,9 +153,9 @@ def _other(key: Any) -> int:
         return _sequence([getattr(key, f.name) for f in fields(key) if f.compare])
     if type(key).__hash__ is object.__hash__ and not isinstance(key, type):
         raise MillstreamError(
-            f"A key of class {type(key).__name__} is equal to no other: the class has no __eq__ and __hash__ by value, so "
-            "every record would be a key of its own. Give it both (a frozen dataclass has them), or use a str, a number "
-            "or a tuple as the key."
+            f"A key of class {type(key).__name__} is equal to no other: the class has no __eq__ and __hash__ by value, "
+            "so every record would be a key of its own. Give it both (a frozen dataclass has them), or use a str, a "
+            "number or a tuple as the key."
         )
     if type(key).__module__ == "numpy" and hasattr(key, "item"):
         return stable_hash(key.item())
@@ -227,10 +227,7 @@ def _has_nan(key: Any) -> bool:
     if isinstance(key, _NUMBERS):
         return bool(key != key)
     if isinstance(key, (tuple, frozenset, Row)):
-        for member in key:
-            if member.__class__ not in PLAIN_KEYS and _has_nan(member):
-                return True
-        return False
+        return any(member.__class__ not in PLAIN_KEYS and _has_nan(member) for member in key)
     if is_dataclass(key) and any(_has_nan(getattr(key, f.name)) for f in fields(key) if f.compare):
         raise MillstreamError(
             f"The key {key!r} has a NaN in a field, which is not equal to itself: use a tuple of the fields as the key."
