@@ -315,6 +315,7 @@ def test_execute_and_collect(env: Env, env1: Env) -> None:
     assert stream.execute_and_collect(limit=3) == [0, 1, 2]
     with stream.execute_and_collect() as results:
         assert next(results) == 0
+    assert env.from_collection(range(100)).execute_and_collect(limit=3) == [0, 1, 2]
     keyed = env1.from_collection(["a"]).key_by(lambda v: v.upper())
     assert list(keyed.execute_and_collect()) == [Row(f0="A", f1="a")]
 

@@ -198,3 +198,17 @@ def test_a_source_that_has_ended_is_not_waited_for_after_a_restart() -> None:
 class _Same(TimestampAssigner):
     def extract_timestamp(self, value: int, record_timestamp: int) -> int:
         return value
+
+
+@pytest.mark.parametrize("parallelism", [1, 4])
+def test_what_one_subtask_makes_is_collected_in_its_order(parallelism: int) -> None:
+    env = LocalEnvironment()
+    env.set_parallelism(parallelism)
+    numbers = env.from_collection(range(100))
+    assert numbers.execute_and_collect(limit=3) == [0, 1, 2]
+    assert list(numbers.execute_and_collect()) == list(range(100))
+    assert list(numbers.rebalance().execute_and_collect()) == list(range(100))
+    alone = numbers.map(lambda x: x).set_parallelism(1).filter(lambda x: x > 0).set_parallelism(1)
+    assert list(alone.execute_and_collect()) == list(range(1, 100))
+    both = numbers.union(env.from_collection(range(100, 200)))
+    assert list(both.execute_and_collect()) == list(range(200))

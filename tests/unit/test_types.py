@@ -137,7 +137,11 @@ def test_scalars_of_numpy_are_taken_where_the_python_value_is() -> None:
         result = fit(type_info, value)
         assert result == expected
         assert type(result) is type(expected)
-    for type_info, value in [(Types.INT(), np.float64(2)), (Types.SHORT(), np.int64(2**20)), (Types.INT(), np.zeros(2))]:
+    for type_info, value in [
+        (Types.INT(), np.float64(2)),
+        (Types.SHORT(), np.int64(2**20)),
+        (Types.INT(), np.zeros(2)),
+    ]:
         with pytest.raises(TypeMismatchError):
             fit(type_info, value)
 
