@@ -1,8 +1,7 @@
-"""How plain values are made to fit a declared type, and how Java writes numbers."""
+"""How plain values are made to fit a declared type."""
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable
 from decimal import Decimal
@@ -145,20 +144,3 @@ BASIC_SHAPES: dict[str, Shape] = {
 
 def _raise(error: Exception) -> Any:
     raise error
-
-
-def java_number(value: float, narrow: bool) -> str:
-    """Write a number the way Java does: the fewest digits that tell it, an exponent outside 10^-3 to 10^7."""
-    if value != value or value in (math.inf, -math.inf):
-        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
-    digits = repr(value)
-    if narrow:
-        single = struct.unpack("f", struct.pack("f", value))[0]
-        fewest = (f"{value:.{n}g}" for n in range(1, 10))
-        digits = next((d for d in fewest if struct.unpack("f", struct.pack("f", float(d)))[0] == single), digits)
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        written = f"{Decimal(digits):f}"
-        return written if "." in written else f"{written}.0"
-    sign, numbers, exponent = Decimal(digits).normalize().as_tuple()
-    text = "".join(map(str, numbers))
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"

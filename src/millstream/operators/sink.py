@@ -110,6 +110,8 @@ class Sink(ABC, Generic[T_contra]):
     """A place records go to."""
 
     name = "Sink"
+    # Whether a record must fit the type that was declared for it.
+    encodes = True
 
     def typed(self, type_info: TypeInformation | None) -> Sink[T_contra]:
         """Return the sink for records of a declared type; None when none was declared."""
@@ -125,11 +127,11 @@ class Sink(ABC, Generic[T_contra]):
 class SinkOperator(Operator):
     """Ends a chain by writing to a sink."""
 
-    encodes_input = True
     writer: SinkWriter
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
+        self.encodes_input = sink.encodes
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
