@@ -35,6 +35,7 @@ PROCESS_MODE = {
     "partition_custom",
     "rebalance",
     "rescale",
+    "names",
     "runtime_context",
     "types_int_bounds",
     "types_row_names",

@@ -416,7 +416,7 @@ def test_a_number_too_long_for_its_type_is_told_with_operator_and_record() -> No
     _, _, error = sum_up([(0, 2**62), (0, 2**62), (0, 1)], long_pair)
     assert error is not None
     assert f"the value {2**63} (int) does not fit the type Long" in error
-    assert "in operator 'Keyed Reduce' (uid sum)" in error
+    assert "in operator 'Reduce' (uid sum)" in error
     assert f"record: (0, {2**63})" in error
 
 

@@ -11,6 +11,10 @@ class InvalidProgramError(MillstreamError, ValueError):
     """The program cannot run as written; found before anything was started."""
 
 
+class WrongTypeError(InvalidProgramError, TypeError):
+    """A method was given an object of another kind than it takes."""
+
+
 class TypeMismatchError(MillstreamError, TypeError):
     """A value does not fit the type that was declared for it."""
 

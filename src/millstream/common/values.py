@@ -34,5 +34,5 @@ def detach(value: Any) -> Any:
         return pickle.loads(cloudpickle.dumps(value, 5))
     except Exception as e:
         raise InvalidProgramError(
-            f"A value of class {kind.__name__} can be neither sent nor kept in state, because it cannot be pickled: {e}."
+            f"A value of class {kind.__name__} can be neither sent nor kept in state: it cannot be pickled ({e})."
         ) from e

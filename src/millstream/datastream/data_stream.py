@@ -16,6 +16,7 @@ from millstream.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
     Types,
+    has_rows,
 )
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
@@ -122,7 +123,9 @@ class DataStream(OperatorSettings, Generic[T_co]):
 
     def _type(self) -> TypeInformation | None:
         end = self._ends[0]
-        return end.tag.type_info if end.tag is not None else end.source.type_info
+        if end.tag is None:
+            return end.source.type_info
+        return None if isinstance(end.tag.type_info, PickledBytesTypeInfo) else end.tag.type_info
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         return self._environment
@@ -187,7 +190,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
             ['to', 'be', 'or']
         """
         function = as_user_function(func, "flat_map", "flat_map")
-        return self._then("Flat Map", FlatMapOperator(function, self._keyed), output_type)
+        return self._then("FlatMap", FlatMapOperator(function, self._keyed), output_type)
 
     def filter(self, func: Callable[[T_co], object] | FilterFunction[T_co]) -> DataStream[T_co]:
         """Keep the records for which the function is true.
@@ -212,7 +215,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
         """Process every record with its context; the function yields results and `(OutputTag, value)` pairs."""
         function = as_rich_function(func, ("process_element",), "process")
         return self._then(
-            "Keyed Process" if self._keyed else "Process", ProcessOperator(function, self._keyed), output_type
+            "KEYED PROCESS" if self._keyed else "PROCESS", ProcessOperator(function, self._keyed), output_type
         )
 
     def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
@@ -311,6 +314,8 @@ class DataStream(OperatorSettings, Generic[T_co]):
         if isinstance(key_selector, (int, str)):
             self._check_field("key_by", key_selector)
         selector = key_of(key_selector)
+        if key_type is not None and has_rows(key_type):
+            selector = _keys_as_rows(selector, key_type)
         ends = [StreamEnd(e.source, KeyPartitioner(selector), e.tag) for e in self._ends]
         return KeyedStream(self._environment, ends, selector, key_type, DataStream(self._environment, self._ends))
 
@@ -508,6 +513,13 @@ class CachedDataStream(DataStream[T_co]):
         self._cache = self._transformation.cache
 
 
+def _keys_as_rows(selector: UserFunction, key_type: TypeInformation) -> UserFunction:
+    """Return a selector whose rows have the names that the key's type gives them."""
+    select, convert = selector.call, key_type.converter()
+    assert convert is not None
+    return UserFunction(lambda value: convert(select(value)), None)
+
+
 def _everything(value: Any) -> int:
     return 0
 
@@ -597,7 +609,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
 
         In BATCH only the last value of each key is emitted.
         """
-        return self._reduced("Keyed Reduce", as_user_function(func, "reduce", "reduce"))
+        return self._reduced(as_user_function(func, "reduce", "reduce"))
 
     def sum(self, position_to_sum: Union[int, str] = 0) -> DataStream[T_co]:
         """Emit the key's first record with this field summed up."""
@@ -621,16 +633,15 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
 
     def _combined(self, operation: str, field: Union[int, str], combine: Callable[[Any, Any], Any]) -> DataStream[T_co]:
         self._check_field(operation, field)
-        return self._reduced(f"Keyed {operation.title()}", combine_field(field, operation, combine))
+        return self._reduced(combine_field(field, operation, combine))
 
     def _chosen(self, operation: str, field: Union[int, str], better: Callable[[Any, Any], bool]) -> DataStream[T_co]:
         self._check_field(operation, field)
-        name = operation.replace("_", " ").title()
-        return self._reduced(f"Keyed {name}", choose_by_field(field, operation, better))
+        return self._reduced(choose_by_field(field, operation, better))
 
-    def _reduced(self, name: str, function: Union[UserFunction, Callable[[Any, Any], Any]]) -> DataStream[T_co]:
+    def _reduced(self, function: Union[UserFunction, Callable[[Any, Any], Any]]) -> DataStream[T_co]:
         wrapped = function if isinstance(function, UserFunction) else UserFunction(function, None)
-        return self._then(name, ReduceOperator(wrapped), self._type())
+        return self._then("Reduce", ReduceOperator(wrapped), self._type())
 
     def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
         return self._unkeyed.sink_to(sink)

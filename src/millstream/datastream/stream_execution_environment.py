@@ -11,7 +11,7 @@ from millstream.checkpoint.storage import storage_options
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.deprecated import warn_deprecated
-from millstream.common.errors import InvalidProgramError, TypeMismatchError
+from millstream.common.errors import InvalidProgramError, TypeMismatchError, WrongTypeError
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
@@ -48,7 +48,13 @@ from millstream.graph.job_graph import JobGraph, build_job_graph
 from millstream.graph.picture import draw
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
-from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
+from millstream.graph.transformations import (
+    Program,
+    StreamEnd,
+    Transformation,
+    check_max_parallelism,
+    check_parallelism,
+)
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Launch
 from millstream.operators.source import SourceOperator
@@ -123,6 +129,7 @@ class StreamExecutionEnvironment:
         return parallelism
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        check_max_parallelism(max_parallelism, "the environment")
         self._config.set_integer(_MAX_PARALLELISM, max_parallelism)
         return self
 
@@ -311,8 +318,8 @@ class StreamExecutionEnvironment:
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream[Any]:
         """Make a stream of a collection's elements, in order."""
-        if isinstance(collection, (str, bytes)) or not isinstance(collection, Iterable):
-            raise InvalidProgramError(f"from_collection() takes a collection of elements, not {collection!r}.")
+        if not isinstance(collection, Iterable):
+            raise WrongTypeError(f"from_collection() takes a collection of elements, not {collection!r}.")
         elements = list(collection)
         convert = type_info.converter() if type_info is not None else None
         if convert is not None:
@@ -320,7 +327,7 @@ class StreamExecutionEnvironment:
         source: CollectionSource[Any] = CollectionSource(elements)
         # They fit from here on, so nobody looks at them again.
         source.produced_type = type_info
-        stream = self._add_source(source, "Source: Collection Source", type_info)
+        stream = self._add_source(source, "Collection Source", type_info)
         return stream.force_non_parallel()
 
     @overload
@@ -352,7 +359,7 @@ class StreamExecutionEnvironment:
         source = as_source(source, "from_source()")
         if isinstance(source, (FileSource, HybridSource)):
             source = source.reached_with(storage_options(self._config))
-        stream = self._add_source(source, f"Source: {source_name or source.name}", type_info or source.produced_type)
+        stream = self._add_source(source, source_name or source.name, type_info or source.produced_type)
         if isinstance(source, (SparkStreamSource, HybridSource)) and source.is_simple:
             stream = stream.force_non_parallel()
         if watermark_strategy is None or watermark_strategy == WatermarkStrategy.no_watermarks():

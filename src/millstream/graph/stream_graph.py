@@ -41,7 +41,7 @@ class StreamNode:
 
     @property
     def name(self) -> str:
-        return self.transformation.name
+        return self.transformation.shown_name
 
 
 @dataclass(eq=False)

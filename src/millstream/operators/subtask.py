@@ -135,7 +135,7 @@ class Subtask:
                 node.name,
                 self.index,
                 self.vertex.parallelism,
-                self.vertex.max_parallelism,
+                1 if self.vertex.non_parallel else self.vertex.max_parallelism,
                 self._settings.attempt,
                 self._settings.job_parameters,
                 metrics,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.setting import in_words
 from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo, TypeInformation
 from millstream.state import kinds
@@ -101,7 +101,7 @@ class ReducingStateDescriptor(StateDescriptor):
         super().__init__(name, type_info)
         self.reduce_function = reduce_function
         if not callable(getattr(reduce_function, "reduce", reduce_function)):
-            raise InvalidProgramError(f"State {name!r} needs a reduce function, not {reduce_function!r}.")
+            raise WrongTypeError(f"State {name!r} needs a reduce function, not {reduce_function!r}.")
 
     def get_reduce_function(self) -> Any:
         return self.reduce_function
@@ -117,7 +117,7 @@ class AggregatingStateDescriptor(StateDescriptor):
         self.agg_function = agg_function
         missing = [m for m in ("create_accumulator", "add", "get_result") if not hasattr(agg_function, m)]
         if missing:
-            raise InvalidProgramError(
+            raise WrongTypeError(
                 f"State {name!r} needs an AggregateFunction; {agg_function!r} lacks {', '.join(missing)}."
             )
 

@@ -167,7 +167,7 @@ class MapState(State):
             change.pop(key, None)
 
     def contains(self, key: Any) -> bool:
-        """Tell whether there is a value other than None; an entry of None is in `keys()` all the same, as in PyFlink."""
+        """Tell whether there is a value other than None; one of None is in `keys()` all the same, as in PyFlink."""
         value = self._find(key)
         return value is not MISSING and value is not None
 
