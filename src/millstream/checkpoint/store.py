@@ -261,8 +261,8 @@ def _last_that_counts(storage: Storage, names: list[str]) -> float:
         return int(bytes(storage.read(_SUPERSEDED)))
     except ValueError:
         raise DamagedStateError(
-            f"The file {storage.url}/{_SUPERSEDED} is damaged: it should be the number of the last checkpoint that counts "
-            "there, so none of them is taken. If a job shall go on from one of them, name it in "
+            f"The file {storage.url}/{_SUPERSEDED} is damaged: it should be the number of the last checkpoint that "
+            "counts there, so none of them is taken. If a job shall go on from one of them, name it in "
             "execution.state-recovery.path."
         ) from None
     finally:

@@ -111,6 +111,7 @@ class ChainCompiler:
         return w.build("batch, t=None")
 
     def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: Key | None) -> None:
+        w.next_operator()
         node.operator.code(w, input_index, value, key, lambda out: self._outputs(w, node, out))
 
     def _outputs(self, w: CodeWriter, node: ChainNode, value: Var) -> None:

@@ -425,32 +425,37 @@ class Subtask:
         self._arrive(0, watermark)
 
     def _arrive(self, place: int, watermark: int) -> None:
-        """A watermark reaches an operator of the chain, and what the operator makes of it those behind."""
-        node = self._nodes[place]
-        passed = self._guarded(lambda: node.operator.on_watermark(watermark), node)
-        if passed is not None:
-            self._pass_on(place, passed)
+        """A watermark reaches a place of the chain (an edge: ~id), and what operators make of it those behind them."""
+        # Not by recursion: a chain may be longer than Python's stack is deep.
+        waiting = [(place, watermark)]
+        while waiting:
+            place, watermark = waiting.pop()
+            if place < 0:
+                self._writers[~place].watermark(watermark)
+                continue
+            node = self._nodes[place]
+            passed = self._guarded(partial(node.operator.on_watermark, watermark), node)
+            if passed is not None:
+                waiting += [(output, passed) for output in reversed(self._behind[place])]
 
     def _pass_on(self, place: int, watermark: int | None) -> None:
         """Send a watermark, or None for idle, to what is behind an operator (-1: to the first)."""
         if watermark is None:
             self._send_idle(place)
-            return
-        if place < 0:
+        elif place < 0:
             self._arrive(0, watermark)
-            return
-        for output in self._behind[place]:
-            if output >= 0:
+        else:
+            for output in self._behind[place]:
                 self._arrive(output, watermark)
-            else:
-                self._writers[~output].watermark(watermark)
 
     def _send_idle(self, place: int) -> None:
-        for output in self._behind[place]:
-            if output < 0:
-                self._writers[~output].idle()
-            elif not isinstance(self._nodes[output].operator, WatermarkOperator):
-                self._send_idle(output)
+        waiting = [place]
+        while waiting:
+            for output in self._behind[waiting.pop()]:
+                if output < 0:
+                    self._writers[~output].idle()
+                elif not isinstance(self._nodes[output].operator, WatermarkOperator):
+                    waiting.append(output)
 
     def _on_processing_time(self) -> None:
         for node in self._nodes:
