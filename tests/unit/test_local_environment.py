@@ -212,3 +212,31 @@ def test_what_one_subtask_makes_is_collected_in_its_order(parallelism: int) -> N
     assert list(alone.execute_and_collect()) == list(range(1, 100))
     both = numbers.union(env.from_collection(range(100, 200)))
     assert list(both.execute_and_collect()) == list(range(200))
+
+
+def always_fails(value: int) -> int:
+    raise RuntimeError(f"no luck with {value}, {time.monotonic()}")
+
+
+def test_a_job_that_fails_again_and_again_in_the_same_way_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    env = LocalEnvironment(restarts=13)
+    env.from_collection([1]).map(always_fails).sink_to(CollectSink())
+    client = env.execute_async()
+    assert isinstance(client, LocalJobClient)
+    with pytest.raises(JobExecutionError, match="no luck"):
+        client.get_job_execution_result().result()
+    said = [r.getMessage() for r in caplog.records if "times in a row" in r.getMessage()]
+    assert len(said) == 1
+    assert "has failed 10 times in a row in the same way" in said[0]
+    assert "RuntimeError: no luck with 1" in said[0]
+    view = client._job.view
+    assert (view.alike, view.is_stuck) == (14, True)
+
+
+def test_one_that_gets_on_between_does_not() -> None:
+    env = LocalEnvironment(restarts=13)
+    source = TestingSource([i for n in range(12) for i in (n, ABORT)])
+    env.from_source(source).sink_to(CollectSink())
+    client = env.execute_async()
+    client.get_job_execution_result().result()
+    assert (client._job.view.restarts, client._job.view.alike) == (12, 0)  # type: ignore[attr-defined]

@@ -57,7 +57,7 @@ from millstream.jobmaster.requests import (
     SavepointRequest,
 )
 from millstream.jobmaster.steps import Epoch, Step, Why
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.view import ALIKE_MEANS_STUCK, JobView
 from millstream.operators.protocol import JobPlan, SlotReport
 
 # So long an epoch waits for a manifest: most are written by then, and their output counts at once.
@@ -521,7 +521,10 @@ class JobMachine:
         self._go(Step.BACKING_OFF, self._now + delay)
         name = self._ledger.plan.settings.job_name
         text = f"job '{name}' has failed and restarts in {delay:g} s (restart {chronicle.restarts}):\n{error}"
-        return [*instructions, *_printed(error), i.Warn(text=text), i.ReleaseSlots(must=False)]
+        instructions += [*_printed(error), i.Warn(text=text)]
+        if chronicle.alike == ALIKE_MEANS_STUCK:
+            instructions.append(i.Warn(text=_stuck(name, error)))
+        return [*instructions, i.ReleaseSlots(must=False)]
 
     def _abandon(self) -> Instructions:
         """What is complete when no manifest is being written any more can be gone back to."""
@@ -651,6 +654,16 @@ def _own_epoch(**about: Any) -> Epoch:
 def _no_checkpoints() -> InvalidProgramError:
     return InvalidProgramError(
         "The job takes no checkpoints: set execution.checkpointing.interval, or take a savepoint."
+    )
+
+
+def _stuck(name: str, error: Exception) -> str:
+    # The line that says what happened: before the one that says where.
+    before_place = str(error).partition("\nin operator '")[0].strip()
+    said = before_place.splitlines()[-1:] or [type(error).__name__]
+    return (
+        f"job '{name}' has failed {ALIKE_MEANS_STUCK} times in a row in the same way ({said[0]}), and no epoch has "
+        "ended between: starting again does not seem to help. It goes on trying, as its restart strategy says."
     )
 
 

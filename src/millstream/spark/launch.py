@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import uuid
@@ -24,6 +25,8 @@ from millstream.spark.exchange_epochs import ExchangeEpochs, executions_that_hol
 from millstream.spark.pickling import dump_plan
 from millstream.spark.session import DEFAULT_MASTER, SPARE_CORES, get_context, local_cores
 from millstream.spark.worker import JobRef, save_plan
+
+log = logging.getLogger("millstream")
 
 # The configuration's key for how blocks get from slot to slot.
 EXCHANGE = "millstream.exchange"
@@ -86,6 +89,8 @@ class SparkEngine:
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
     def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
+        if not os.path.isdir(self.directory):
+            self._begin_anew()
         if plan not in self._saved:
             directory = self._saved[plan] = os.path.join(self.directory, f"plan-{len(self._saved)}")
             pickled = self.pickled.pop(plan, None) or dump_plan(plan)
@@ -96,6 +101,13 @@ class SparkEngine:
         if self._slots_stay(plan, context):
             return ExchangeEpochs(context, plan, job, self.name, python)
         return SparkEpochs(context, plan, job, self.name, python)
+
+    def _begin_anew(self) -> None:
+        """Make the job's directory again, with all that workers need: somebody has deleted it."""
+        log.warning("The job's temporary directory %s was deleted: it is made anew.", self.directory)
+        os.makedirs(self.directory, mode=0o700)
+        self.dependencies = bring(self.config, self.directory)
+        self._saved.clear()
 
     def _slots_stay(self, plan: JobPlan, context: SparkContext) -> bool:
         """Choose how blocks get from slot to slot."""

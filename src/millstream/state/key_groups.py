@@ -27,6 +27,8 @@ UPPER_BOUND_MAX_PARALLELISM = 1 << 15
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B1
 _NAN = 0x7FC00000
+# The hash of a class that does not define one: each of its objects has its own.
+_BY_IDENTITY: Any = object.__hash__
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -151,7 +153,7 @@ def _other(key: Any) -> int:
             return _HASHERS[kind](key)
     if is_dataclass(key) and not isinstance(key, type):
         return _sequence([getattr(key, f.name) for f in fields(key) if f.compare])
-    if type(key).__hash__ is object.__hash__ and not isinstance(key, type):
+    if getattr(type(key), "__hash__", None) is _BY_IDENTITY and not isinstance(key, type):
         raise MillstreamError(
             f"A key of class {type(key).__name__} is equal to no other: the class has no __eq__ and __hash__ by value, "
             "so every record would be a key of its own. Give it both (a frozen dataclass has them), or use a str, a "
