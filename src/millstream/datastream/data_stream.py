@@ -41,6 +41,7 @@ from millstream.datastream.functions import (
 )
 from millstream.datastream.functions import Partitioner as PartitionerFunction
 from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
+from millstream.datastream.mistakes import warn_of_no_result, warn_of_yields
 from millstream.datastream.operator_settings import OperatorSettings
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import StreamEnd, Transformation
@@ -167,7 +168,9 @@ class DataStream(OperatorSettings, Generic[T_co]):
             >>> list(env.from_collection([1, 2, 3]).map(lambda x: x * 2).execute_and_collect())
             [2, 4, 6]
         """
-        return self._then("Map", MapOperator(as_user_function(func, "map", "map"), self._keyed), output_type)
+        function = as_user_function(func, "map", "map")
+        warn_of_yields(function.call, "map")
+        return self._then("Map", MapOperator(function, self._keyed), output_type)
 
     @overload
     def flat_map(
@@ -201,6 +204,8 @@ class DataStream(OperatorSettings, Generic[T_co]):
             [1, 3]
         """
         function = as_user_function(func, "filter", "filter")
+        warn_of_yields(function.call, "filter")
+        warn_of_no_result(function.call)
         return self._then("Filter", FilterOperator(function, self._keyed), self._type())
 
     @overload

@@ -41,6 +41,7 @@ from millstream.datastream.connectors.spark_source import SparkStreamSource, as_
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.local_job_client import LocalJobClient
+from millstream.datastream.mistakes import Story
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
@@ -88,6 +89,7 @@ class StreamExecutionEnvironment:
         self._config = Configuration(configuration)
         self._program = Program()
         self._sinks: list[Transformation] = []
+        self._story = Story()
         self._state_backend: StateBackend | None = None
         # A wall clock of a test's own, in milliseconds.
         self._clock: Callable[[], int] | None = None
@@ -376,6 +378,7 @@ class StreamExecutionEnvironment:
         return self.from_source(FileSource.for_record_stream_format(lines, file_path).build())
 
     def _add_source(self, source: Source[T], name: str, type_info: TypeInformation | None) -> DataStream[T]:
+        self._story.begin()
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
         return DataStream(self, [StreamEnd(transformation)])
 
@@ -405,6 +408,7 @@ class StreamExecutionEnvironment:
 
     def get_execution_plan(self) -> str:
         """Return the plan of the program as JSON, in Flink's shape."""
+        self._story.runs()
         return execution_plan(self._stream_graph(None, self._sinks))
 
     def _repr_svg_(self) -> str | None:
@@ -444,6 +448,7 @@ class StreamExecutionEnvironment:
         return sinks
 
     def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
+        self._story.runs()
         graph = self._stream_graph(job_name, sinks)
         stop_if_only_planned(graph, self._config)
         has_caches = any(n.transformation.cache for n in graph.nodes)
