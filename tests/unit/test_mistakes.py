@@ -111,7 +111,9 @@ stream = env.from_collection([1]).map(str)
 def test_a_program_that_is_never_run(tmp_path: Path, last: str, warns: bool) -> None:
     file = tmp_path / "job.py"
     file.write_text(PROGRAM.format(last=last))
-    commands = [[sys.executable]] + [[sys.executable, "-m", "millstream", "run"]] * (last in ("stream.print()", "1 / 0"))
+    commands = [[sys.executable]] + [[sys.executable, "-m", "millstream", "run"]] * (
+        last in ("stream.print()", "1 / 0")
+    )
     for command in commands:
         done = subprocess.run([*command, str(file)], capture_output=True, text=True)
         said = f"{file}:4: UserWarning: the program that begins here was never run: call execute() of its environment"

@@ -41,6 +41,7 @@ from millstream.common.errors import (
     MillstreamError,
 )
 from millstream.common.job_status import JobStatus
+from millstream.common.names import printable
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import Checkpoint
@@ -519,7 +520,7 @@ class JobMachine:
             return instructions + self._end(JobStatus.FAILED, error)
         self._error = error
         self._go(Step.BACKING_OFF, self._now + delay)
-        name = self._ledger.plan.settings.job_name
+        name = printable(self._ledger.plan.settings.job_name, 200)
         text = f"job '{name}' has failed and restarts in {delay:g} s (restart {chronicle.restarts}):\n{error}"
         instructions += [*_printed(error), i.Warn(text=text)]
         if chronicle.alike == ALIKE_MEANS_STUCK:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError
+from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError, RecordTooLargeError
 from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
@@ -480,13 +480,19 @@ class Subtask:
 
     def _full_blocks(self) -> Iterator[Outgoing]:
         for writer in self._writers.values():
-            for target, block in writer.full_blocks():
-                yield writer.edge, target, block
+            yield from self._sent(writer, writer.full_blocks())
 
     def _drain(self) -> Iterator[Outgoing]:
         for writer in self._writers.values():
-            for target, block in writer.drain():
+            yield from self._sent(writer, writer.drain())
+
+    def _sent(self, writer: EdgeWriter, blocks: Iterator[tuple[int, bytes]]) -> Iterator[Outgoing]:
+        try:
+            for target, block in blocks:
                 yield writer.edge, target, block
+        except RecordTooLargeError as e:
+            sender = next(n for n in self._nodes if any(o.edge == writer.edge.id for o in n.outputs))
+            raise self._failed(e, sender) from e
 
     def _replay_batch(self, batch: BatchInput) -> None:
         head = self.vertex.head

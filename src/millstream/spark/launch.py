@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.names import printable
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
@@ -50,7 +51,8 @@ def launch(job: Launch) -> JobMaster:
 
     def make_engine(home: Home) -> SparkEngine:
         dependencies = bring(config, home.directory)
-        name = plan.settings.job_name
+        # Java takes no half characters, and pages of Spark's should stay readable.
+        name = printable(plan.settings.job_name, 200)
         return SparkEngine(config, home.directory, home.state, dependencies, name, {plan: pickled}, exchange)
 
     return start(prepared, make_engine)
