@@ -453,6 +453,7 @@ NAMES = ["a\0b", "x" * 5000, "", "a\nb\r\t", "\ud800", "ü😀\u202e", "'\"\\{}%
 def test_any_text_is_a_name_and_a_chain_may_be_long(env: Env, tmp_path: Path) -> None:
     env.configure(Configuration.from_dict({"execution.checkpointing.interval": "20ms"}))
     env.configure(Configuration.from_dict({"execution.checkpointing.dir": str(tmp_path)}))
+    env.configure(Configuration.from_dict({"restart-strategy.type": "none"}))
     stream = env.from_collection(range(5)).name(NAMES[0])
     for i in range(600):
         stream = stream.map(lambda x: x + 1).name(NAMES[i % len(NAMES)])
