@@ -8,6 +8,21 @@ from millstream.common.conversions import Converter
 from millstream.common.errors import TypeMismatchError
 from millstream.common.shapes import Real, Some, Whole
 from millstream.common.typeinfo import TypeInformation
+from millstream.common.values import ATOMS
+
+# CPython compares ints below this in place, and others by a call.
+QUICK = (1 << 30) - 1
+
+
+def plain_class(type_info: TypeInformation | None) -> type | None:
+    """Return the class whose values fit a type, and cannot change, all of them or, of ints, those up to QUICK."""
+    shape = type_info.shape() if type_info is not None else None
+    if isinstance(shape, Whole):
+        small = (shape.low is None or shape.low <= -QUICK) and (shape.high is None or shape.high >= QUICK)
+        return int if small else None
+    if shape == Real(null=True):
+        return float
+    return shape.kind if isinstance(shape, Some) and shape.kind in ATOMS else None
 
 
 def fitter(type_info: TypeInformation | None, what: str) -> Converter | None:

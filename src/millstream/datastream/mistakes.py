@@ -66,7 +66,7 @@ class Story:
             _UNRUN[id(self)] = self._begun
 
     def runs(self) -> None:
-        """The program is run, or its plan is asked for."""
+        """The program is run, or looked at."""
         _UNRUN.pop(id(self), None)
 
 

@@ -408,7 +408,6 @@ class StreamExecutionEnvironment:
 
     def get_execution_plan(self) -> str:
         """Return the plan of the program as JSON, in Flink's shape."""
-        self._story.runs()
         return execution_plan(self._stream_graph(None, self._sinks))
 
     def _repr_svg_(self) -> str | None:
@@ -448,7 +447,6 @@ class StreamExecutionEnvironment:
         return sinks
 
     def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
-        self._story.runs()
         graph = self._stream_graph(job_name, sinks)
         stop_if_only_planned(graph, self._config)
         has_caches = any(n.transformation.cache for n in graph.nodes)
@@ -502,6 +500,7 @@ class StreamExecutionEnvironment:
         parallelism: int | None = None,
         backend: Backend | None = None,
     ) -> StreamGraph:
+        self._story.runs()
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
         most = self._config.get_integer(_MAX_PARALLELISM, -1)
         for t in self._program.transformations:

@@ -11,7 +11,7 @@ from types import GenericAlias
 from typing import Any, ClassVar
 
 from millstream.common.conversions import Converter
-from millstream.common.fitter import fitter
+from millstream.common.fitter import QUICK, fitter, plain_class
 from millstream.common.values import ATOMS, detach
 from millstream.state.descriptors import MapStateDescriptor, StateDescriptor
 from millstream.state.table import MISSING, REMOVED, KeyCell, Patch, StateTable
@@ -51,7 +51,15 @@ class State:
 class ValueState(State):
     """One value a key."""
 
-    __slots__ = ()
+    __slots__ = ("_plain",)
+
+    def __init__(self, table: StateTable, cell: KeyCell) -> None:
+        super().__init__(table, cell)
+        self._plain: type | None = None
+
+    def declared(self, descriptor: StateDescriptor) -> None:
+        super().declared(descriptor)
+        self._plain = plain_class(descriptor.element_type)
 
     def value(self) -> Any:
         """Return the value of the current key, None when it has none."""
@@ -63,7 +71,10 @@ class ValueState(State):
 
     def update(self, value: Any) -> None:
         """Set the value of the current key; None clears it."""
-        if value is None:
+        kind = value.__class__
+        if kind is self._plain and (kind is not int or -QUICK <= value <= QUICK):
+            self._overlay[self._cell.key] = value
+        elif value is None:
             self.clear()
         else:
             if self._fit is not None:
