@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millstream.checkpoint.store import list_checkpoints
-from millstream.common import Duration, WatermarkStrategy
+from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JobExecutionError
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.common.serialization import Encoder
 from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.datastream import MapFunction, OutputTag, ProcessFunction
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_sink import FileSink
 from millstream.datastream.local_job_client import LocalJobClient
@@ -240,3 +242,32 @@ def test_one_that_gets_on_between_does_not() -> None:
     client = env.execute_async()
     client.get_job_execution_result().result()
     assert (client._job.view.restarts, client._job.view.alike) == (12, 0)  # type: ignore[attr-defined]
+
+
+class MostSubtasks(MapFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.most = runtime_context.get_max_number_of_parallel_subtasks()
+
+    def map(self, value: Any) -> int:
+        return int(self.most)
+
+
+def test_what_is_not_parallel_has_one_subtask_at_most() -> None:
+    env = LocalEnvironment()
+    numbers = env.from_collection([1])
+    assert list(numbers.map(MostSubtasks()).execute_and_collect()) == [1]
+    assert list(numbers.key_by(lambda v: v).map(MostSubtasks()).execute_and_collect()) == [128]
+    alone = numbers.rebalance().map(MostSubtasks()).force_non_parallel()
+    assert list(alone.execute_and_collect()) == [1]
+
+
+def test_a_side_output_without_a_type_goes_together_with_a_stream_without_one() -> None:
+    env, tag = LocalEnvironment(), OutputTag("odd")
+
+    class Part(ProcessFunction):
+        def process_element(self, value: int, ctx: Any) -> Any:
+            yield (tag, value) if value % 2 else value
+
+    even = env.from_collection(range(4)).process(Part())
+    assert sorted(even.union(even.get_side_output(tag)).execute_and_collect()) == [0, 1, 2, 3]
+    assert even.get_side_output(tag).get_type() == Types.PICKLED_BYTE_ARRAY()
