@@ -510,6 +510,14 @@ def test_a_value_is_looked_at_where_it_is_encoded(where: str) -> None:
     assert "record: 1.5" in str(failed.value)
 
 
+def test_a_projection_finds_fields_where_the_type_has_them() -> None:
+    env, sink = new_env(), CollectSink()
+    env.from_collection([0]).map(lambda _: {"y": 2, "x": 1}, NAMED).project(1, 0).sink_to(sink)
+    env.from_collection([0]).map(lambda _: Row(y=2, x=1), NAMED).project(1, 0).sink_to(sink)
+    LocalJob(env).run()
+    assert sink.results() == [(2, 1), (2, 1)]
+
+
 class Aside(ProcessFunction):
     """Sends everything to a side output."""
 

@@ -243,7 +243,10 @@ class DataStream(OperatorSettings, Generic[T_co]):
         getter = itemgetter(*field_indexes)
         one = len(field_indexes) == 1
         function: Callable[[Any], Any] = (lambda v: (getter(v),)) if one else getter
-        return self._then("Projection", MapOperator(UserFunction(function, None)), output_type)
+        operator = MapOperator(UserFunction(function, None))
+        # Fields are where the type has them.
+        operator.encodes_input = True
+        return self._then("Projection", operator, output_type)
 
     def _check_field(self, operation: str, field: int | str) -> None:
         """Refuse a field that the stream's declared type does not have."""
