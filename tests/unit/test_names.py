@@ -31,6 +31,11 @@ def test_any_text_is_a_name(name: str, tmp_path: Path) -> None:
     assert decode_manifest("there", manifest).snapshot.job_name == name
 
 
+def test_what_is_not_a_text_is_no_name() -> None:
+    with pytest.raises(TypeError, match=r"name\(\) takes a text, not 5"):
+        LocalEnvironment().from_collection([1]).name(5)  # type: ignore[arg-type]
+
+
 def test_what_a_name_is_where_not_every_character_can_be() -> None:
     assert printable("a\0b") == "a\\x00b"
     assert printable("\ud800\n") == "\\ud800\\n"

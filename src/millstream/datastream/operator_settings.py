@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar, Union
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.graph.transformations import ChainingStrategy, Transformation, check_max_parallelism
 
@@ -17,7 +17,9 @@ class OperatorSettings:
     _transformation: Transformation
 
     def name(self: S, name: str) -> S:
-        """Name the operator, for plans, logs and errors."""
+        """Name the operator, for plans, logs and errors: any text is a name."""
+        if not isinstance(name, str):
+            raise WrongTypeError(f"name() takes a text, not {name!r}.")
         (self._transformation.source or self._transformation).name = name
         return self
 
