@@ -223,7 +223,7 @@ def test_print_shows_values_as_flink_does(env1: Env, env: Env, capsys: pytest.Ca
     env1.from_collection([Row("a", 2), ("x", None), "plain"]).print()
     env1.execute()
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(
-        ["+I[a, 0]", "named> (a,true)", "<Row('a', 2)>", "('x', None)", "plain"]
+        ["+I[a,0]", "named> (a,true)", "<Row('a', 2)>", "('x', None)", "plain"]
     )
     env.from_source(NumberSequenceSource(1, 2)).print()
     env.from_source(NumberSequenceSource(1, 2)).print("n")
