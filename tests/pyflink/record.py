@@ -19,9 +19,9 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 EXPECTED = HERE / "expected"
 
-# What PyFlink cannot do in thread mode is recorded in process mode: an AsyncFunction is refused
+# What PyFlink cannot do in thread mode is recorded in process mode, the default: an AsyncFunction is refused
 # there, and get_index_of_this_subtask of a RuntimeContext and keys() of a broadcast state fail,
-# and a trigger's event-time timer on a global window does not fire.
+# and a trigger's event-time timer on a global window does not fire; integers wrap and rows go by position there.
 PROCESS_MODE = {
     "async_errors",
     "async_ordered",
@@ -35,7 +35,10 @@ PROCESS_MODE = {
     "partition_custom",
     "rebalance",
     "rescale",
+    "names",
     "runtime_context",
+    "types_int_bounds",
+    "types_row_names",
     "window_custom_trigger",
 }
 

@@ -71,7 +71,7 @@ def test_a_generator_that_raises_names_its_record(env: Env) -> None:
     )
     text = failure_of(env)
     assert "Boom: cannot take 7" in text
-    assert "in operator 'Flat Map'" in text
+    assert "in operator 'FlatMap'" in text
     assert text.endswith("record: 7")
 
 

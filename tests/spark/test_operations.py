@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from millstream.common import Row, Types
+from millstream.common import Configuration, Row, Types
+from millstream.common.errors import JobExecutionError
 from millstream.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -315,6 +316,7 @@ def test_execute_and_collect(env: Env, env1: Env) -> None:
     assert stream.execute_and_collect(limit=3) == [0, 1, 2]
     with stream.execute_and_collect() as results:
         assert next(results) == 0
+    assert env.from_collection(range(100)).execute_and_collect(limit=3) == [0, 1, 2]
     keyed = env1.from_collection(["a"]).key_by(lambda v: v.upper())
     assert list(keyed.execute_and_collect()) == [Row(f0="A", f1="a")]
 
@@ -443,3 +445,20 @@ def test_functions_are_called_where_the_job_is_not_to_inline(env: Env, collect: 
     env.get_configuration().set_boolean("millstream.inlining", inlining)
     asked = env.from_collection([Asked(), Asked(), Asked()]).map(lambda a: (a.by_a_loop, 1)).key_by(lambda t: t[0])
     assert collect(asked.reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == (inlining, 3)
+
+
+NAMES = ["a\0b", "x" * 5000, "", "a\nb\r\t", "\ud800", "ü😀\u202e", "'\"\\{}%s%d", "</title>", "../../b", "\x1b[31m"]
+
+
+def test_any_text_is_a_name_and_a_chain_may_be_long(env: Env, tmp_path: Path) -> None:
+    env.configure(Configuration.from_dict({"execution.checkpointing.interval": "20ms"}))
+    env.configure(Configuration.from_dict({"execution.checkpointing.dir": str(tmp_path)}))
+    env.configure(Configuration.from_dict({"restart-strategy.type": "none"}))
+    stream = env.from_collection(range(5)).name(NAMES[0])
+    for i in range(600):
+        stream = stream.map(lambda x: x + 1).name(NAMES[i % len(NAMES)])
+    keyed = stream.map(lambda x: (x % 2, 1)).key_by(lambda t: t[0])
+    counts = keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).name(NAMES[0])
+    assert max(counts.execute_and_collect("".join(NAMES))) == (1, 2)
+    with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
+        list(env.from_collection([1]).map(lambda x: x // 0).name(NAMES[0]).execute_and_collect(""))

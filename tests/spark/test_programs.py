@@ -128,7 +128,7 @@ def test_info_prints_flinks_plan_and_draws_it(words: Path) -> None:
     assert nodes[2]["predecessors"][0]["ship_strategy"] == "HASH"
     drawn = run(MILLSTREAM, "info", "--svg", words)
     assert drawn.stdout.startswith("<svg")
-    assert "Keyed Sum" in drawn.stdout
+    assert "Reduce" in drawn.stdout
 
 
 def test_info_of_a_program_that_executes_nothing(tmp_path: Path) -> None:

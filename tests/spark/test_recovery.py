@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections import Counter
@@ -517,3 +518,32 @@ def test_another_backend_takes_over(config: Configuration, tmp_path: Path) -> No
         job.get_job_execution_result().result()
         results += sink.results()
     assert Counter(results) == Counter({(k, 100): len(results) // KEYS for k in range(KEYS)})
+
+
+class Deleting(FailingOnce):
+    """Deletes a directory when it fails."""
+
+    def __init__(self, marker: Path, at: int, directory: Path) -> None:
+        super().__init__(marker, at)
+        self.directory = str(directory)
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        if value == self.at and not os.path.exists(self.marker):
+            for name in os.listdir(self.directory):
+                shutil.rmtree(os.path.join(self.directory, name))
+        yield from super().process_element(value, ctx)
+
+
+@pytest.mark.parametrize("exchange", ["resident", "spark"])
+def test_a_temporary_directory_that_was_deleted_is_made_anew(
+    config: Configuration, tmp_path: Path, exchange: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    temporary, checkpoints = tmp_path / "tmp", tmp_path / "checkpoints"
+    temporary.mkdir()
+    config.set_string("io.tmp.dirs", str(temporary)).set_string("millstream.exchange", exchange)
+    env, sink = checkpointed(config, checkpoints, 50), CollectSink()
+    counting(env, sink, 400, Deleting(tmp_path / "once", 200, temporary))
+    env.execute()
+    assert sorted(sink.results()) == counted(400)
+    assert "was deleted: it is made anew" in caplog.text
+    assert list(temporary.iterdir()) == []

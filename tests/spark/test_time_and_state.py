@@ -619,7 +619,7 @@ def test_a_trigger_that_raises_and_an_assigner_that_returns_nothing(env1: Env, c
         with pytest.raises(JobExecutionError) as caught:
             collect(windowed.sum(1))
         assert message in str(caught.value)
-        assert "in operator 'Window'" in str(caught.value)
+        assert f"in operator '{windowed._assigner.__class__.__name__}'" in str(caught.value)
         assert "record: ('a', 1)" in str(caught.value)
 
 
@@ -656,7 +656,7 @@ def test_bad_input_names_operator_and_record(env1: Env, collect: Collect) -> Non
         collect(untimed)
     text = str(caught.value)
     assert "TumblingEventTimeWindows(10, 0) needs records with timestamps and this one has none" in text
-    assert "in operator 'Window'" in text
+    assert "in operator 'TumblingEventTimeWindows'" in text
     assert "record: ('a', 1)" in text
     with pytest.raises(JobExecutionError) as caught:
         collect(env1.from_collection([("a", 1.5)]).assign_timestamps_and_watermarks(BY_TIME))

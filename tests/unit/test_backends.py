@@ -17,6 +17,7 @@ from millstream.datastream import (
     command_line,
 )
 from millstream.graph.job_graph import build_job_graph
+from millstream.operators.windows.operator import WindowOperator
 from millstream.state.backend import Backend, backend_of
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob
 
@@ -60,7 +61,8 @@ def test_operators_and_slots_are_those_of_the_backend(settings: dict[str, str], 
     for stream in windows(env):
         stream.sink_to(sink)
     job = LocalJob(env)
-    chosen = {type(n.operator).__name__ for v in job.plan.vertices for n in v.nodes if n.name == "Window"}
+    operators = [n.operator for v in job.plan.vertices for n in v.nodes]
+    chosen = {type(o).__name__ for o in operators if isinstance(o, WindowOperator)}
     assert chosen == {operator for _, operator, _ in running(backend)}
     assert job.plan.settings.state_backend is backend
     job.run()
@@ -87,7 +89,8 @@ def test_ids_without_a_uid_are_what_they_were() -> None:
     for stream in windows(env):
         stream.print()
     nodes = env._stream_graph(None, env._sinks).nodes
-    assert [n.operator_id[:8] for n in nodes if n.name == "Window"] == ["aeea7129", "a874434a", "14a7b5f5", "79328146"]
+    ids = [n.operator_id[:8] for n in nodes if isinstance(n.operator, WindowOperator)]
+    assert ids == ["aeea7129", "a874434a", "14a7b5f5", "79328146"]
 
 
 def test_a_backend_counts_that_is_set_after_the_windows() -> None:

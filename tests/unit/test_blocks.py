@@ -154,3 +154,25 @@ def test_any_values_travel_in_pieces(values: list[Any]) -> None:
     layout = Layout(False, False, Pieces((None, None)))
     block = layout.block_of((None, value, None) for value in values)
     assert [v for _, v, _ in Layout(False, False).decode(block.encode()).records()] == values
+
+
+@given(st.sampled_from(LAYOUTS), st.lists(st.one_of(st.none(), st.integers(0, 99)), max_size=9))
+def test_the_halves_of_a_block_are_the_block(layout: Layout, elements: list[int | None]) -> None:
+    block = layout.new_block()
+    for element in elements:
+        if element is None:
+            block.add_control(WATERMARK, len(block))
+        else:
+            for item in layout.block_of([("k", element, 7)]).content:
+                block.append(item)
+    first, second = block.halves()
+    assert list(first.records()) + list(second.records()) == list(block.records())
+    assert abs(len(first) - len(second)) <= 1
+
+    def told(blocks: list[Block]) -> list[Any]:
+        found: list[Any] = []
+        for part, control in (p for b in blocks for p in b.cut()):
+            found += [*part.records(), *([] if control is None else [control[1:]])]
+        return found
+
+    assert told([first, second]) == told([block])

@@ -218,7 +218,7 @@ def test_a_part_that_was_lost_is_noticed(tmp_path: Path) -> None:
     staged = run.stage("a")
     for path in tmp_path.iterdir():
         path.unlink()
-    with pytest.raises(MillstreamError, match="does not have the 2 bytes that were written"):
+    with pytest.raises(MillstreamError, match="has the 2 bytes that were written"):
         run.committer.commit(staged)
 
 

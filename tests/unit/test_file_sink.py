@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,11 +24,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.common import Encoder
-from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.errors import InvalidProgramError, LostOutputError, MillstreamError
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.datastream.connectors import bulk_files, file_sink, file_writers
 from millstream.datastream.connectors.base import CommitContext, SinkWriter
 from millstream.datastream.connectors.buckets import BucketContext, python_template
+from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.file_system import (
     BucketAssigner,
     BulkWriterFactory,
@@ -36,6 +38,7 @@ from millstream.datastream.connectors.file_system import (
     RollingPolicy,
 )
 from millstream.datastream.connectors.file_writers import RowWriter, TextWriter
+from millstream.testing import LocalEnvironment
 from millstream.testing.local import ManualClock
 
 UTF8 = Encoder.simple_string_encoder()
@@ -685,3 +688,41 @@ def test_whatever_fails_every_record_is_in_the_files_once(seed: int) -> None:
         job = ChaoticJob(sink, shares, dice, lambda: Counter(map(int, read(base))), crashing)
         job.run()
         assert hidden(base) == []
+
+
+def test_a_file_that_is_gone_before_it_was_ever_finished_is_told_after_a_restart(tmp_path: Path) -> None:
+    sink = rows(tmp_path)
+    committer, writer = sink.create_committer(CONTEXT), writer_of(sink)
+    committer.commit([(0, epoch(writer, 1, ["a"], flush=True))])
+    staged = epoch(writer, 2, ["b"], flush=True)
+    (tmp_path / hidden(tmp_path)[0]).unlink()
+    with pytest.raises(LostOutputError, match=staged.files[0].final):
+        committer.recover([(0, staged)], "job")
+
+
+def test_a_file_that_was_finished_and_moved_may_be_named_again(tmp_path: Path) -> None:
+    sink = rows(tmp_path)
+    committer = sink.create_committer(CONTEXT)
+    staged = epoch(writer_of(sink), 1, ["a"], flush=True)
+    committer.commit([(0, staged)])
+    os.unlink(staged.files[0].final)
+    committer.recover([(0, staged)], "job")
+    # Of another job's files nobody knows.
+    sink.create_committer(CommitContext("other", OPERATOR)).recover([(0, staged)], "job")
+
+
+class Deleting(DriverSink):
+    """Deletes a directory when the output of an epoch is committed."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(lambda values: shutil.rmtree(directory))
+
+
+def test_a_directory_deleted_under_a_running_job_fails_it_by_name_and_is_not_tried_again(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    env = LocalEnvironment(restarts=10)
+    numbers = env.from_collection(range(10))
+    numbers.sink_to(Deleting(out))
+    numbers.sink_to(FileSink.for_row_format(str(out), Encoder.simple_string_encoder()).build())
+    with pytest.raises(LostOutputError, match=f"FileSink: {out}/.* deleted or moved under the running job"):
+        env.execute()

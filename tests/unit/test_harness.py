@@ -316,7 +316,7 @@ def test_state_that_is_not_there() -> None:
 def test_metrics_and_job_parameters() -> None:
     with KeyedOneInputHarness(Count(), first, parallelism=2) as harness:
         harness.process_elements(["a", "b", "c"])
-        assert harness.metrics()["Keyed Process.seen"] == 3
+        assert harness.metrics()["KEYED PROCESS.seen"] == 3
     config = Configuration.from_dict({"greeting": "hello"})
     with OneInputHarness(Greet(), config=config) as harness:
         harness.process_element("you")
@@ -587,7 +587,7 @@ def test_a_snapshot_whose_state_has_nowhere_to_go() -> None:
     with KeyedOneInputHarness(Count(), first) as harness:
         harness.process_element("a")
         snapshot = harness.snapshot()
-    with pytest.raises(InvalidProgramError, match="'Keyed Process'.*nowhere to go"):
+    with pytest.raises(InvalidProgramError, match="'KEYED PROCESS'.*nowhere to go"):
         OneInputHarness(Double(), snapshot=snapshot)
 
 
@@ -610,10 +610,10 @@ class Keep(KeyedProcessFunction):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("lock as value", r"self\.value\.update.*cannot pickle.*in operator 'Keyed Process'"),
+        ("lock as value", r"self\.value\.update.*cannot pickle.*in operator 'KEYED PROCESS'"),
         (
             "lock as key",
-            r"State 'by-lock' holds something that cannot be pickled.*cannot pickle.*in operator 'Keyed Process'",
+            r"State 'by-lock' holds something that cannot be pickled.*cannot pickle.*in operator 'KEYED PROCESS'",
         ),
     ],
 )
@@ -696,7 +696,7 @@ def test_state_changes_by_update_alone() -> None:
 def test_an_error_tells_operator_and_record_and_the_harness_goes_on_as_after_a_restart() -> None:
     with KeyedOneInputHarness(Count(), lambda v: v[0]) as harness:
         harness.process_element("b")
-        with pytest.raises(JobExecutionError, match=r"(?s)a bad record.*in operator 'Keyed Process'.*'bad'") as raised:
+        with pytest.raises(JobExecutionError, match=r"(?s)a bad record.*in operator 'KEYED PROCESS'.*'bad'") as raised:
             harness.process_element("bad")
         assert isinstance(raised.value.__cause__, ZeroDivisionError)
         assert "millstream/operators" not in str(raised.value)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millstream.checkpoint.store import list_checkpoints
-from millstream.common import Duration, WatermarkStrategy
+from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JobExecutionError
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.common.serialization import Encoder
 from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.datastream import MapFunction, OutputTag, ProcessFunction
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_sink import FileSink
 from millstream.datastream.local_job_client import LocalJobClient
@@ -198,3 +200,74 @@ def test_a_source_that_has_ended_is_not_waited_for_after_a_restart() -> None:
 class _Same(TimestampAssigner):
     def extract_timestamp(self, value: int, record_timestamp: int) -> int:
         return value
+
+
+@pytest.mark.parametrize("parallelism", [1, 4])
+def test_what_one_subtask_makes_is_collected_in_its_order(parallelism: int) -> None:
+    env = LocalEnvironment()
+    env.set_parallelism(parallelism)
+    numbers = env.from_collection(range(100))
+    assert numbers.execute_and_collect(limit=3) == [0, 1, 2]
+    assert list(numbers.execute_and_collect()) == list(range(100))
+    assert list(numbers.rebalance().execute_and_collect()) == list(range(100))
+    alone = numbers.map(lambda x: x).set_parallelism(1).filter(lambda x: x > 0).set_parallelism(1)
+    assert list(alone.execute_and_collect()) == list(range(1, 100))
+    both = numbers.union(env.from_collection(range(100, 200)))
+    assert list(both.execute_and_collect()) == list(range(200))
+
+
+def always_fails(value: int) -> int:
+    raise RuntimeError(f"no luck with {value}, {time.monotonic()}")
+
+
+def test_a_job_that_fails_again_and_again_in_the_same_way_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    env = LocalEnvironment(restarts=13)
+    env.from_collection([1]).map(always_fails).sink_to(CollectSink())
+    client = env.execute_async()
+    assert isinstance(client, LocalJobClient)
+    with pytest.raises(JobExecutionError, match="no luck"):
+        client.get_job_execution_result().result()
+    said = [r.getMessage() for r in caplog.records if "times in a row" in r.getMessage()]
+    assert len(said) == 1
+    assert "has failed 10 times in a row in the same way" in said[0]
+    assert "RuntimeError: no luck with 1" in said[0]
+    view = client._job.view
+    assert (view.alike, view.is_stuck) == (14, True)
+
+
+def test_one_that_gets_on_between_does_not() -> None:
+    env = LocalEnvironment(restarts=13)
+    source = TestingSource([i for n in range(12) for i in (n, ABORT)])
+    env.from_source(source).sink_to(CollectSink())
+    client = env.execute_async()
+    client.get_job_execution_result().result()
+    assert (client._job.view.restarts, client._job.view.alike) == (12, 0)  # type: ignore[attr-defined]
+
+
+class MostSubtasks(MapFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.most = runtime_context.get_max_number_of_parallel_subtasks()
+
+    def map(self, value: Any) -> int:
+        return int(self.most)
+
+
+def test_what_is_not_parallel_has_one_subtask_at_most() -> None:
+    env = LocalEnvironment()
+    numbers = env.from_collection([1])
+    assert list(numbers.map(MostSubtasks()).execute_and_collect()) == [1]
+    assert list(numbers.key_by(lambda v: v).map(MostSubtasks()).execute_and_collect()) == [128]
+    alone = numbers.rebalance().map(MostSubtasks()).force_non_parallel()
+    assert list(alone.execute_and_collect()) == [1]
+
+
+def test_a_side_output_without_a_type_goes_together_with_a_stream_without_one() -> None:
+    env, tag = LocalEnvironment(), OutputTag("odd")
+
+    class Part(ProcessFunction):
+        def process_element(self, value: int, ctx: Any) -> Any:
+            yield (tag, value) if value % 2 else value
+
+    even = env.from_collection(range(4)).process(Part())
+    assert sorted(even.union(even.get_side_output(tag)).execute_and_collect()) == [0, 1, 2, 3]
+    assert even.get_side_output(tag).get_type() == Types.PICKLED_BYTE_ARRAY()

@@ -88,7 +88,7 @@ def test_states_are_listed_with_kind_type_and_rows(save: Save, tmp_path: Path) -
     assert others["panes"] == [("window-panes", "panes", "keyed")]
     assert others["sessions"] == [("window-sessions", "sessions", "keyed")]
     assert set(others["general"]) == {("event-timers", "timers", "keyed"), ("window-contents", "list", "keyed")}
-    assert others["Keyed Sum"] == [("reduce", "reducing", "keyed")]
+    assert others["Reduce"] == [("reduce", "reducing", "keyed")]
     assert others["kept"] == []
 
 
@@ -108,7 +108,7 @@ def test_rows_are_what_the_job_holds(save: Save, parallelism: int, tmp_path: Pat
     savepoint = Savepoint.load(save(job, tmp_path))
     for name, table in (("total", "total"), ("by rest", "by rest"), ("seen", "seen"), ("reduce", "_reduce")):
         held = {repr(thaw(row)): content for row, content in job.state_rows(table)}
-        uid = "keep" if table != "_reduce" else "Keyed Sum"
+        uid = "keep" if table != "_reduce" else "Reduce"
         assert {repr(r.key): r.value for r in savepoint.keyed_state(uid, name)} == held
     timers = {(repr(thaw(key)), time) for (time, key, window), _ in job.state_rows("_event_timers") if not window}
     assert {(repr(r.key), r.namespace) for r in savepoint.keyed_state("keep", "event-timers")} == timers
@@ -453,10 +453,10 @@ def test_everything_of_a_renamed_operator_goes_with_it(tmp_path: Path) -> None:
     written = savepoint.write(tmp_path / "after")
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
     # The sum has no uid, and finds its state by its place behind operators that are called otherwise now.
-    with pytest.raises(InvalidProgramError, match="'Keyed Sum' \\(no uid\\) has nowhere to go"):
+    with pytest.raises(InvalidProgramError, match="'Reduce' \\(no uid\\) has nowhere to go"):
         start_from(env, written)
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
-    job = start_from(env, Savepoint.load(written).drop_operator("Keyed Sum").write(tmp_path / "without"))
+    job = start_from(env, Savepoint.load(written).drop_operator("Reduce").write(tmp_path / "without"))
     assert unpack(next(iter(job.cut().sources.values()))) == {0: (40, COUNT)}
     job.run()
     before = counted(r for r in finished(savepoint.location, 1) if isinstance(r, tuple))
@@ -486,9 +486,9 @@ def test_a_renamed_operator_keeps_its_time_and_its_place_in_the_graph(tmp_path: 
 
 def test_an_operator_without_uid_can_be_given_one(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
-    written = savepoint.rename("Keyed Sum", "sum").write(tmp_path / "after")
+    written = savepoint.rename("Reduce", "sum").write(tmp_path / "after")
     env, sink = build()
-    next(t for t in env._program.transformations if t.name == "Keyed Sum").uid = "sum"
+    next(t for t in env._program.transformations if t.name == "Reduce").uid = "sum"
     start_from(env, written).run()
     assert sum(range(0, COUNT, 7)) in sink.results()
 
@@ -564,9 +564,12 @@ def test_savepoints_on_remote_storage(tmp_path: Path) -> None:
         (lambda s: s.put("panes", "window-panes", 1, 1), "must be the start of a window in milliseconds"),
         (lambda s: s.put("sessions", "window-sessions", 1, 1), "must be a window, for example TimeWindow"),
         (lambda s: s.put("counter", "seen here", 1, [1], namespace=0), "Rows of this state have no key"),
-        (lambda s: s.rename("keep", "panes"), "The uid 'panes' is taken by operator 'Window'"),
+        (lambda s: s.rename("keep", "panes"), "The uid 'panes' is taken by operator 'TumblingEventTimeWindows'"),
         (lambda s: s.rename("keep", ""), "A uid must be a text"),
-        (lambda s: s.drop_operator("Window"), "Several operators of .* are called 'Window': give the id of one"),
+        (
+            lambda s: s.drop_operator("Collect Sink"),
+            "Several operators of .* are called 'Collect Sink': give the id of one",
+        ),
         (lambda s: s.drop_operator("keep").put("keep", "total", 1, 1), "There is no operator 'keep'"),
     ],
 )

@@ -65,7 +65,7 @@ def test_ls(run: Run, saved: Path) -> None:
     header = lines[4].split()
     assert header == ["OPERATOR", "UID", "ID", "PARALLELISM", "MAX", "STATE", "KIND", "TYPE", "TTL", "ROWS", "BYTES"]
     keep = next(i for i, line in enumerate(lines) if " keep " in line)
-    assert lines[keep].split()[:2] == ["Keyed", "Process"]
+    assert lines[keep].split()[:2] == ["KEYED", "PROCESS"]
     total = next(line for line in lines if " total " in line)
     # Under the header, in its columns.
     assert total[lines[4].index("STATE") :].split()[:4] == ["total", "value", "Integer", "7"]
@@ -77,7 +77,7 @@ def test_ls_for_machines(run: Run, saved: Path) -> None:
     found = json.loads(run("state", "ls", "--json", saved / "job" / "chk-3")[1])
     assert found["kind"] == "checkpoint"
     keep = next(o for o in found["operators"] if o["uid"] == "keep")
-    assert (keep["parallelism"], keep["max_parallelism"], keep["name"]) == (1, 128, "Keyed Process")
+    assert (keep["parallelism"], keep["max_parallelism"], keep["name"]) == (1, 128, "KEYED PROCESS")
     timers = next(s for s in keep["states"] if s["table"] == "_event_timers")
     assert (timers["name"], timers["rows"], timers["address"]) == ("event-timers", 10, "time")
     assert {s["uid"]: s["position"] for s in found["sources"]}["numbers"] == {"0": [10, 60]}
@@ -274,14 +274,14 @@ def test_check_says_that_a_program_fits(run: Run, program: Any, tmp_path: Path) 
     keep = next(line for line in lines if " hold " in line)
     cores = Savepoint.load(tmp_path / "held").operators()[1].parallelism
     spread = "3" if cores == 3 else f"{cores} -> 3"
-    assert " ".join(keep.split()) == f"Keyed Process hold {spread} held (value, 5 rows)"
+    assert " ".join(keep.split()) == f"KEYED PROCESS hold {spread} held (value, 5 rows)"
     assert lines[-1] == f"{tmp_path}/job.py fits."
 
 
 def test_check_says_what_would_be_lost(run: Run, program: Any, tmp_path: Path) -> None:
     code, out, _ = run("savepoint", "check", program("other"), tmp_path / "held", 20)
     assert code == 1
-    assert "  'Keyed Process': held (value, 5 rows): the program has no operator with uid 'hold'." in out.splitlines()
+    assert "  'KEYED PROCESS': held (value, 5 rows): the program has no operator with uid 'hold'." in out.splitlines()
     assert "does not fit. State that may be lost can be left out with --allow-non-restored-state." in out
     code, out, _ = run("savepoint", "check", "-n", program("other"), tmp_path / "held", 20)
     assert code == 0
@@ -295,7 +295,7 @@ def test_check_says_what_has_changed(run: Run, program: Any, tmp_path: Path) -> 
     assert found["fits"] is False
     assert found["changed"] == [
         {
-            "operator": "Keyed Process",
+            "operator": "KEYED PROCESS",
             "state": "held",
             "text": "was declared as Integer and is declared as String now; values stay what they were",
         }

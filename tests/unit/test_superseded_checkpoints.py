@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+
+import pytest
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.origin import claim_latest, find_origin
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.checkpoint.storage import open_storage
-from millstream.checkpoint.store import CheckpointStore, latest_checkpoints
+from millstream.checkpoint.store import CheckpointStore, latest_checkpoints, open_checkpoint
 from millstream.common import Configuration
+from millstream.common.errors import DamagedStateError, InvalidProgramError
 
 # A process that is gone.
 DEAD = {"job": "job", "released": True}
@@ -85,3 +89,49 @@ def test_released_directory_can_be_taken(tmp_path: Path) -> None:
     store = driver(tmp_path, "a")
     store.release()
     CheckpointStore(open_storage(str(tmp_path / "a")), DEAD).take(lambda owner: "released" not in owner)
+
+
+@pytest.mark.parametrize("damage", [b"soon", b"", b"1.5", b"\xff\xfe", None])
+def test_a_damaged_note_is_told_and_others_are_taken(tmp_path: Path, damage: bytes | None) -> None:
+    write(driver(tmp_path, "a"), 1, 10)
+    note = tmp_path / "a" / "_superseded"
+    if damage is None:
+        note.mkdir()
+    else:
+        note.write_bytes(damage)
+    with pytest.raises(DamagedStateError, match=f"No checkpoint of job 'job' .*{note} (is damaged|cannot be read)"):
+        start(tmp_path, "b")
+    write(driver(tmp_path, "c"), 1, 5)
+    assert start(tmp_path, "d") == "c/chk-1"
+    # It is written anew: what was in doubt does not count.
+    assert note.read_text() == "0"
+
+
+@pytest.mark.parametrize(
+    "damage", [b"[]", b"5", b'"me"', b"{", b"{}", b'{"host": "HERE"}', b'{"host": "HERE", "pid": "x"}', None]
+)
+def test_a_damaged_owner_is_nobody(tmp_path: Path, damage: bytes | None) -> None:
+    write(driver(tmp_path, "a"), 1, 10)
+    owner = tmp_path / "a" / "_owner"
+    owner.unlink()
+    if damage is None:
+        owner.mkdir()
+    else:
+        owner.write_bytes(damage.replace(b"HERE", socket.gethostname().encode()))
+    if damage == b"{}":
+        # Of a host without a name: it counts as one of another, which may well run.
+        with pytest.raises(InvalidProgramError, match="still runs .*: stop it first"):
+            start(tmp_path, "b")
+    else:
+        assert start(tmp_path, "b") == "a/chk-1"
+
+
+def test_a_manifest_that_is_a_directory_is_told(tmp_path: Path) -> None:
+    write(driver(tmp_path, "a"), 1, 10)
+    manifest = tmp_path / "a" / "chk-1" / "_metadata"
+    manifest.unlink()
+    manifest.mkdir()
+    with pytest.raises(DamagedStateError, match=f"The file {manifest} cannot be read: Is a directory"):
+        open_checkpoint(str(tmp_path / "a" / "chk-1"))
+    write(driver(tmp_path, "c"), 1, 5)
+    assert start(tmp_path, "d") == "c/chk-1"

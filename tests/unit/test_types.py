@@ -20,9 +20,9 @@ def fit(type_info: TypeInformation, value: Any) -> Any:
 @pytest.mark.parametrize(
     ("type_info", "value", "expected"),
     [
-        (Types.BYTE(), 200, -56),
-        (Types.SHORT(), 40_000, -25_536),
-        (Types.INT(), 2**31, -(2**31)),
+        (Types.BYTE(), -128, -128),
+        (Types.SHORT(), 32_767, 32_767),
+        (Types.INT(), -(2**31), -(2**31)),
         (Types.INT(), True, 1),
         (Types.LONG(), -(2**63), -(2**63)),
         (Types.FLOAT(), 0.1, 0.10000000149011612),
@@ -35,12 +35,13 @@ def fit(type_info: TypeInformation, value: Any) -> Any:
         (Types.BIG_DEC(), 3, Decimal(3)),
         (Types.SQL_DATE(), dt.date(2024, 1, 2), dt.date(2024, 1, 2)),
         (Types.INSTANT(), Instant(1, 2), Instant(1, 2)),
-        (Types.TUPLE([Types.INT(), Types.STRING()]), [2**31, "a"], (-(2**31), "a")),
+        (Types.TUPLE([Types.INT(), Types.STRING()]), [7, "a"], (7, "a")),
         (Types.ROW([Types.INT(), Types.STRING()]), (1, "a"), Row(f0=1, f1="a")),
         (Types.ROW_NAMED(["a"], [Types.INT()]), {"a": 7}, Row(a=7)),
-        (Types.LIST(Types.SHORT()), (1, 65_536), [1, 0]),
+        (Types.LIST(Types.SHORT()), (1, 2), [1, 2]),
         (Types.MAP(Types.STRING(), Types.INT()), {"a": True}, {"a": 1}),
         (Types.PRIMITIVE_ARRAY(Types.BYTE()), bytearray(b"ab"), b"ab"),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), [-1, 1], b"\xff\x01"),
         (Types.BASIC_ARRAY(Types.STRING()), ("a",), ["a"]),
         (Types.PICKLED_BYTE_ARRAY(), {1, 2}, {1, 2}),
     ],
@@ -57,7 +58,13 @@ def test_values_are_made_to_fit(type_info: TypeInformation, value: Any, expected
         (Types.STRING(), 1),
         (Types.INT(), "1"),
         (Types.INT(), 1.5),
+        (Types.BYTE(), 128),
+        (Types.SHORT(), -32_769),
+        (Types.INT(), 8_589_934_599),
         (Types.LONG(), 2**63),
+        (Types.TUPLE([Types.INT()]), (2**31,)),
+        (Types.LIST(Types.BYTE()), [300]),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), [256]),
         (Types.DOUBLE(), "x"),
         (Types.BOOLEAN(), "true"),
         (Types.CHAR(), "ab"),
@@ -87,6 +94,56 @@ def test_values_that_do_not_fit_are_refused(type_info: TypeInformation, value: A
 )
 def test_typed_values_print_as_in_flink(type_info: TypeInformation, value: Any, text: str) -> None:
     assert type_info.format(value) == text
+
+
+XY = Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "expected"),
+    [
+        (XY, Row(y=2, x=1), Row(x=1, y=2)),
+        (XY, Row(1, 2), Row(x=1, y=2)),
+        (Types.ROW([Types.INT(), Types.INT()]), Row(f1=2, f0=1), Row(f0=1, f1=2)),
+        (Types.ROW_NAMED(["a", "b"], [Types.INT(), XY]), Row(b=Row(y=2, x=1), a=3), Row(a=3, b=Row(x=1, y=2))),
+        (Types.LIST(XY), [Row(y=2, x=1)], [Row(x=1, y=2)]),
+        (Types.MAP(Types.STRING(), XY), {"k": Row(y=2, x=1)}, {"k": Row(x=1, y=2)}),
+        (Types.TUPLE([Types.INT(), XY]), (5, Row(y=2, x=1)), (5, Row(x=1, y=2))),
+    ],
+)
+def test_named_rows_go_by_name(type_info: TypeInformation, value: Any, expected: Any) -> None:
+    assert str(fit(type_info, value)) == str(expected)
+
+
+@pytest.mark.parametrize("row", [Row(a=1, b=2), Row(x=1, b=2), Row(x=1), Row(x=1, y=2, z=3)])
+def test_rows_of_other_names_are_refused(row: Row) -> None:
+    with pytest.raises(TypeMismatchError, match="does not fit the type RowTypeInfo"):
+        fit(XY, row)
+
+
+def test_scalars_of_numpy_are_taken_where_the_python_value_is() -> None:
+    np = pytest.importorskip("numpy")
+    taken = [
+        (Types.BOOLEAN(), np.bool_(True), True),
+        (Types.INT(), np.int64(5), 5),
+        (Types.LONG(), np.uint8(5), 5),
+        (Types.FLOAT(), np.float32(1.5), 1.5),
+        (Types.DOUBLE(), np.int32(3), 3.0),
+        (Types.BIG_DEC(), np.int64(3), Decimal(3)),
+        (Types.STRING(), np.str_("a"), "a"),
+        (Types.CHAR(), np.str_("a"), "a"),
+    ]
+    for type_info, value, expected in taken:
+        result = fit(type_info, value)
+        assert result == expected
+        assert type(result) is type(expected)
+    for type_info, value in [
+        (Types.INT(), np.float64(2)),
+        (Types.SHORT(), np.int64(2**20)),
+        (Types.INT(), np.zeros(2)),
+    ]:
+        with pytest.raises(TypeMismatchError):
+            fit(type_info, value)
 
 
 def test_types_are_values() -> None:

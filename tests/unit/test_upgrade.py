@@ -95,7 +95,7 @@ def test_the_same_program_fits(save: Any, tmp_path: Path) -> None:
     report = check(saved(build()[0], tmp_path, save), build()[0])
     assert report.fits()
     assert not (report.new or report.lost or report.changed or report.unknown)
-    assert [(f.operator, f.text[:24]) for f in report.warnings] == [("Keyed Sum", "has state but no uid: it")]
+    assert [(f.operator, f.text[:24]) for f in report.warnings] == [("Reduce", "has state but no uid: it")]
     restored = {m.uid or m.operator: m.restores for m in report.matches}
     assert restored["numbers"] == ["position"]
     assert "total (value, 7 rows)" in restored["keep"]
@@ -118,9 +118,9 @@ def test_state_without_an_operator_is_lost_and_the_other_is_new(tmp_path: Path) 
     assert not report.fits()
     assert report.fits(allow_lost=True)
     assert texts(report.lost) == [
-        ("Keyed Process", None, "held (value, 5 rows): the program has no operator with uid 'hold'")
+        ("KEYED PROCESS", None, "held (value, 5 rows): the program has no operator with uid 'hold'")
     ]
-    assert texts(report.new) == [("Keyed Process", None, "is new and starts empty (held)")]
+    assert texts(report.new) == [("KEYED PROCESS", None, "is new and starts empty (held)")]
     assert not can_start(location, lambda: holding(Holding(INT), uid="held elsewhere"))
 
 
@@ -151,7 +151,7 @@ EXPIRING.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
 def test_a_state_that_is_something_else_now_is_told(now: StateDescriptor, text: str, tmp_path: Path) -> None:
     report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(now)))
     assert not report.fits(allow_lost=True)
-    assert texts(report.changed) == [("Keyed Process", "held", text)]
+    assert texts(report.changed) == [("KEYED PROCESS", "held", text)]
 
 
 def test_a_state_that_expired_and_does_not_any_more_is_told(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_new_states_start_empty_and_those_that_nobody_asks_for_stay(tmp_path: Pa
     other = ValueStateDescriptor("other")
     report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(other)))
     assert report.fits()
-    assert texts(report.new) == [("Keyed Process", "other", "starts empty")]
+    assert texts(report.new) == [("KEYED PROCESS", "other", "starts empty")]
     assert texts(report.warnings) == [
-        ("Keyed Process", "held", "is not asked for in open(): it stays as it is until it is")
+        ("KEYED PROCESS", "held", "is not asked for in open(): it stays as it is until it is")
     ]
 
 
@@ -198,7 +198,7 @@ def test_functions_that_cannot_be_opened_are_told_and_the_rest_is_compared(tmp_p
     report = check(location, holding(broken))
     assert report.fits()
     assert texts(report.unknown) == [
-        ("Keyed Process", None, "its functions could not be opened: ConnectionError: no database at this address")
+        ("KEYED PROCESS", None, "its functions could not be opened: ConnectionError: no database at this address")
     ]
     # What it has asked for before it failed is known.
     wrong = Holding(ListStateDescriptor("held"), problem=ConnectionError())

@@ -77,7 +77,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "committables": {operator: _base64(staged) for operator, staged in snapshot.committables.items()},
         },
         ensure_ascii=False,
-    ).encode()
+        # A name may have half a character in it, which JSON has as an escape only.
+    ).encode(errors="backslashreplace")
     checksum = _checksum(manifest.kind, VERSION, body)
     header = {"millstream": manifest.kind, "version": VERSION, "length": len(body), "crc32": checksum}
     return json.dumps(header).encode() + b"\n" + body

@@ -86,8 +86,8 @@ def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> Fo
         owner = read_owner(open_storage(found.location.rpartition("/")[0], options))
         if owner is not None and is_alive(owner):
             raise InvalidProgramError(
-                f"The job of the latest checkpoint {found.location} still runs (process {owner['pid']} on "
-                f"{owner['host']}): stop it first."
+                f"The job of the latest checkpoint {found.location} still runs (process {owner.get('pid')} on "
+                f"{owner.get('host')}): stop it first."
             )
         try:
             verify(found, options)

@@ -19,7 +19,8 @@ def is_alive(owner: dict[str, Any]) -> bool:
         return False
     if owner.get("host") != socket.gethostname():
         return True
-    started = _started(owner["pid"])
+    pid = owner.get("pid")
+    started = _started(pid) if isinstance(pid, int) else None
     return started is not None and started == owner.get("started")
 
 

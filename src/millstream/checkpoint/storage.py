@@ -133,6 +133,8 @@ class DirectoryStorage:
             raise DamagedStateError(f"The file {path} is missing.") from None
         except ValueError:
             raise DamagedStateError(f"The file {path} is damaged: it is empty.") from None
+        except OSError as e:
+            raise DamagedStateError(f"The file {path} cannot be read: {e.strerror}.") from e
 
     def write(self, name: str, parts: Iterable[bytes]) -> int:
         if is_remote(name):

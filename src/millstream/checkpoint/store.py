@@ -13,6 +13,7 @@ job needs them.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import uuid
@@ -24,6 +25,8 @@ from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manife
 from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.faults import fault_point
+
+log = logging.getLogger("millstream")
 
 _SUPERSEDED = "_superseded"
 _CHECKPOINT = re.compile(r"chk-(\d+)")
@@ -126,11 +129,14 @@ def read_owner(storage: Storage) -> dict[str, Any] | None:
     if "_owner" not in storage.list(""):
         return None
     try:
-        owner: dict[str, Any] = json.loads(bytes(storage.read("_owner")))
+        owner = json.loads(bytes(storage.read("_owner")))
     except (ValueError, DamagedStateError):
-        return None
+        owner = None
     finally:
         storage.forget(["_owner"])
+    if not isinstance(owner, dict):
+        log.warning("The file %s/_owner does not say who owns the directory: nobody is taken to.", storage.url)
+        return None
     return owner
 
 
@@ -184,7 +190,11 @@ def latest_checkpoints(
     found, problems = [], []
     for home in _homes(directory, options):
         names = home.list("")
-        last = _last_that_counts(home, names)
+        try:
+            last = _last_that_counts(home, names)
+        except DamagedStateError as e:
+            problems.append(str(e))
+            continue
         for number in (i for i in _checkpoint_ids(names) if i <= last):
             try:
                 checkpoint = open_checkpoint(f"{home.url}/chk-{number}", options)
@@ -230,14 +240,30 @@ def supersede(
             last = 0
         else:
             continue
-        if home.url != own and last < _last_that_counts(home, home.list("")):
+        if home.url != own and last < _known_last(home):
             home.publish(_SUPERSEDED, str(last).encode())
+
+
+def _known_last(home: Storage) -> float:
+    try:
+        return _last_that_counts(home, home.list(""))
+    except DamagedStateError:
+        # Written anew.
+        home.delete(_SUPERSEDED)
+        return math.inf
 
 
 def _last_that_counts(storage: Storage, names: list[str]) -> float:
     """Return the number of the last checkpoint in a job's directory from which a job may go on."""
     if _SUPERSEDED not in names:
         return math.inf
-    last = int(bytes(storage.read(_SUPERSEDED)))
-    storage.forget([_SUPERSEDED])
-    return last
+    try:
+        return int(bytes(storage.read(_SUPERSEDED)))
+    except ValueError:
+        raise DamagedStateError(
+            f"The file {storage.url}/{_SUPERSEDED} is damaged: it should be the number of the last checkpoint that "
+            "counts there, so none of them is taken. If a job shall go on from one of them, name it in "
+            "execution.state-recovery.path."
+        ) from None
+    finally:
+        storage.forget([_SUPERSEDED])

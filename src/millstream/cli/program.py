@@ -8,6 +8,7 @@ import sys
 
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.command_line import ProgramPlanned, plan_only, set_command_line
+from millstream.datastream.mistakes import forget_unrun
 
 
 def run_program(
@@ -45,4 +46,8 @@ def load_plan(path: str, arguments: list[str], settings: dict[str, str]) -> Prog
 def _run(path: str, arguments: list[str]) -> None:
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    runpy.run_path(path, run_name="__main__")
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except BaseException:
+        forget_unrun()
+        raise

@@ -1,8 +1,7 @@
-"""How plain values are made to fit a declared type, and how Java writes numbers."""
+"""How plain values are made to fit a declared type."""
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable
 from decimal import Decimal
@@ -38,41 +37,28 @@ def instance_of(name: str, *classes: type) -> Converter:
     return convert
 
 
-def _wrapping_int(name: str, bits: int) -> Converter:
-    low, size = -(1 << (bits - 1)), 1 << bits
-    high = -low
+def plain(value: Any) -> Any:
+    """Return the Python value that a scalar of numpy's stands for; any other value as it is."""
+    kind = type(value)
+    return value.item() if kind.__module__ == "numpy" and hasattr(kind, "item") and not value.shape else value
+
+
+def _whole(name: str, bits: int | None) -> Converter:
+    """Return a converter to ints of so many bits; one that does not fit is refused, as no width makes it right."""
+    high = None if bits is None else 1 << (bits - 1)
 
     def convert(value: Any) -> Any:
         if value is None:
             return None
         try:
-            number = int(value.__index__())
-        except AttributeError:
+            number = int(plain(value).__index__())
+        except (AttributeError, TypeError):
             raise misfit(value, name) from None
-        return number if low <= number < high else (number - low) % size + low
+        if high is not None and not -high <= number < high:
+            raise misfit(value, f"{name}, which is from {-high} to {high - 1}")
+        return number
 
     return convert
-
-
-def _long(value: Any) -> Any:
-    if value is None:
-        return None
-    try:
-        number = int(value.__index__())
-    except AttributeError:
-        raise misfit(value, "Long") from None
-    if not -(1 << 63) <= number < 1 << 63:
-        raise misfit(value, "Long")
-    return number
-
-
-def _big_int(value: Any) -> Any:
-    if value is None:
-        return None
-    try:
-        return int(value.__index__())
-    except AttributeError:
-        raise misfit(value, "BigInteger") from None
 
 
 def _floating(name: str, narrow: bool) -> Converter:
@@ -81,6 +67,7 @@ def _floating(name: str, narrow: bool) -> Converter:
     def convert(value: Any) -> Any:
         if value is None:
             return None
+        value = plain(value)
         if isinstance(value, (str, bytes)):
             raise misfit(value, name)
         try:
@@ -97,13 +84,20 @@ def _floating(name: str, narrow: bool) -> Converter:
     return convert
 
 
+def _text(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return plain(value)
+    raise misfit(value, "String")
+
+
 def _char(value: Any) -> Any:
     if value is None or (isinstance(value, str) and len(value) == 1):
-        return value
+        return plain(value)
     raise misfit(value, "Char")
 
 
 def _decimal(value: Any) -> Any:
+    value = plain(value)
     if value is None or isinstance(value, Decimal):
         return value
     if isinstance(value, int):
@@ -113,16 +107,16 @@ def _decimal(value: Any) -> Any:
 
 # How plain values are made to fit, by the type's name.
 BASIC: dict[str, Converter] = {
-    "String": instance_of("String", str),
-    "Boolean": _nullable(lambda v: bool(v) if isinstance(v, (bool, int)) else _raise(misfit(v, "Boolean"))),
-    "Byte": _wrapping_int("Byte", 8),
-    "Short": _wrapping_int("Short", 16),
-    "Integer": _wrapping_int("Integer", 32),
-    "Long": _long,
+    "String": _text,
+    "Boolean": _nullable(lambda v: bool(v) if isinstance(plain(v), int) else _raise(misfit(v, "Boolean"))),
+    "Byte": _whole("Byte", 8),
+    "Short": _whole("Short", 16),
+    "Integer": _whole("Integer", 32),
+    "Long": _whole("Long", 64),
     "Float": _floating("Float", narrow=True),
     "Double": _floating("Double", narrow=False),
     "Char": _char,
-    "BigInteger": _big_int,
+    "BigInteger": _whole("BigInteger", None),
     "BigDecimal": _decimal,
     "Instant": instance_of("Instant", Instant),
 }
@@ -150,20 +144,3 @@ BASIC_SHAPES: dict[str, Shape] = {
 
 def _raise(error: Exception) -> Any:
     raise error
-
-
-def java_number(value: float, narrow: bool) -> str:
-    """Write a number the way Java does: the fewest digits that tell it, an exponent outside 10^-3 to 10^7."""
-    if value != value or value in (math.inf, -math.inf):
-        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
-    digits = repr(value)
-    if narrow:
-        single = struct.unpack("f", struct.pack("f", value))[0]
-        fewest = (f"{value:.{n}g}" for n in range(1, 10))
-        digits = next((d for d in fewest if struct.unpack("f", struct.pack("f", float(d)))[0] == single), digits)
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        plain = f"{Decimal(digits):f}"
-        return plain if "." in plain else f"{plain}.0"
-    sign, numbers, exponent = Decimal(digits).normalize().as_tuple()
-    text = "".join(map(str, numbers))
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"

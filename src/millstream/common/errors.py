@@ -11,8 +11,24 @@ class InvalidProgramError(MillstreamError, ValueError):
     """The program cannot run as written; found before anything was started."""
 
 
+class WrongTypeError(InvalidProgramError, TypeError):
+    """A method was given an object of another kind than it takes."""
+
+
 class TypeMismatchError(MillstreamError, TypeError):
     """A value does not fit the type that was declared for it."""
+
+
+class IncurableError(MillstreamError):
+    """Starting the job again would end in the same way, so it is not tried."""
+
+
+class LostOutputError(IncurableError):
+    """Output that was written, and is to be committed now, is not there any more."""
+
+
+class RecordTooLargeError(IncurableError):
+    """A record is larger than what can be sent from one subtask to another."""
 
 
 class DamagedStateError(MillstreamError):

@@ -26,8 +26,9 @@ def dump(value: Any) -> bytes:
     try:
         pickler.dump(value)
         return out.getvalue()
-    except (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError):
-        # Also values that contain themselves, which only full pickling can write.
+    except Exception:
+        # Not only what cannot be pickled: values that contain themselves, which only full pickling can write, and more
+        # than fifty frozensets, at which the fast mode of CPython 3.11 to 3.13 stumbles with a KeyError.
         data: bytes = cloudpickle.dumps(value, 5)
         return data
 

@@ -1,8 +1,7 @@
 """Types: what a stream's elements are, how values are made to fit, and how they print.
 
-A stream without a declared type carries Python objects as they are. A declared type is enforced where
-the stream leaves an operator: integers wrap and floats narrow as they would between Flink's operators,
-and a value that cannot fit is an error.
+A stream without a declared type carries Python objects as they are. A declared type is enforced where a value is
+encoded: floats narrow as they would between Flink's operators, and a value that cannot fit is an error.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
-from millstream.common.conversions import BASIC, BASIC_SHAPES, Converter, instance_of, java_number, misfit
+from millstream.common.conversions import BASIC, BASIC_SHAPES, Converter, instance_of, misfit
 from millstream.common.errors import TypeMismatchError
+from millstream.common.java_text import as_hash_map, java_instant, java_number, java_timestamp
 from millstream.common.missing import JAVA, missing_function
 from millstream.common.shapes import ANYTHING, Fixed, Shape, Some
 from millstream.common.time import Instant
@@ -130,6 +130,8 @@ class BasicTypeInfo(TypeInformation):
             return "true" if value else "false"
         if isinstance(value, float):
             return java_number(value, self._name == "Float")
+        if isinstance(value, Instant):
+            return java_instant(value)
         return "null" if value is None else str(value)
 
     def _identity(self) -> tuple[Any, ...]:
@@ -264,6 +266,9 @@ class TimeTypeInfo(SqlTimeTypeInfo):
     def from_internal_type(self, t: Any) -> Any:
         return None if t is None else (_EPOCH + t * _MICROSECOND).time()
 
+    def format(self, value: Any) -> str:
+        return "null" if value is None else value.isoformat("seconds")
+
 
 class TimestampTypeInfo(SqlTimeTypeInfo):
     """A date and a time; plainly, microseconds since 1970."""
@@ -276,6 +281,9 @@ class TimestampTypeInfo(SqlTimeTypeInfo):
 
     def from_internal_type(self, ts: Any) -> Any:
         return None if ts is None else datetime.datetime.fromtimestamp(ts // 10**6).replace(microsecond=ts % 10**6)
+
+    def format(self, value: Any) -> str:
+        return "null" if value is None else java_timestamp(value)
 
 
 class LocalTimeTypeInfo(TypeInformation):
@@ -410,8 +418,9 @@ class PrimitiveArrayTypeInfo(_ElementTypeInfo):
             if isinstance(value, (bytearray, memoryview)):
                 return bytes(value)
             try:
-                return bytes(v % 256 for v in value)
-            except TypeError:
+                # Java's bytes are from -128 to 127, Python's from 0 to 255.
+                return bytes(v + 256 if -128 <= v < 0 else v for v in value)
+            except (TypeError, ValueError):
                 raise misfit(value, str(self)) from None
 
         return convert
@@ -446,7 +455,8 @@ class MapTypeInfo(TypeInformation):
         if value is None:
             return "null"
         key, val = self._key_type.format, self._value_type.format
-        return "{" + ", ".join(f"{key(k)}={val(v)}" for k, v in value.items()) + "}"
+        items = as_hash_map(value.items(), str(self._key_type))
+        return "{" + ", ".join(f"{key(k)}={val(v)}" for k, v in items) + "}"
 
     def _identity(self) -> tuple[Any, ...]:
         return (self._key_type, self._value_type)
@@ -489,6 +499,8 @@ class _FieldsTypeInfo(TypeInformation):
                 if unknown := [k for k in value if k not in names]:
                     raise TypeMismatchError(f"{described} has no field {unknown[0]!r}; the value was {value!r}")
                 values = [value.get(n) for n in names]
+            elif isinstance(value, Row) and names is not None:
+                values = _in_order(value, names, described)
             elif isinstance(value, (tuple, list, Row)):
                 values = list(value)
             else:
@@ -500,6 +512,28 @@ class _FieldsTypeInfo(TypeInformation):
             return values
 
         return convert
+
+
+def has_rows(type_info: TypeInformation) -> bool:
+    """Tell whether there are rows in values of a type."""
+    if isinstance(type_info, RowTypeInfo):
+        return True
+    if isinstance(type_info, TupleTypeInfo):
+        return any(map(has_rows, type_info.get_field_types()))
+    return isinstance(type_info, _ElementTypeInfo) and has_rows(type_info.get_element_type())
+
+
+def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Any]:
+    """Return the values of a row in the order of a type's fields: by name if the row has names, else as they are."""
+    own = row._fields
+    if own is None or own == names:
+        return list(row)
+    if unknown := [n for n in names if n not in own]:
+        raise TypeMismatchError(
+            f"the value {row!r} (Row) does not fit the type {described}: it has no field {unknown[0]!r}. Rows with "
+            "names go by them: give the row the type's names, or none"
+        )
+    return [row[n] for n in names] if len(own) == len(names) else list(row)
 
 
 class RowTypeInfo(_FieldsTypeInfo):
@@ -557,6 +591,21 @@ class RowTypeInfo(_FieldsTypeInfo):
         inner = ", ".join(t.format(v) for t, v in zip(self._field_types, value, strict=True))
         kind = value.get_row_kind() if isinstance(value, Row) else "+I"
         return f"{kind}[{inner}]"
+
+    def python_text(self) -> Callable[[Any], str]:
+        """Return what writes a row as PyFlink's print() does: its values in Python's words."""
+        convert = self.converter()
+        assert convert is not None
+        names = tuple(self._field_names)
+
+        def written(value: Any) -> str:
+            if value is None:
+                return "null"
+            # As it is, unless it must first be made a row of these fields.
+            row = value if isinstance(value, Row) and value._fields in (None, names) else convert(value)
+            return f"{row.get_row_kind()}[{','.join(map(str, row))}]"
+
+        return written
 
     def _identity(self) -> tuple[Any, ...]:
         return (tuple(self._field_types), tuple(self._field_names))

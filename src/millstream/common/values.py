@@ -7,6 +7,7 @@ from typing import Any
 
 import cloudpickle
 
+from millstream.common.errors import InvalidProgramError
 from millstream.common.types import Row
 
 # Types whose values never change.
@@ -29,4 +30,9 @@ def detach(value: Any) -> Any:
         return {k: v if v.__class__ in ATOMS else detach(v) for k, v in value.items()}
     if kind is Row:
         return Row.of(value._fields, [detach(v) for v in value], value._kind)
-    return pickle.loads(cloudpickle.dumps(value, 5))
+    try:
+        return pickle.loads(cloudpickle.dumps(value, 5))
+    except Exception as e:
+        raise InvalidProgramError(
+            f"A value of class {kind.__name__} can be neither sent nor kept in state: it cannot be pickled ({e})."
+        ) from e

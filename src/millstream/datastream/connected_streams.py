@@ -54,7 +54,8 @@ class BroadcastConnectedStream(Generic[A_co, B_co]):
         function = as_rich_function(func, ("process_element", "process_broadcast_element"), "process")
         names = [d.name for d in self._broadcast._descriptors]
         operator = BroadcastProcessOperator(function, self._first._keyed, names)
-        return self._first._then("Co-Process-Broadcast", operator, output_type, self._broadcast._stream)
+        name = "Keyed-Co-Process-Broadcast" if self._first._keyed else "Co-Process-Broadcast"
+        return self._first._then(name, operator, output_type, self._broadcast._stream)
 
 
 class ConnectedStreams(Generic[A_co, B_co]):
@@ -101,7 +102,7 @@ class ConnectedStreams(Generic[A_co, B_co]):
         """Call `process_element1` for the first stream's records and `process_element2` for the second's."""
         methods = ("process_element1", "process_element2")
         operator = ProcessOperator(as_rich_function(func, methods, "process"), self._keyed, methods)
-        return self._then("Co-Process", operator, output_type)
+        return self._then("Keyed Co-Process" if self._keyed else "Co-Process", operator, output_type)
 
     def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream[Any]:
         return self.stream1._then(name, operator, output_type, self.stream2)

@@ -16,6 +16,7 @@ from millstream.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
     Types,
+    has_rows,
 )
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
@@ -40,6 +41,7 @@ from millstream.datastream.functions import (
 )
 from millstream.datastream.functions import Partitioner as PartitionerFunction
 from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
+from millstream.datastream.mistakes import warn_of_no_result, warn_of_yields
 from millstream.datastream.operator_settings import OperatorSettings
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import StreamEnd, Transformation
@@ -122,7 +124,9 @@ class DataStream(OperatorSettings, Generic[T_co]):
 
     def _type(self) -> TypeInformation | None:
         end = self._ends[0]
-        return end.tag.type_info if end.tag is not None else end.source.type_info
+        if end.tag is None:
+            return end.source.type_info
+        return None if isinstance(end.tag.type_info, PickledBytesTypeInfo) else end.tag.type_info
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         return self._environment
@@ -164,7 +168,9 @@ class DataStream(OperatorSettings, Generic[T_co]):
             >>> list(env.from_collection([1, 2, 3]).map(lambda x: x * 2).execute_and_collect())
             [2, 4, 6]
         """
-        return self._then("Map", MapOperator(as_user_function(func, "map", "map"), self._keyed), output_type)
+        function = as_user_function(func, "map", "map")
+        warn_of_yields(function.call, "map")
+        return self._then("Map", MapOperator(function, self._keyed), output_type)
 
     @overload
     def flat_map(
@@ -187,7 +193,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
             ['to', 'be', 'or']
         """
         function = as_user_function(func, "flat_map", "flat_map")
-        return self._then("Flat Map", FlatMapOperator(function, self._keyed), output_type)
+        return self._then("FlatMap", FlatMapOperator(function, self._keyed), output_type)
 
     def filter(self, func: Callable[[T_co], object] | FilterFunction[T_co]) -> DataStream[T_co]:
         """Keep the records for which the function is true.
@@ -198,6 +204,8 @@ class DataStream(OperatorSettings, Generic[T_co]):
             [1, 3]
         """
         function = as_user_function(func, "filter", "filter")
+        warn_of_yields(function.call, "filter")
+        warn_of_no_result(function.call)
         return self._then("Filter", FilterOperator(function, self._keyed), self._type())
 
     @overload
@@ -212,7 +220,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
         """Process every record with its context; the function yields results and `(OutputTag, value)` pairs."""
         function = as_rich_function(func, ("process_element",), "process")
         return self._then(
-            "Keyed Process" if self._keyed else "Process", ProcessOperator(function, self._keyed), output_type
+            "KEYED PROCESS" if self._keyed else "PROCESS", ProcessOperator(function, self._keyed), output_type
         )
 
     def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
@@ -235,7 +243,10 @@ class DataStream(OperatorSettings, Generic[T_co]):
         getter = itemgetter(*field_indexes)
         one = len(field_indexes) == 1
         function: Callable[[Any], Any] = (lambda v: (getter(v),)) if one else getter
-        return self._then("Projection", MapOperator(UserFunction(function, None)), output_type)
+        operator = MapOperator(UserFunction(function, None))
+        # Fields are where the type has them.
+        operator.encodes_input = True
+        return self._then("Projection", operator, output_type)
 
     def _check_field(self, operation: str, field: int | str) -> None:
         """Refuse a field that the stream's declared type does not have."""
@@ -311,6 +322,8 @@ class DataStream(OperatorSettings, Generic[T_co]):
         if isinstance(key_selector, (int, str)):
             self._check_field("key_by", key_selector)
         selector = key_of(key_selector)
+        if key_type is not None and has_rows(key_type):
+            selector = _keys_as_rows(selector, key_type)
         ends = [StreamEnd(e.source, KeyPartitioner(selector), e.tag) for e in self._ends]
         return KeyedStream(self._environment, ends, selector, key_type, DataStream(self._environment, self._ends))
 
@@ -465,6 +478,9 @@ class DataStream(OperatorSettings, Generic[T_co]):
             raise InvalidProgramError(f"execute_and_collect(limit={limit}): the limit must be at least 1.")
         mailbox = Mailbox()
         sink = self.sink_to(DriverSink(mailbox.put))
+        # Collected where they are: by one subtask what one has made, in its order.
+        widths = {1 if e.source.non_parallel else e.source.parallelism for e in self._ends}
+        sink._transformation.parallelism = widths.pop() if len(widths) == 1 else None
         try:
             job = self._environment._start(job_execution_name, [sink._transformation])
             results: CloseableIterator[T_co] = CloseableIterator(mailbox, job)
@@ -503,6 +519,13 @@ class CachedDataStream(DataStream[T_co]):
         self._cache.invalidate(self._transformation)
         assert self._transformation.cache is not None
         self._cache = self._transformation.cache
+
+
+def _keys_as_rows(selector: UserFunction, key_type: TypeInformation) -> UserFunction:
+    """Return a selector whose rows have the names that the key's type gives them."""
+    select, convert = selector.call, key_type.converter()
+    assert convert is not None
+    return UserFunction(lambda value: convert(select(value)), None)
 
 
 def _everything(value: Any) -> int:
@@ -594,7 +617,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
 
         In BATCH only the last value of each key is emitted.
         """
-        return self._reduced("Keyed Reduce", as_user_function(func, "reduce", "reduce"))
+        return self._reduced(as_user_function(func, "reduce", "reduce"))
 
     def sum(self, position_to_sum: Union[int, str] = 0) -> DataStream[T_co]:
         """Emit the key's first record with this field summed up."""
@@ -618,16 +641,15 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
 
     def _combined(self, operation: str, field: Union[int, str], combine: Callable[[Any, Any], Any]) -> DataStream[T_co]:
         self._check_field(operation, field)
-        return self._reduced(f"Keyed {operation.title()}", combine_field(field, operation, combine))
+        return self._reduced(combine_field(field, operation, combine))
 
     def _chosen(self, operation: str, field: Union[int, str], better: Callable[[Any, Any], bool]) -> DataStream[T_co]:
         self._check_field(operation, field)
-        name = operation.replace("_", " ").title()
-        return self._reduced(f"Keyed {name}", choose_by_field(field, operation, better))
+        return self._reduced(choose_by_field(field, operation, better))
 
-    def _reduced(self, name: str, function: Union[UserFunction, Callable[[Any, Any], Any]]) -> DataStream[T_co]:
+    def _reduced(self, function: Union[UserFunction, Callable[[Any, Any], Any]]) -> DataStream[T_co]:
         wrapped = function if isinstance(function, UserFunction) else UserFunction(function, None)
-        return self._then(name, ReduceOperator(wrapped), self._type())
+        return self._then("Reduce", ReduceOperator(wrapped), self._type())
 
     def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
         return self._unkeyed.sink_to(sink)

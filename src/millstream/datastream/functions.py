@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeAlias
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import WrongTypeError
 from millstream.common.type_variables import (
     ACC,
     KEY,
@@ -418,14 +418,14 @@ class SinkFunction(Function, Generic[IN_contra]):
 def as_user_function(function: Any, method: str, operation: str) -> UserFunction:
     """Accept an object with the method, or a plain callable (a class like `str` is one); else say what is wrong."""
     if isinstance(function, type) and (hasattr(function, method) or issubclass(function, Function)):
-        raise InvalidProgramError(
+        raise WrongTypeError(
             f"{operation}() was given the class {function.__name__}: give it an instance, {function.__name__}()."
         )
     if hasattr(function, method) and not isinstance(function, (str, bytes, int, float)):
         return UserFunction(function, method)
     if callable(function):
         return UserFunction(function, None)
-    raise InvalidProgramError(
+    raise WrongTypeError(
         f"{operation}() takes a callable or an object with a method {method}(), "
         f"not {function!r} ({type(function).__name__})."
     )
@@ -437,7 +437,7 @@ def as_rich_function(function: Any, methods: tuple[str, ...], operation: str) ->
     if isinstance(function, type) or missing:
         what = function.__name__ if isinstance(function, type) else type(function).__name__
         reason = "a class, not an instance" if isinstance(function, type) else f"without {', '.join(missing)}()"
-        raise InvalidProgramError(f"{operation}() takes a function object; it was given {what}, {reason}.")
+        raise WrongTypeError(f"{operation}() takes a function object; it was given {what}, {reason}.")
     return UserFunction(function, methods[0])
 
 

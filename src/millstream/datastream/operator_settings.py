@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar, Union
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
-from millstream.graph.transformations import ChainingStrategy, Transformation
+from millstream.graph.transformations import ChainingStrategy, Transformation, check_max_parallelism
 
 S = TypeVar("S", bound="OperatorSettings")
 
@@ -17,12 +17,14 @@ class OperatorSettings:
     _transformation: Transformation
 
     def name(self: S, name: str) -> S:
-        """Name the operator, for plans, logs and errors."""
+        """Name the operator, for plans, logs and errors: any text is a name."""
+        if not isinstance(name, str):
+            raise WrongTypeError(f"name() takes a text, not {name!r}.")
         (self._transformation.source or self._transformation).name = name
         return self
 
     def get_name(self) -> str:
-        return self._transformation.name
+        return (self._transformation.source or self._transformation).name
 
     def uid(self: S, uid: str) -> S:
         """Give the operator an id that stays when the program changes; state is found again by it."""
@@ -45,6 +47,7 @@ class OperatorSettings:
 
     def set_max_parallelism(self: S, max_parallelism: int) -> S:
         """Set how many key groups the operator has: the most subtasks it can ever be given."""
+        check_max_parallelism(max_parallelism, f"operator '{self._transformation.shown_name}'")
         self._transformation.max_parallelism = max_parallelism
         return self
 

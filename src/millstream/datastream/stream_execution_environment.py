@@ -11,7 +11,7 @@ from millstream.checkpoint.storage import storage_options
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.deprecated import warn_deprecated
-from millstream.common.errors import InvalidProgramError, TypeMismatchError
+from millstream.common.errors import InvalidProgramError, TypeMismatchError, WrongTypeError
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
@@ -41,6 +41,7 @@ from millstream.datastream.connectors.spark_source import SparkStreamSource, as_
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.local_job_client import LocalJobClient
+from millstream.datastream.mistakes import Story
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
@@ -48,7 +49,13 @@ from millstream.graph.job_graph import JobGraph, build_job_graph
 from millstream.graph.picture import draw
 from millstream.graph.plan import execution_plan
 from millstream.graph.stream_graph import StreamGraph, build_stream_graph
-from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
+from millstream.graph.transformations import (
+    Program,
+    StreamEnd,
+    Transformation,
+    check_max_parallelism,
+    check_parallelism,
+)
 from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend, backend_of
 
@@ -85,6 +92,7 @@ class StreamExecutionEnvironment:
         self._config = Configuration(configuration)
         self._program = Program()
         self._sinks: list[Transformation] = []
+        self._story = Story()
         self._state_backend: StateBackend | None = None
         # A wall clock of a test's own, in milliseconds.
         self._clock: Callable[[], int] | None = None
@@ -126,6 +134,7 @@ class StreamExecutionEnvironment:
         return parallelism
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        check_max_parallelism(max_parallelism, "the environment")
         self._config.set_integer(_MAX_PARALLELISM, max_parallelism)
         return self
 
@@ -314,8 +323,8 @@ class StreamExecutionEnvironment:
 
     def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream[Any]:
         """Make a stream of a collection's elements, in order."""
-        if isinstance(collection, (str, bytes)) or not isinstance(collection, Iterable):
-            raise InvalidProgramError(f"from_collection() takes a collection of elements, not {collection!r}.")
+        if not isinstance(collection, Iterable):
+            raise WrongTypeError(f"from_collection() takes a collection of elements, not {collection!r}.")
         elements = list(collection)
         convert = type_info.converter() if type_info is not None else None
         if convert is not None:
@@ -323,7 +332,7 @@ class StreamExecutionEnvironment:
         source: CollectionSource[Any] = CollectionSource(elements)
         # They fit from here on, so nobody looks at them again.
         source.produced_type = type_info
-        stream = self._add_source(source, "Source: Collection Source", type_info)
+        stream = self._add_source(source, "Collection Source", type_info)
         return stream.force_non_parallel()
 
     @overload
@@ -355,7 +364,7 @@ class StreamExecutionEnvironment:
         source = as_source(source, "from_source()")
         if isinstance(source, (FileSource, HybridSource)):
             source = source.reached_with(storage_options(self._config))
-        stream = self._add_source(source, f"Source: {source_name or source.name}", type_info or source.produced_type)
+        stream = self._add_source(source, source_name or source.name, type_info or source.produced_type)
         if isinstance(source, (SparkStreamSource, HybridSource)) and source.is_simple:
             stream = stream.force_non_parallel()
         if watermark_strategy is None or watermark_strategy == WatermarkStrategy.no_watermarks():
@@ -372,6 +381,7 @@ class StreamExecutionEnvironment:
         return self.from_source(FileSource.for_record_stream_format(lines, file_path).build())
 
     def _add_source(self, source: Source[T], name: str, type_info: TypeInformation | None) -> DataStream[T]:
+        self._story.begin()
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
         return DataStream(self, [StreamEnd(transformation)])
 
@@ -502,6 +512,7 @@ class StreamExecutionEnvironment:
         parallelism: int | None = None,
         backend: Backend | None = None,
     ) -> StreamGraph:
+        self._story.runs()
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
         most = self._config.get_integer(_MAX_PARALLELISM, -1)
         for t in self._program.transformations:

@@ -48,7 +48,6 @@ __all__ = ["AllWindowedStream", "WindowedStream"]
 class _Windowed(Generic[T_co, W_co]):
     """What windows over keyed streams and over whole streams have in common."""
 
-    _NAME = "Window"
     _KEYED = True
 
     def __init__(self, stream: KeyedStream[T_co, Any], assigner: WindowAssigner[Any, W_co]) -> None:
@@ -188,7 +187,7 @@ class _Windowed(Generic[T_co, W_co]):
         operator = WindowOperator(
             self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor
         )
-        return self._stream._then(self._NAME, operator, output_type)
+        return self._stream._then(type(self._assigner).__name__, operator, output_type)
 
 
 class WindowedStream(_Windowed[T_co, W_co], Generic[T_co, KEY_co, W_co]):
@@ -267,7 +266,6 @@ class WindowedStream(_Windowed[T_co, W_co], Generic[T_co, KEY_co, W_co]):
 class AllWindowedStream(_Windowed[T_co, W_co]):
     """A whole stream in windows; one subtask has all of it."""
 
-    _NAME = "All Window"
     _KEYED = False
 
     if TYPE_CHECKING:

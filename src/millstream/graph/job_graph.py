@@ -51,6 +51,7 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
             head.max_parallelism,
             levels[head],
             offsets[head.slot_sharing_group],
+            any(n.transformation.non_parallel for n in members),
         )
     _connect(graph, chained, head_of, vertices, timestamped, batch)
     return JobGraph(graph.job_name, list(vertices.values()), graph.backend)
@@ -58,7 +59,7 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
 
 def _chain_node(node: StreamNode, timestamped: bool) -> ChainNode:
     t = node.transformation
-    return ChainNode(node.operator, node.operator_id, t.name, t.uid, t.type_info, timestamped)
+    return ChainNode(node.operator, node.operator_id, node.name, t.uid, t.type_info, timestamped)
 
 
 def _tag(edge: StreamEdge) -> tuple[str | None, TypeInformation | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from millstream.common.names import printable
 from millstream.graph.job_graph import JobGraph
 from millstream.operators.vertex import Vertex
 
@@ -20,7 +21,7 @@ def draw(graph: JobGraph) -> str:
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path d="M0,0 L8,4 L0,8 z" fill="#667"/></marker></defs>',
-        f"<title>{escape(graph.job_name)}</title>",
+        f"<title>{escape(printable(graph.job_name))}</title>",
     ]
     for vertex in graph.vertices:
         for edge in vertex.out_edges:
@@ -50,7 +51,7 @@ def _box(vertex: Vertex, x: int, y: int, height: int) -> list[str]:
     parts = [f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{height}" rx="6" fill="#eef3fb" stroke="#5577aa"/>']
     lines = _lines(vertex)
     for i, line in enumerate(lines):
-        shown = line if len(line) <= 36 else line[:35] + "…"
+        shown = printable(line, 36)
         color = "#667" if i == len(lines) - 1 else "#123"
         parts.append(f'<text x="{x + 10}" y="{y + 18 + i * _LINE}" fill="{color}">{escape(shown)}</text>')
     return parts

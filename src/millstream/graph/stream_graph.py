@@ -41,7 +41,7 @@ class StreamNode:
 
     @property
     def name(self) -> str:
-        return self.transformation.name
+        return self.transformation.shown_name
 
 
 @dataclass(eq=False)
@@ -193,7 +193,7 @@ def operator_id_of(uid: str) -> str:
 
 
 def _hash(*parts: str) -> str:
-    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def is_chainable(edge: StreamEdge, chaining_enabled: bool) -> bool:

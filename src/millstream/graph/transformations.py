@@ -14,6 +14,7 @@ from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import Partitioner
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.source import SourceOperator
+from millstream.state.key_groups import UPPER_BOUND_MAX_PARALLELISM
 
 DEFAULT_SLOT_GROUP = "default"
 
@@ -55,6 +56,11 @@ class Transformation:
         return isinstance(self.operator, SourceOperator)
 
     @property
+    def shown_name(self) -> str:
+        """The name in plans, logs and errors, where sources are marked, as in Flink."""
+        return f"Source: {self.name}" if self.is_source and not self.name.startswith("Source: ") else self.name
+
+    @property
     def is_bounded(self) -> bool:
         """Whether it ends by itself; only a source can fail to."""
         return not isinstance(self.operator, SourceOperator) or self.operator.source.is_bounded
@@ -86,8 +92,18 @@ class StreamEnd:
 
 def check_parallelism(parallelism: Any, where: str) -> None:
     """Refuse what is not a number of subtasks."""
-    if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
-        raise InvalidProgramError(f"The parallelism of {where} must be an int of at least 1, not {parallelism!r}.")
+    _check(parallelism, f"The parallelism of {where}")
+
+
+def check_max_parallelism(max_parallelism: Any, where: str) -> None:
+    """Refuse what is not a number of key groups."""
+    _check(max_parallelism, f"The max parallelism of {where}")
+
+
+def _check(number: Any, what: str) -> None:
+    is_int = isinstance(number, int) and not isinstance(number, bool)
+    if not is_int or not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
+        raise InvalidProgramError(f"{what} must be an int from 1 to {UPPER_BOUND_MAX_PARALLELISM}, not {number!r}.")
 
 
 @dataclass

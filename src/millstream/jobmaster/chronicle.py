@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 
 from millstream.common.job_execution_result import JobExecutionResult
@@ -31,6 +32,9 @@ class Chronicle:
         self._checkpoints = CheckpointsView.of(coordinator)
         self.status = JobStatus.INITIALIZING
         self.restarts = 0
+        # How often in a row it has failed in the same way, with no epoch that ended between, and in which.
+        self._alike = 0
+        self._way = ""
         # How the job will have ended, once that is decided.
         self.outcome: JobStatus | None = None
         self.view = self.look()
@@ -49,6 +53,7 @@ class Chronicle:
             progress=self._progress,
             checkpoints=self._checkpoints,
             failures=tuple(self._failures),
+            alike=self._alike,
         )
         return self.view
 
@@ -78,6 +83,7 @@ class Chronicle:
 
     def epoch_finished(self, epoch: int, reports: list[SlotReport], ended: frozenset[int], now: float) -> None:
         self._epoch = epoch
+        self._alike = 0
         self._progress = self._progress.after(reports)
         self._tasks.reported(reports, ended, now)
 
@@ -87,6 +93,10 @@ class Chronicle:
     def failed(self, error: Exception, delay: float | None, now: float) -> None:
         """The execution has failed; the job starts again after a delay, or not at all."""
         located = error if isinstance(error, EpochFailed) else None
+        # The same but for numbers: of epochs, processes, addresses.
+        way = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
+        self._alike = self._alike + 1 if way == self._way else 1
+        self._way = way
         self._tasks.failed(None if located is None else self._task(located), now)
         self._failures.append(
             FailureView(
@@ -99,6 +109,11 @@ class Chronicle:
         if delay is not None:
             self.restarts += 1
             self.become(JobStatus.RESTARTING, now)
+
+    @property
+    def alike(self) -> int:
+        """How often in a row it has failed in the same way, with no epoch that ended between."""
+        return self._alike
 
     def _task(self, error: EpochFailed) -> Address | None:
         vertex = next((v for v in self._plan.vertices if any(n.id == error.operator_id for n in v.nodes)), None)

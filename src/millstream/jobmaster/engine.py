@@ -18,6 +18,7 @@ class EpochFailed(JobExecutionError):
         printed: what user code printed before it did.
         operator_id, subtask: where it happened, if that is known.
         damaged: whether it is state that could not be read.
+        incurable: whether it would happen again if the job were started again.
     """
 
     def __init__(
@@ -29,12 +30,14 @@ class EpochFailed(JobExecutionError):
         operator_id: str | None = None,
         subtask: int | None = None,
         damaged: bool = False,
+        incurable: bool = False,
     ) -> None:
         super().__init__(message, engine_trace=engine_trace)
         self.printed = printed
         self.operator_id = operator_id
         self.subtask = subtask
         self.damaged = damaged
+        self.incurable = incurable
 
     @staticmethod
     def of(failure: Failure, printed: str = "", engine_trace: str = "") -> EpochFailed:
@@ -46,6 +49,7 @@ class EpochFailed(JobExecutionError):
             operator_id=failure.operator_id,
             subtask=failure.subtask,
             damaged=failure.damaged,
+            incurable=failure.incurable,
         )
 
 

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -139,11 +140,17 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
         store,
         replan=prepared.replan,
         claim=partial(claim_latest, config, settings.job_name, options.origin),
-        on_end=partial(shutil.rmtree, directory),
+        on_end=partial(_remove, directory),
         clock=clock,
     )
     master.start()
     return master
+
+
+def _remove(directory: str) -> None:
+    with suppress(FileNotFoundError):
+        # Somebody may have deleted it under the running job.
+        shutil.rmtree(directory)
 
 
 def _clock(wall: Callable[[], int] | None) -> JobClock:

@@ -33,8 +33,15 @@ from typing import Any, ClassVar
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restore import Start, restore
 from millstream.checkpoint.snapshot import Snapshot
-from millstream.common.errors import InvalidProgramError, JobCancelledError, JobExecutionError, MillstreamError
+from millstream.common.errors import (
+    IncurableError,
+    InvalidProgramError,
+    JobCancelledError,
+    JobExecutionError,
+    MillstreamError,
+)
 from millstream.common.job_status import JobStatus
+from millstream.common.names import printable
 from millstream.jobmaster import events as e
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.coordinator import Checkpoint
@@ -53,7 +60,7 @@ from millstream.jobmaster.requests import (
     SavepointRequest,
 )
 from millstream.jobmaster.steps import Epoch, Step, Why
-from millstream.jobmaster.view import JobView
+from millstream.jobmaster.view import ALIKE_MEANS_STUCK, JobView
 from millstream.operators.protocol import JobPlan, SlotReport
 
 # So long the next epoch waits for a manifest, if it may: most are written by then, and their output counts at once.
@@ -579,16 +586,19 @@ class JobMachine:
             if step in _REQUEST_ALONE and isinstance(error, (InvalidProgramError, RequestFailedError)):
                 return instructions
         chronicle, delay = self._ledger.chronicle, None
-        if chronicle.status is not JobStatus.CREATED and not isinstance(error, InvalidProgramError):
+        if chronicle.status is not JobStatus.CREATED and not _is_incurable(error):
             delay = self._options.restart.failed(self._now)
         chronicle.failed(error, delay, self._now)
         if delay is None:
             return instructions + self._end(JobStatus.FAILED, error)
         self._error = error
         self._go(Step.BACKING_OFF, self._now + delay)
-        name = self._ledger.plan.settings.job_name
+        name = printable(self._ledger.plan.settings.job_name, 200)
         text = f"job '{name}' has failed and restarts in {delay:g} s (restart {chronicle.restarts}):\n{error}"
-        return [*instructions, *_printed(error), i.Warn(text=text), i.ReleaseSlots(must=False)]
+        instructions += [*_printed(error), i.Warn(text=text)]
+        if chronicle.alike == ALIKE_MEANS_STUCK:
+            instructions.append(i.Warn(text=_stuck(name, error)))
+        return [*instructions, i.ReleaseSlots(must=False)]
 
     def _abandon(self) -> Instructions:
         """What is complete when no manifest is being written any more can be gone back to."""
@@ -712,6 +722,22 @@ _REQUEST_ALONE = (Step.REPLANNING, Step.SERVING, Step.EXPORTING)
 def _no_checkpoints() -> InvalidProgramError:
     return InvalidProgramError(
         "The job takes no checkpoints: set execution.checkpointing.interval, or take a savepoint."
+    )
+
+
+def _stuck(name: str, error: Exception) -> str:
+    # The line that says what happened: before the one that says where.
+    before_place = str(error).partition("\nin operator '")[0].strip()
+    said = before_place.splitlines()[-1:] or [type(error).__name__]
+    return (
+        f"job '{name}' has failed {ALIKE_MEANS_STUCK} times in a row in the same way ({said[0]}), and no epoch has "
+        "ended between: starting again does not seem to help. It goes on trying, as its restart strategy says."
+    )
+
+
+def _is_incurable(error: Exception) -> bool:
+    return isinstance(error, (InvalidProgramError, IncurableError)) or (
+        isinstance(error, EpochFailed) and error.incurable
     )
 
 

@@ -13,6 +13,9 @@ from millstream.jobmaster.progress import Progress
 from millstream.operators.protocol import Address, JobPlan
 from millstream.operators.traffic import SubtaskTraffic
 
+# A job that has failed so often in a row in the same way does not get on by starting again.
+ALIKE_MEANS_STUCK = 10
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskView:
@@ -128,6 +131,7 @@ class JobView:
         times: when the job last came to each status.
         restarts: how often it has started again after a failure.
         failures: the last ones, oldest first.
+        alike: how often in a row it has failed in the same way, with no epoch that ended between.
     """
 
     plan: JobPlan
@@ -141,6 +145,12 @@ class JobView:
     progress: Progress = field(default_factory=Progress)
     checkpoints: CheckpointsView = field(default_factory=CheckpointsView)
     failures: tuple[FailureView, ...] = ()
+    alike: int = 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it starts again and again, and does not get on."""
+        return self.alike >= ALIKE_MEANS_STUCK
 
     @property
     def job_id(self) -> str:

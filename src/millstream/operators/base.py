@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.common.values import ATOMS
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
@@ -18,7 +17,7 @@ from millstream.operators.operator_state import (
     OperatorStateStore,
 )
 from millstream.operators.timers import Timers
-from millstream.state.key_groups import hashable
+from millstream.state.key_groups import PLAIN_KEYS, hashable
 from millstream.state.keyed import KeyedState
 from millstream.state.timers import Timer
 
@@ -92,6 +91,9 @@ class Operator:
 
     # Whether what it emits in the loop is also its state, which an operator behind it must not change.
     emits_state = False
+
+    # Whether a record that it takes must fit the type that was declared for it, even from within the chain.
+    encodes_input = False
 
     # Whether the records it emits have timestamps even if those it takes have none.
     assigns_timestamps = False
@@ -240,5 +242,5 @@ class FunctionOperator(Operator):
 def make_hashable(w: CodeWriter, key: Key) -> None:
     """Write the lines after which a dict takes the key."""
     if not key.hashable:
-        with w.block(f"if {key.name}.__class__ not in {w.bind(ATOMS, 'atoms')}:"):
+        with w.block(f"if {key.name}.__class__ not in {w.bind(PLAIN_KEYS, 'plain')}:"):
             w.line(f"{key.name} = {w.bind(hashable, 'hashable')}({key.name})")

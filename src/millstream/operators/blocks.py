@@ -251,6 +251,14 @@ class Block:
         left = [(place - at, kind, value) for place, kind, value in self._controls[controls:]]
         return Block(self.layout, self._items[at * self._stride :], left)
 
+    def halves(self) -> tuple[Block, Block]:
+        """Return the first half of its records and the second, with the control elements that are among them."""
+        middle = len(self) // 2
+        first, second = self.part(0, middle), self.part(middle, len(self))
+        first._controls += [c for c in self._controls if c[0] <= middle]
+        second._controls += [(n - middle, kind, value) for n, kind, value in self._controls if n > middle]
+        return first, second
+
     def encode(self) -> bytes:
         """Write it, for `Layout.decode` to read."""
         pieces = self.layout.pieces

@@ -150,6 +150,7 @@ class ChainCompiler:
         return w
 
     def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: Key | None) -> None:
+        w.next_operator()
         node.operator.code(w, input_index, value, key, lambda out: self._outputs(w, node, out))
 
     def _outputs(self, w: CodeWriter, node: ChainNode, value: Var) -> None:
@@ -176,7 +177,8 @@ class ChainCompiler:
     def _output(self, w: CodeWriter, node: ChainNode, tag: str | None, value: Var) -> None:
         outputs = [o for o in node.outputs if o.tag == tag]
         type_info = node.type_info if tag is None else next((o.tag_type for o in outputs if o.tag_type), None)
-        value = made_to_fit(w, node.operator, type_info, value)
+        encoded = _is_encoded(node, [None if o.node is None else self._nodes[o.node] for o in outputs])
+        value = made_to_fit(w, node.operator, type_info if encoded else None, value)
         # Edges first: a chained operator may change the value.
         outputs.sort(key=lambda o: o.node is not None)
         for i, output in enumerate(outputs):
@@ -193,6 +195,17 @@ class ChainCompiler:
                 self._writers[output.edge].learn(w, mine)
             else:
                 self._writers[output.edge].code(w, mine, node.operator)
+
+
+def _is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
+    """Tell whether what a node emits is encoded on its way: only then it must fit its type.
+
+    As in PyFlink: what a source reads, what leaves the chain or goes to a sink, what is state, what several take, and
+    what is given timestamps. From one function to the next in a chain values go as they are.
+    """
+    if len(node.outputs) != 1 or node.operator.inputs == 0 or node.operator.emits_state:
+        return True
+    return any(n is None or n.operator.encodes_input for n in behind)
 
 
 def _key(w: CodeWriter, edge: Edge, operator: Operator, carried: Key | None, value: Var) -> Key | None:

@@ -18,6 +18,7 @@ from itertools import count
 from types import FrameType
 from typing import Any
 
+from millstream.common.names import printable
 from millstream.common.shapes import ANYTHING, Fixed, Shape, constant
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.inference import elements_of, result_of
@@ -26,7 +27,11 @@ from millstream.operators.inline import Expression, inline
 # CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
 MAX_LOOPS = 12
 MAX_INDENT = 60
+# Operators write their lines inside one another, so that their number is bounded by Python's stack.
+MAX_OPERATORS = 40
 
+# So much of an operator's name is in the name of its function's file.
+_SHOWN_NAME = 60
 # The numbers of generated functions, which make their file names unique in this process.
 _NUMBERS = count(1)
 # Under this name the globals of a generated function have the sites of its lines. A table of all functions would hold
@@ -110,6 +115,7 @@ class CodeWriter:
         self._lines: list[str] = []
         self._indent = 1
         self._loops = 0
+        self._operators = 0
         self._vars = 0
         self._bound: dict[str, Any] = {}
         self._names: dict[int, str] = {}
@@ -221,6 +227,10 @@ class CodeWriter:
         """Return what is known of each of the results that a user's function returns together."""
         return elements_of(function) if self._inlining else ANYTHING
 
+    def next_operator(self) -> None:
+        """Another operator is about to write its lines."""
+        self._operators += 1
+
     def before(self, text: str) -> None:
         """Write a line that runs once, before the loop."""
         self._before.append(f"    {text}")
@@ -258,7 +268,7 @@ class CodeWriter:
     @property
     def is_deep(self) -> bool:
         """Whether the nesting is so deep that the rest must go into a function of its own."""
-        return self._loops >= MAX_LOOPS or self._indent >= MAX_INDENT
+        return self._loops >= MAX_LOOPS or self._indent >= MAX_INDENT or self._operators >= MAX_OPERATORS
 
     def build(self, parameters: str) -> Callable[..., None]:
         """Compile the function."""
@@ -266,7 +276,7 @@ class CodeWriter:
         body = self._lines or ["    pass"]
         after = [text for text, _ in self._after]
         source = "\n".join([f"def run({parameters}{bound}):", *self._before, *body, *after]) + "\n"
-        filename = f"<millstream {self._name} {next(_NUMBERS)}>"
+        filename = f"<millstream {printable(self._name, _SHOWN_NAME)} {next(_NUMBERS)}>"
         namespace: dict[str, Any] = {**self._bound, _SITES: self._sites_by_line(len(body))}
         exec(compile(source, filename, "exec"), namespace)
         # Taken out, so that a function that nobody has any more goes at once.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from millstream.common.errors import RecordTooLargeError
 from millstream.common.shapes import ANYTHING, Shape, either, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Layout, Pieces
@@ -16,6 +17,8 @@ from millstream.operators.values import detached
 # A bucket is sent when its block has about this size, so that the memory of a sender is bounded; and after so few
 # records that they are still in the processor's cache when they are written out.
 BLOCK_BYTES = 1 << 20
+# One is never larger than this.
+MOST_BLOCK_BYTES = 256 << 20
 _FIRST_BLOCK_RECORDS = 256
 _MOST_BLOCK_RECORDS = 1 << 11
 
@@ -117,13 +120,33 @@ class EdgeWriter:
 
     def _take(self, index: int) -> Iterator[tuple[int, bytes]]:
         bucket, targets = self._buckets[index], self._targets[index]
-        records, encoded = len(bucket), bucket.encode()
+        records, written = len(bucket), list(_written(bucket))
+        size = sum(map(len, written))
         self.records_out += records * len(targets)
-        self.bytes_out += len(encoded) * len(targets)
+        self.bytes_out += size * len(targets)
         if records >= self._block_records:
-            fitting = records * BLOCK_BYTES // len(encoded)
+            fitting = records * BLOCK_BYTES // size
             self._block_records = min(max(fitting, 1), 8 * self._block_records, _MOST_BLOCK_RECORDS)
         # The loop holds on to the very bucket, so it is emptied, not replaced.
         bucket.clear()
         for target in targets:
-            yield target, encoded
+            for encoded in written:
+                yield target, encoded
+
+
+def _written(block: Block) -> Iterator[bytes]:
+    """Write a block, or its halves where it is too large: each goes through memory, also the JVM's, as a whole."""
+    encoded = block.encode()
+    if len(encoded) <= MOST_BLOCK_BYTES:
+        yield encoded
+    elif len(block) > 1:
+        del encoded
+        for half in block.halves():
+            yield from _written(half)
+    else:
+        _, value, _ = next(block.records())
+        raise RecordTooLargeError(
+            f"A record ({type(value).__name__}) takes {len(encoded) / 2**20:,.0f} MB, and {MOST_BLOCK_BYTES >> 20:,} "
+            "MB is the most that can be sent from one subtask to another: send where it is (a path, a key) in its "
+            "place, or use it in the chain that makes it."
+        )

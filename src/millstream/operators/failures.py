@@ -27,6 +27,8 @@ class Failure:
     record: str | None
     # Whether it is state that could not be read.
     damaged: bool = False
+    # Whether it would happen again if the job were started again.
+    incurable: bool = False
 
     def describe(self) -> str:
         """Say it in the order that helps."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.operators.base import Operator
-from millstream.operators.codegen import CodeWriter
-from millstream.state.key_groups import freeze
+from millstream.operators.codegen import CodeWriter, Key
+from millstream.state.key_groups import PLAIN_KEYS, freeze, hashable
 from millstream.state.table import MISSING
 
 
@@ -14,7 +14,7 @@ def look_up(
     w: CodeWriter,
     operator: Operator,
     found: str,
-    key: str,
+    key: Key,
     value: str,
     overlay: str,
     base_get: str,
@@ -26,20 +26,27 @@ def look_up(
         w: what writes the loop.
         operator: the operator, and `value` the record, that an error in a line is told of.
         found: the variable to set.
-        key: the variable of the key, which is set anew where a dict would not take it.
+        key: the key, whose variable is set anew where a dict would not take it.
         value: the variable of the record.
         overlay: the table's changes.
         base_get: the `get` of what is below them.
         look_at: writes what is done with a value from there.
     """
-    missing = w.bind(MISSING, "missing")
+    missing, k = w.bind(MISSING, "missing"), key.name
+    again = f"{found} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})"
     with w.block("try:"):
-        w.line(f"{found} = {overlay}[{key}]")
+        w.line(f"{found} = {overlay}[{k}]")
     with w.block("except KeyError:"):
-        w.line(f"{found} = {base_get}({key}, {missing})")
+        w.line(f"{found} = {base_get}({k}, {missing})")
+        if not key.hashable:
+            # One with a NaN in it is never found as it is.
+            with w.block(f"if {k}.__class__ not in {w.bind(PLAIN_KEYS, 'plain')}:"):
+                w.line(f"{k} = {w.bind(hashable, 'hashable')}({k})", operator, value)
+                w.line(again)
         look_at()
-    # An unhashable key, a list for example.
-    with w.block("except TypeError:"):
-        w.line(f"{key} = {w.bind(freeze, 'freeze')}({key})", operator, value)
-        w.line(f"{found} = {overlay}[{key}] if {key} in {overlay} else {base_get}({key}, {missing})")
-        look_at()
+    if not key.hashable:
+        # A list for example.
+        with w.block("except TypeError:"):
+            w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", operator, value)
+            w.line(again)
+            look_at()

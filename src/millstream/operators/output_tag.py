@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Generic
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.missing import JAVA, missing_function
 from millstream.common.type_variables import T
-from millstream.common.typeinfo import TypeInformation
+from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 
 __all__ = ["OutputTag"]
 
@@ -23,11 +23,15 @@ class OutputTag(Generic[T]):
 
     __slots__ = ("tag_id", "type_info")
 
-    def __init__(self, tag_id: str, type_info: TypeInformation | None = None) -> None:
+    def __init__(self, tag_id: str, type_info: TypeInformation | list[TypeInformation] | None = None) -> None:
         if not isinstance(tag_id, str) or not tag_id:
             raise InvalidProgramError("OutputTag tag_id cannot be None or empty string")
+        if isinstance(type_info, list):
+            type_info = RowTypeInfo(type_info)
+        if type_info is not None and not isinstance(type_info, TypeInformation):
+            raise WrongTypeError("OutputTag type_info must be None, list or TypeInformation")
         self.tag_id = tag_id
-        self.type_info = type_info
+        self.type_info = type_info or PickledBytesTypeInfo()
 
     get_java_output_tag = missing_function("get_java_output_tag", JAVA)
 

@@ -11,7 +11,7 @@ from millstream.common.errors import MillstreamError
 from millstream.operators.codegen import CodeWriter
 from millstream.operators.functions import UserFunction
 from millstream.operators.inline import is_path
-from millstream.state.key_groups import freeze, key_group, owner
+from millstream.state.key_groups import PLAIN_KEYS, freeze, hashable, key_group, owner
 
 Append = Callable[[Any], None]
 
@@ -176,6 +176,9 @@ class KeyPartitioner(Partitioner):
         with w.block("try:"):
             w.line(f"{out} = {known}[{key}]")
         with w.block("except KeyError:"):
+            # One with a NaN in it is never found as it is.
+            with w.block(f"if {key}.__class__ not in {w.bind(PLAIN_KEYS, 'plain')}:"):
+                w.line(f"{key} = {w.bind(hashable, 'hashable')}({key})", operator, value)
             w.line(f"{out} = {find}({key})", operator, value)
         # An unhashable key, a list for example.
         with w.block("except TypeError:"):

@@ -67,7 +67,8 @@ class TimedOperator(FunctionOperator):
         """Write the call of a method, and the loop over its results."""
         call, ctx = w.bind(getattr(self.function.function, method), "process"), w.bind(context, "ctx")
         many, out = w.var("r"), w.var()
-        if value.timestamp is not None:
+        if value.timestamp is not None or self.inputs > 1 or self.emits_later:
+            # Also where the record has none: the one before it, of the other input, or a timer, may have had one.
             w.line(f"{ctx}._timestamp = {value.timestamp}")
         w.line(f"{many} = {call}({value.name}, {ctx})", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):

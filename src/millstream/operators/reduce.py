@@ -62,7 +62,7 @@ class ReduceOperator(FunctionOperator):
         else:
             state = self._state_shape(w, value)
             held = self._held(w, state)
-            look_up(w, self, old, k, value.name, overlay, base_get, lambda: self._look_at(w, old, value, state, held))
+            look_up(w, self, old, key, value.name, overlay, base_get, lambda: self._look_at(w, old, value, state, held))
         # A condition, not two blocks: the rest of the chain follows only once.
         reduced = w.call(self.function.call, old, value.name)
         w.line(

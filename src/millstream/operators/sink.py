@@ -110,6 +110,8 @@ class Sink(ABC, Generic[T_contra]):
     """A place records go to."""
 
     name = "Sink"
+    # Whether a record must fit the type that was declared for it.
+    encodes = True
 
     def typed(self, type_info: TypeInformation | None) -> Sink[T_contra]:
         """Return the sink for records of a declared type; None when none was declared."""
@@ -129,6 +131,7 @@ class SinkOperator(Operator):
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
+        self.encodes_input = sink.encodes
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -152,6 +155,8 @@ class SinkOperator(Operator):
 
 class InvokeOperator(FunctionOperator):
     """Ends a chain by calling a user's function for every record; what it does cannot be taken back."""
+
+    encodes_input = True
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         # Both `invoke(value)` and Flink's `invoke(value, context)` are accepted.

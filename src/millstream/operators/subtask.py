@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from millstream.common.errors import DamagedStateError
+from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError, RecordTooLargeError
 from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.async_io import AsyncOperator
@@ -156,7 +156,7 @@ class Subtask:
                 node.name,
                 self.index,
                 self.vertex.parallelism,
-                self.vertex.max_parallelism,
+                1 if self.vertex.non_parallel else self.vertex.max_parallelism,
                 self._settings.attempt,
                 self._settings.job_parameters,
                 metrics,
@@ -559,28 +559,34 @@ class Subtask:
         self._arrive(0, watermark)
 
     def _arrive(self, place: int, watermark: int | None) -> None:
-        """A watermark, or None for idle, reaches an operator of the chain, and what that makes of it those behind."""
-        node = self._nodes[place]
-        if watermark is None:
-            if self._guarded(node.operator.on_idle, node):
-                self._pass_on(place, None)
-            return
-        passed = self._guarded(lambda: node.operator.on_watermark(watermark), node)
-        if passed is not None:
-            self._pass_on(place, passed)
+        """A watermark, or None for idle, reaches a place of the chain (an edge: ~id), and then those behind.
+
+        What is behind an operator gets what the operator makes of it.
+        """
+        # Not by recursion: a chain may be longer than Python's stack is deep.
+        waiting = [(place, watermark)]
+        while waiting:
+            place, watermark = waiting.pop()
+            if place < 0:
+                writer = self._writers[~place]
+                writer.idle() if watermark is None else writer.watermark(watermark)
+                continue
+            node = self._nodes[place]
+            if watermark is None:
+                goes_on = self._guarded(node.operator.on_idle, node)
+            else:
+                watermark = self._guarded(partial(node.operator.on_watermark, watermark), node)
+                goes_on = watermark is not None
+            if goes_on:
+                waiting += [(output, watermark) for output in reversed(self._behind[place])]
 
     def _pass_on(self, place: int, watermark: int | None) -> None:
         """Send a watermark, or None for idle, to what is behind an operator (-1: to the first)."""
         if place < 0:
             self._arrive(0, watermark)
-            return
-        for output in self._behind[place]:
-            if output >= 0:
+        else:
+            for output in self._behind[place]:
                 self._arrive(output, watermark)
-            elif watermark is None:
-                self._writers[~output].idle()
-            else:
-                self._writers[~output].watermark(watermark)
 
     def _on_processing_time(self) -> None:
         for node in self._nodes:
@@ -605,6 +611,8 @@ class Subtask:
         if self._has_requests() and self._task.slice < math.inf:
             return
         self.ended = True
+        # Timers of the wall clock that are due fire though no more input comes; those that are not never will.
+        self._on_processing_time()
         for node in self._nodes:
             self._guarded(node.operator.finish, node)
             yield from self._full_blocks()
@@ -613,13 +621,19 @@ class Subtask:
 
     def _full_blocks(self) -> Iterator[Outgoing]:
         for writer in self._writers.values():
-            for target, block in writer.full_blocks():
-                yield writer.edge, target, block
+            yield from self._sent(writer, writer.full_blocks())
 
     def _drain(self) -> Iterator[Outgoing]:
         for writer in self._writers.values():
-            for target, block in writer.drain():
+            yield from self._sent(writer, writer.drain())
+
+    def _sent(self, writer: EdgeWriter, blocks: Iterator[tuple[int, bytes]]) -> Iterator[Outgoing]:
+        try:
+            for target, block in blocks:
                 yield writer.edge, target, block
+        except RecordTooLargeError as e:
+            sender = next(n for n in self._nodes if any(o.edge == writer.edge.id for o in n.outputs))
+            raise self._failed(e, sender) from e
 
     def _replay_batch(self, batch: BatchInput) -> None:
         head = self.vertex.head
@@ -719,6 +733,7 @@ class Subtask:
                 self._epoch,
                 record,
                 isinstance(error, DamagedStateError),
+                isinstance(error, (IncurableError, InvalidProgramError)),
             )
         )
 

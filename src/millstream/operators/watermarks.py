@@ -76,11 +76,13 @@ class _Split(WatermarkOutput):
 class WatermarkOperator(Operator):
     """Assigns timestamps and makes watermarks; those that come from before it end here, but for the last."""
 
-    assigns_timestamps = True
+    encodes_input = True
     advance: Advance
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy
+        # Without an assigner a record keeps the timestamp that it has, if it has one.
+        self.assigns_timestamps = strategy.assigner is not None
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -113,19 +115,17 @@ class WatermarkOperator(Operator):
             w.copy(stamp, text)
             with w.block(f"if {stamp}.__class__ is not int:"):
                 w.line(f"{w.bind(_not_a_timestamp, 'refuse')}({stamp})", self, value.name)
-        elif stamp is None:
-            w.line(f"{w.bind(_no_timestamp, 'refuse')}()", self, value.name)
-            stamp = "None"
         if self.strategy.generator is not None:
             downstream(replace(value, timestamp=stamp))
             w.line(f"{w.bind(self, 'watermarks')}.on_event({value.name}, {stamp})", self, value.name)
             return
-        if self.strategy.out_of_orderness is not None:
+        if self.strategy.out_of_orderness is not None and stamp is not None:
             # What BoundedOutOfOrderness.on_event does, in a local variable.
             generator, highest = w.var("g"), w.var("h")
             w.before(f"{generator} = {w.bind(self, 'watermarks')}.current_generator()")
             w.before(f"{highest} = {generator}.highest")
-            with w.block(f"if {stamp} > {highest}:"):
+            known = "" if self.strategy.assigner is not None else f"{stamp} is not None and "
+            with w.block(f"if {known}{stamp} > {highest}:"):
                 w.line(f"{highest} = {stamp}")
             w.after(f"{generator}.highest = {highest}")
         downstream(replace(value, timestamp=stamp))
@@ -133,10 +133,10 @@ class WatermarkOperator(Operator):
     def current_generator(self) -> WatermarkGenerator:
         return self._split.generator
 
-    def on_event(self, event: Any, timestamp: int) -> None:
+    def on_event(self, event: Any, timestamp: int | None) -> None:
         """A record has passed."""
         split = self._split
-        split.generator.on_event(event, timestamp, split)
+        split.generator.on_event(event, MIN_WATERMARK if timestamp is None else timestamp, split)
 
     # --- splits
 
@@ -196,7 +196,7 @@ class WatermarkOperator(Operator):
 
     def on_processing_time(self) -> None:
         """Find splits that have been silent for too long."""
-        if self._idle_ms is None:
+        if self._idle_ms is None or self._ended:
             return
         now = self.setup.clock()
         for split in self._splits.values():
@@ -297,10 +297,4 @@ def _not_a_timestamp(timestamp: Any) -> None:
     raise MillstreamError(
         f"The timestamp assigner returned {timestamp!r} ({type(timestamp).__name__}): it must return the event time in "
         "milliseconds as an int."
-    )
-
-
-def _no_timestamp() -> None:
-    raise MillstreamError(
-        "The record has no timestamp: give the WatermarkStrategy one with with_timestamp_assigner(...)."
     )

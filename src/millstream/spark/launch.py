@@ -15,6 +15,7 @@ from pyspark import SparkContext
 
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
+from millstream.common.names import printable
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
@@ -44,7 +45,8 @@ def launch(job: Launch) -> JobMaster:
 
     def make_engine(home: Home) -> SparkEngine:
         dependencies = bring(config, home.directory)
-        name = plan.settings.job_name
+        # Java takes no half characters, and pages of Spark's should stay readable.
+        name = printable(plan.settings.job_name, 200)
         return SparkEngine(config, home.directory, home.state, dependencies, name, {plan: pickled}, exchange)
 
     return start(prepared, make_engine)
@@ -75,6 +77,8 @@ class SparkEngine:
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
     def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
+        if not os.path.isdir(self.directory):
+            self._begin_anew()
         if plan not in self._saved:
             directory = self._saved[plan] = os.path.join(self.directory, f"plan-{len(self._saved)}")
             pickled = self.pickled.pop(plan, None) or dump_plan(plan)
@@ -108,6 +112,13 @@ class SparkEngine:
                 TLS_ENABLED,
                 self.name,
             )
+
+    def _begin_anew(self) -> None:
+        """Make the job's directory again, with all that workers need: somebody has deleted it."""
+        log.warning("The job's temporary directory %s was deleted: it is made anew.", self.directory)
+        os.makedirs(self.directory, mode=0o700)
+        self.dependencies = bring(self.config, self.directory)
+        self._saved.clear()
 
     def _slots_stay(self, plan: JobPlan, context: SparkContext) -> bool:
         """Choose how blocks get from slot to slot."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.setting import in_words
-from millstream.common.typeinfo import TypeInformation
+from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo, TypeInformation
 from millstream.state import kinds
 from millstream.state.kinds import StateKind
 from millstream.state.ttl_config import StateTtlConfig
@@ -22,6 +22,8 @@ class StateDescriptor:
             raise InvalidProgramError(f"A state needs a name that is a non-empty string, not {name!r}.")
         self.name = name
         self.type_info = type_info
+        # The type of what is put in.
+        self.element_type = type_info
         self.ttl: StateTtlConfig | None = None
 
     def get_name(self) -> str:
@@ -33,7 +35,7 @@ class StateDescriptor:
 
     def type_text(self) -> str:
         """Return the declared type in words, nothing when none was declared."""
-        return "" if self.type_info is None else str(self.type_info)
+        return "" if self.element_type is None else str(self.element_type)
 
     def life_text(self) -> str:
         """Return how long what is stored lives, nothing when for ever."""
@@ -64,6 +66,8 @@ class ListStateDescriptor(StateDescriptor):
 
     def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, elem_type_info)
+        if elem_type_info is not None:
+            self.type_info = ListTypeInfo(elem_type_info)
 
 
 class MapStateDescriptor(StateDescriptor):
@@ -79,11 +83,13 @@ class MapStateDescriptor(StateDescriptor):
     ) -> None:
         super().__init__(name, value_type_info)
         self.key_type_info = key_type_info
+        if key_type_info is not None and value_type_info is not None:
+            self.type_info = MapTypeInfo(key_type_info, value_type_info)
 
     def type_text(self) -> str:
-        if self.key_type_info is None and self.type_info is None:
+        if self.key_type_info is None and self.element_type is None:
             return ""
-        return f"{self.key_type_info or '?'} -> {self.type_info or '?'}"
+        return f"{self.key_type_info or '?'} -> {self.element_type or '?'}"
 
 
 class ReducingStateDescriptor(StateDescriptor):
@@ -95,7 +101,7 @@ class ReducingStateDescriptor(StateDescriptor):
         super().__init__(name, type_info)
         self.reduce_function = reduce_function
         if not callable(getattr(reduce_function, "reduce", reduce_function)):
-            raise InvalidProgramError(f"State {name!r} needs a reduce function, not {reduce_function!r}.")
+            raise WrongTypeError(f"State {name!r} needs a reduce function, not {reduce_function!r}.")
 
     def get_reduce_function(self) -> Any:
         return self.reduce_function
@@ -111,7 +117,7 @@ class AggregatingStateDescriptor(StateDescriptor):
         self.agg_function = agg_function
         missing = [m for m in ("create_accumulator", "add", "get_result") if not hasattr(agg_function, m)]
         if missing:
-            raise InvalidProgramError(
+            raise WrongTypeError(
                 f"State {name!r} needs an AggregateFunction; {agg_function!r} lacks {', '.join(missing)}."
             )
 

@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
 from typing import Any, ClassVar
 
+from millstream.common.conversions import Converter
+from millstream.common.fitter import QUICK, fitter, plain_class
 from millstream.common.values import ATOMS, detach
+from millstream.state.descriptors import MapStateDescriptor, StateDescriptor
 from millstream.state.table import MISSING, REMOVED, KeyCell, Patch, StateTable
 
 
 class State:
     """A piece of state of the current key."""
 
-    __slots__ = ("_base", "_cell", "_overlay", "_table")
+    __slots__ = ("_base", "_cell", "_fit", "_overlay", "_table")
 
     # Annotations may say what is inside, as in `ValueState[int]`.
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
@@ -27,6 +30,18 @@ class State:
         self._base = table.base
         self._overlay = table.overlay
         self._cell = cell
+        self._fit: Converter | None = None
+
+    def declared(self, descriptor: StateDescriptor) -> None:
+        """Have everything that is put in made to fit what the user has declared."""
+        self._fit = fitter(descriptor.element_type, f"State {descriptor.name!r}")
+
+    def _fitted(self, value: Any) -> Any:
+        return value if self._fit is None else self._fit(value)
+
+    def get_internal_state(self) -> Any:
+        """Return the state itself: there is none behind it."""
+        return self
 
     def clear(self) -> None:
         """Forget what the current key has."""
@@ -36,7 +51,15 @@ class State:
 class ValueState(State):
     """One value a key."""
 
-    __slots__ = ()
+    __slots__ = ("_plain",)
+
+    def __init__(self, table: StateTable, cell: KeyCell) -> None:
+        super().__init__(table, cell)
+        self._plain: type | None = None
+
+    def declared(self, descriptor: StateDescriptor) -> None:
+        super().declared(descriptor)
+        self._plain = plain_class(descriptor.element_type)
 
     def value(self) -> Any:
         """Return the value of the current key, None when it has none."""
@@ -48,9 +71,14 @@ class ValueState(State):
 
     def update(self, value: Any) -> None:
         """Set the value of the current key; None clears it."""
-        if value is None:
+        kind = value.__class__
+        if kind is self._plain and (kind is not int or -QUICK <= value <= QUICK):
+            self._overlay[self._cell.key] = value
+        elif value is None:
             self.clear()
         else:
+            if self._fit is not None:
+                value = self._fit(value)
             self._overlay[self._cell.key] = value if value.__class__ in ATOMS else detach(value)
 
 
@@ -78,7 +106,7 @@ class ListState(MergingState):
     __slots__ = ()
 
     def add(self, value: Any) -> None:
-        self._table.append(self._cell.key, detach(value))
+        self._table.append(self._cell.key, detach(self._fitted(value)))
 
     def add_all(self, values: Iterable[Any]) -> None:
         for value in values:
@@ -91,7 +119,7 @@ class ListState(MergingState):
 
     def update(self, values: Iterable[Any]) -> None:
         """Replace the list."""
-        content = [detach(v) for v in values]
+        content = [detach(self._fitted(v)) for v in values]
         if content:
             self._overlay[self._cell.key] = content
         else:
@@ -104,7 +132,16 @@ class ListState(MergingState):
 class MapState(State):
     """A map a key."""
 
-    __slots__ = ()
+    __slots__ = ("_fit_key",)
+
+    def __init__(self, table: StateTable, cell: KeyCell) -> None:
+        super().__init__(table, cell)
+        self._fit_key: Converter | None = None
+
+    def declared(self, descriptor: StateDescriptor) -> None:
+        super().declared(descriptor)
+        assert isinstance(descriptor, MapStateDescriptor)
+        self._fit_key = fitter(descriptor.key_type_info, f"A key of state {descriptor.name!r}")
 
     def get(self, key: Any) -> Any:
         """Return the value of an entry, None when there is none."""
@@ -112,11 +149,16 @@ class MapState(State):
         return None if value is MISSING else detach(value)
 
     def put(self, key: Any, value: Any) -> None:
+        self._put(key, detach(self._fitted(value)))
+
+    def _put(self, key: Any, content: Any) -> None:
+        if self._fit_key is not None:
+            key = self._fit_key(key)
         row = self._cell.key
         change = self._overlay.get(row)
         if change is None:
             change = self._overlay[row] = {} if row in self._overlay else Patch()
-        change[key] = detach(value)
+        change[key] = content
 
     def put_all(self, dict_value: dict[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
         for key, value in dict_value.items() if isinstance(dict_value, dict) else dict_value:
@@ -136,7 +178,9 @@ class MapState(State):
             change.pop(key, None)
 
     def contains(self, key: Any) -> bool:
-        return self._find(key) is not MISSING
+        """Tell whether there is a value other than None; one of None is in `keys()` all the same, as in PyFlink."""
+        value = self._find(key)
+        return value is not MISSING and value is not None
 
     def _find(self, key: Any) -> Any:
         row = self._cell.key
@@ -196,7 +240,7 @@ class ReducingState(MergingState):
         row = self._cell.key
         before = self._table.get(row)
         combined = value if before is None else self._reduce(detach(before), value)
-        self._overlay[row] = detach(combined)
+        self._overlay[row] = detach(self._fitted(combined))
 
     def get(self) -> Any:
         """Return the reduced value, None when nothing was added."""
@@ -216,7 +260,7 @@ class AggregatingState(MergingState):
         row = self._cell.key
         before = self._table.get(row)
         accumulator = self._function.create_accumulator() if before is None else detach(before)
-        self._overlay[row] = detach(self._function.add(value, accumulator))
+        self._overlay[row] = detach(self._fitted(self._function.add(value, accumulator)))
 
     def get(self) -> Any:
         """Return the function's result over what was added, None when nothing was."""

@@ -11,6 +11,7 @@ import pickle
 import uuid
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from enum import Enum
 from numbers import Number
 from typing import Any
@@ -25,6 +26,9 @@ UPPER_BOUND_MAX_PARALLELISM = 1 << 15
 
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B1
+_NAN = 0x7FC00000
+# The hash of a class that does not define one: each of its objects has its own.
+_BY_IDENTITY: Any = object.__hash__
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -80,7 +84,7 @@ def _mix(h: int) -> int:
 def _number(key: Any) -> int:
     # Python defines the hash of numbers by their value alone; only NaN has none of its own.
     if key != key:
-        return 0x7FC00000
+        return _NAN
     h = hash(key)
     return (h ^ h >> 32) & _MASK
 
@@ -138,6 +142,8 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
 
 
 def _other(key: Any) -> int:
+    if isinstance(key, FrozenNaN):
+        return _NAN
     if isinstance(key, Enum):
         return _sequence((type(key).__qualname__, key.name)) if not isinstance(key, (int, str)) else _base(key)
     if isinstance(key, Number):
@@ -147,6 +153,14 @@ def _other(key: Any) -> int:
             return _HASHERS[kind](key)
     if is_dataclass(key) and not isinstance(key, type):
         return _sequence([getattr(key, f.name) for f in fields(key) if f.compare])
+    if getattr(type(key), "__hash__", None) is _BY_IDENTITY and not isinstance(key, type):
+        raise MillstreamError(
+            f"A key of class {type(key).__name__} is equal to no other: the class has no __eq__ and __hash__ by value, "
+            "so every record would be a key of its own. Give it both (a frozen dataclass has them), or use a str, a "
+            "number or a tuple as the key."
+        )
+    if type(key).__module__ == "numpy" and hasattr(key, "item"):
+        return stable_hash(key.item())
     try:
         return crc32(pickle.dumps(key, 5))
     except Exception as e:
@@ -172,27 +186,76 @@ class FrozenDict(tuple[Any, ...]):
     __slots__ = ()
 
 
+class FrozenNaN:
+    """Not a number, used as a key: equal to itself, unlike the number, so that all of them are one key, as in Java."""
+
+    __slots__ = ("_kind",)
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FrozenNaN) and other._kind is self._kind
+
+    def __hash__(self) -> int:
+        return _NAN
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenNaN, (self._kind,)
+
+    def __repr__(self) -> str:
+        return "nan"
+
+    def thaw(self) -> Any:
+        """Return the number."""
+        return self._kind("nan")
+
+
+# Classes whose values are keys as they are: a dict takes them, and finds them again.
+PLAIN_KEYS = frozenset({int, str, bool, type(None), bytes})
+_NUMBERS = (float, Decimal, complex)
+
+
 def hashable(key: Any) -> Any:
-    """Return the key itself where a dict takes it, else its frozen form."""
+    """Return the key itself where a dict takes it and finds it again, else its frozen form."""
     try:
         hash(key)
     except TypeError:
         return freeze(key)
-    return key
+    return freeze(key) if _has_nan(key) else key
+
+
+def _has_nan(key: Any) -> bool:
+    if isinstance(key, _NUMBERS):
+        return bool(key != key)
+    if isinstance(key, (tuple, frozenset, Row)):
+        return any(member.__class__ not in PLAIN_KEYS and _has_nan(member) for member in key)
+    if is_dataclass(key) and any(_has_nan(getattr(key, f.name)) for f in fields(key) if f.compare):
+        raise MillstreamError(
+            f"The key {key!r} has a NaN in a field, which is not equal to itself: use a tuple of the fields as the key."
+        )
+    return False
 
 
 def freeze(key: Any) -> Any:
-    """Return the key in a form that a dict takes; `thaw` gives the user's form back."""
+    """Return the key in a form that a dict takes and finds again; `thaw` gives the user's form back."""
     if isinstance(key, list):
         return FrozenList(map(freeze, key))
-    if isinstance(key, tuple) and type(key) is tuple:
-        return tuple(map(freeze, key))
+    if isinstance(key, tuple) and not isinstance(key, (FrozenList, FrozenDict)):
+        if type(key) is tuple:
+            return tuple(map(freeze, key))
+        make = getattr(type(key), "_make", None)
+        return key if make is None else make(map(freeze, key))
     if isinstance(key, dict):
         return FrozenDict(sorted(((freeze(k), freeze(v)) for k, v in key.items()), key=stable_hash))
     if isinstance(key, (set, frozenset)):
         return frozenset(map(freeze, key))
     if isinstance(key, bytearray):
         return bytes(key)
+    if isinstance(key, Row):
+        return Row.of(key._fields, list(map(freeze, key)), key.get_row_kind())
+    if isinstance(key, _NUMBERS) and key != key:
+        return FrozenNaN(next(kind for kind in _NUMBERS if isinstance(key, kind)))
     try:
         hash(key)
     except TypeError:
@@ -205,10 +268,21 @@ def freeze(key: Any) -> Any:
 
 def thaw(key: Any) -> Any:
     """Return the key as the user's selector gave it."""
-    if isinstance(key, FrozenList):
+    kind = key.__class__
+    if kind in PLAIN_KEYS:
+        return key
+    if kind is FrozenList:
         return [thaw(k) for k in key]
-    if isinstance(key, FrozenDict):
+    if kind is FrozenDict:
         return {thaw(k): thaw(v) for k, v in key}
-    if type(key) is tuple:
+    if kind is tuple:
         return tuple(map(thaw, key))
+    if kind is FrozenNaN:
+        return key.thaw()
+    if kind is frozenset:
+        return frozenset(map(thaw, key))
+    if kind is Row:
+        return Row.of(key._fields, list(map(thaw, key)), key.get_row_kind())
+    if isinstance(key, tuple) and hasattr(kind, "_make"):
+        return kind._make(map(thaw, key))
     return key

@@ -179,6 +179,7 @@ class KeyedState:
         if descriptor.ttl is not None and descriptor.ttl.is_enabled():
             life = self._lives[descriptor.name] = Lifetime(descriptor.ttl, self._clock)
         handle = _make_handle(descriptor, table, cell, life)
+        handle.declared(descriptor)
         self._handles[descriptor.name, cell] = descriptor, handle
         return handle
 

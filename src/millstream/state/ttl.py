@@ -40,6 +40,8 @@ class _One:
     _cell: KeyCell
     _life: Lifetime
 
+    _fitted: Callable[[Any], Any]
+
     def _read(self) -> Any:
         row = self._cell.key
         content = self._table.get(row)
@@ -54,7 +56,7 @@ class _One:
         return detach(value)
 
     def _write(self, value: Any) -> None:
-        self._table.put(self._cell.key, self._life.stamp(value))
+        self._table.put(self._cell.key, self._life.stamp(self._fitted(value)))
 
     def _alive(self) -> Any:
         """Return the value for an update: one that has expired is never built upon."""
@@ -128,7 +130,7 @@ class TtlListState(ListState):
         self._life = life
 
     def add(self, value: Any) -> None:
-        self._table.append(self._cell.key, self._life.stamp(value))
+        self._table.append(self._cell.key, self._life.stamp(self._fitted(value)))
 
     def get(self) -> list[Any]:
         row, life = self._cell.key, self._life
@@ -144,7 +146,7 @@ class TtlListState(ListState):
         return [detach(v) for v, _ in (content if life.returns_expired else alive)]
 
     def update(self, values: Iterable[Any]) -> None:
-        content = [self._life.stamp(v) for v in values]
+        content = [self._life.stamp(self._fitted(v)) for v in values]
         if content:
             self._table.put(self._cell.key, content)
         else:
@@ -176,7 +178,7 @@ class TtlMapState(MapState):
         return value
 
     def put(self, key: Any, value: Any) -> None:
-        super().put(key, self._life.stamp(value))
+        self._put(key, self._life.stamp(self._fitted(value)))
 
     def contains(self, key: Any) -> bool:
         return self.get(key) is not None

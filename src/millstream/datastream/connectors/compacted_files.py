@@ -21,7 +21,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from millstream.common.errors import MillstreamError
+from millstream.common.errors import LostOutputError
 from millstream.datastream.connectors.compaction import FileCompactor
 from millstream.datastream.connectors.part_files import PartFile, create, hidden_path, open_start, sync
 
@@ -91,7 +91,7 @@ def _claim(part: PartFile, group: str) -> str:
     try:
         os.rename(part.hidden, claimed)
     except FileNotFoundError:
-        raise MillstreamError(
+        raise LostOutputError(
             f"FileSink: {part.hidden} is not there any more to be put together with others; "
             "was it moved, or does another driver of this job still run?"
         ) from None

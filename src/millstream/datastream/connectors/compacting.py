@@ -10,11 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
-from millstream.common.errors import MillstreamError
 from millstream.datastream.connectors.base import CommitContext
 from millstream.datastream.connectors.compacted_files import compact
 from millstream.datastream.connectors.compaction import Compaction, Group
-from millstream.datastream.connectors.file_committer import FileCommitter, delete_obsolete
+from millstream.datastream.connectors.file_committer import FileCommitter, delete_obsolete, lost
 from millstream.datastream.connectors.part_files import PartFile, StagedParts
 
 log = logging.getLogger("millstream")
@@ -55,6 +54,10 @@ class CompactingCommitter(FileCommitter):
 
     def _kept(self) -> set[str]:
         return {part.hidden for part in self._waiting.values()}
+
+    def _is_done(self, part: PartFile) -> bool:
+        # One that waited may have been put together by a commit that broke off later.
+        return True
 
     def _note_gone(self, part: PartFile) -> None:
         log.debug("FileSink: %s was put together with others before the restart.", part.final)
@@ -103,7 +106,4 @@ def _is_staged(part: PartFile, is_compacted: bool) -> bool:
         with suppress(FileNotFoundError):
             if os.path.getsize(part.final) == part.length:
                 return False
-    raise MillstreamError(
-        f"FileSink: {part.hidden} does not have the {part.length} bytes that were written to be put together with "
-        "others; was it moved, or has the disk lost it?"
-    )
+    raise lost(part)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from millstream.common.typeinfo import PickledBytesTypeInfo, TypeInformation
+from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.operators.context import RuntimeContext
+
+
+def _text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:
+    """Return what writes a record: PyFlink itself what has no type, and rows, in Python's words; Java anything else."""
+    if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
+        return str
+    return type_info.python_text() if isinstance(type_info, RowTypeInfo) else type_info.format
 
 
 class _Writer(SinkWriter):
@@ -15,8 +23,7 @@ class _Writer(SinkWriter):
 
     def __init__(self, prefix: str, type_info: TypeInformation | None) -> None:
         self._prefix = prefix
-        typed = type_info is not None and not isinstance(type_info, PickledBytesTypeInfo)
-        self._format = type_info.format if typed and type_info is not None else str
+        self._format = _text_of(type_info)
         self._lines: list[str] = []
 
     def write(self, value: Any) -> None:
@@ -49,6 +56,8 @@ class PrintSink(Sink):
     def __init__(self, identifier: str | None, type_info: TypeInformation | None) -> None:
         self._identifier = identifier
         self._type_info = type_info
+        # Rows are written as they come out of the function before.
+        self.encodes = not isinstance(type_info, RowTypeInfo)
 
     def create_writer(self, context: RuntimeContext) -> SinkWriter:
         parts = [self._identifier] if self._identifier else []

@@ -97,7 +97,7 @@ class PaneOperator(WindowOperator):
     def _added(self, w: CodeWriter, value: Var, key: Key | None, overlay: str, base_get: str) -> None:
         assert key is not None
         k, old, missing = key.name, w.var("a"), w.bind(MISSING, "missing")
-        look_up(w, self, old, k, value.name, overlay, base_get)
+        look_up(w, self, old, key, value.name, overlay, base_get)
         if isinstance(self.contents, Reduced):
             reduced, first = w.call(self.contents.reduce, old, value.name), w.written_out(value.name)
             new = f"{reduced} if {old} is not {missing} else {first}"

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.operators.base import Downstream, OperatorSetup
+from millstream.operators.base import Downstream, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.windows.assigners import EventTimeSessionWindows
 from millstream.operators.windows.contents import Aggregated, Reduced
@@ -21,7 +21,6 @@ from millstream.operators.windows.panes import PaneOperator
 from millstream.operators.windows.takeover import take_windows
 from millstream.operators.windows.triggers import EventTimeTrigger
 from millstream.operators.windows.windows import TimeWindow
-from millstream.state.key_groups import freeze
 from millstream.state.kinds import SESSIONS
 
 # [start, end, value]
@@ -81,13 +80,16 @@ class SessionOperator(PaneOperator):
             w.line(f"{w.bind(self.refuse, 'refuse')}()", self, value.name)
         with w.block("try:"):
             w.line(f"{found} = {overlay}[{k}]")
-        with w.block("except KeyError:"):
-            self._from_base(w, found, overlay, base_get, k)
-        with w.block("except TypeError:"):
-            w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", self, value.name)
-            w.line(f"{found} = {overlay}.get({k})")
-            with w.block(f"if {found} is None and {k} not in {overlay}:"):
+        if key.hashable:
+            with w.block("except KeyError:"):
                 self._from_base(w, found, overlay, base_get, k)
+        else:
+            # A list, or one with a NaN in it, which is never found as it is.
+            with w.block("except (KeyError, TypeError):"):
+                make_hashable(w, key)
+                w.line(f"{found} = {overlay}.get({k})")
+                with w.block(f"if {found} is None and {k} not in {overlay}:"):
+                    self._from_base(w, found, overlay, base_get, k)
         only = f"{found}.__class__ is {w.bind(list, 'list_class')}"
         with w.block(f"if {only} and {found}[0] - {self._gap} <= {stamp} <= {found}[1]:"):
             with w.block(f"if {stamp} + {self._gap} > {found}[1]:"):

@@ -286,8 +286,6 @@ class CountTrigger(Trigger[T, Any]):
     """Fires whenever so many records have come since it last did."""
 
     def __init__(self, window_size: int) -> None:
-        if window_size < 1:
-            raise InvalidProgramError(f"CountTrigger needs a count of at least 1, not {window_size}.")
         self.count = window_size
         self._seen = ReducingStateDescriptor("count", _add)
 

@@ -96,7 +96,7 @@ class GlobalWindow(Window):
         return GlobalWindow, ()
 
     def __repr__(self) -> str:
-        return "GlobalWindow()"
+        return "GlobalWindow"
 
 
 GLOBAL = GlobalWindow()

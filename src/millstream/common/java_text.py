@@ -1,0 +1,113 @@
+"""How Java writes values: numbers, times, and in which order it goes through a HashMap."""
+
+from __future__ import annotations
+
+import datetime
+import struct
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from millstream.common.time import Instant
+
+_INT = 0xFFFFFFFF
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def java_number(value: float, narrow: bool) -> str:
+    """Write a number the way Java's Double.toString (or Float.toString when narrow) does."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    digits = repr(value)
+    if narrow:
+        # The fewest digits that give the same float32.
+        single = struct.unpack("f", struct.pack("f", value))[0]
+        fewest = (f"{value:.{n}g}" for n in range(1, 10))
+        digits = next((d for d in fewest if struct.unpack("f", struct.pack("f", float(d)))[0] == single), digits)
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        written = f"{Decimal(digits):f}"
+        return written if "." in written else f"{written}.0"
+    sign, numbers, exponent = Decimal(digits).normalize().as_tuple()
+    text = "".join(map(str, numbers))
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{int(exponent) + len(text) - 1}"
+
+
+def java_timestamp(value: datetime.datetime) -> str:
+    """Write a date and a time as Java's Timestamp does: with at least one digit of a second's fraction.
+
+    Example:
+        >>> java_timestamp(datetime.datetime(2024, 1, 1))
+        '2024-01-01 00:00:00.0'
+    """
+    fraction = f"{value.microsecond:06d}".rstrip("0") or "0"
+    return f"{value.replace(tzinfo=None):%Y-%m-%d %H:%M:%S}.{fraction}".rjust(21, "0")
+
+
+def java_instant(value: Instant) -> str:
+    """Write a point in time as Java's Instant does: with as many digits of a second's fraction, by threes, as it has.
+
+    Example:
+        >>> java_instant(Instant(1, 500_000_000))
+        '1970-01-01T00:00:01.500Z'
+    """
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=value.seconds)
+    fraction = f"{value.nanos:09d}"
+    while fraction.endswith("000"):
+        fraction = fraction[:-3]
+    return f"{moment.isoformat()}{'.' + fraction if fraction else ''}Z"
+
+
+def _text_hash(value: str) -> int:
+    h = 0
+    units = value.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        h = (31 * h + (units[i] << 8 | units[i + 1])) & _INT
+    return h
+
+
+def _folded(bits: int) -> int:
+    return (bits ^ bits >> 32) & _INT
+
+
+def _bits_of(value: float, whole: str, part: str) -> int:
+    bits: int = struct.unpack(whole, struct.pack(part, float("nan") if value != value else value))[0]
+    return bits
+
+
+# The hash codes of Java's classes, by the name of the type.
+_HASHES: dict[str, Callable[[Any], int]] = {
+    "String": _text_hash,
+    "Char": ord,
+    "Byte": lambda v: v & _INT,
+    "Short": lambda v: v & _INT,
+    "Integer": lambda v: v & _INT,
+    "Long": lambda v: _folded(v & 0xFFFFFFFFFFFFFFFF),
+    "Double": lambda v: _folded(_bits_of(v, ">Q", ">d")),
+    "Float": lambda v: _bits_of(v, ">I", ">f"),
+    "Boolean": lambda v: 1231 if v else 1237,
+}
+
+
+def as_hash_map(items: Iterable[tuple[K, V]], key_type: str) -> list[tuple[K, V]]:
+    """Return a map's items in the order in which Java's HashMap has them; as they are where that is not known.
+
+    Example:
+        >>> as_hash_map({"k": 1, "b": 2, "zz": 3}.items(), "String")
+        [('zz', 3), ('b', 2), ('k', 1)]
+    """
+    entries = list(items)
+    hash_of = _HASHES.get(key_type)
+    if hash_of is None:
+        return entries
+    # Flink makes the map as large as it must be for so many, three quarters full; Java rounds up to a power of 2.
+    wanted = len(entries) + 1 if len(entries) <= 2 else -(-len(entries) * 4 // 3)
+    buckets = 1 << (wanted - 1).bit_length()
+
+    def bucket(entry: tuple[K, V]) -> int:
+        h = 0 if entry[0] is None else hash_of(entry[0])
+        return (h ^ h >> 16) & (buckets - 1)
+
+    return sorted(entries, key=bucket)

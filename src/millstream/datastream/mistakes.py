@@ -1,0 +1,92 @@
+"""Mistakes that are not errors: a program runs, and does not do what was meant. Each is one warning with its line."""
+
+from __future__ import annotations
+
+import atexit
+import dis
+import inspect
+import sys
+import warnings
+from functools import cache, partial
+from types import FunctionType, MethodType
+from typing import Any
+
+from millstream.common.deprecated import users_frame, warn_user
+
+
+def warn_of_yields(function: Any, operation: str) -> None:
+    """Warn of a function that yields, where what it returns is a record or a decision: that is a generator."""
+    if inspect.isgeneratorfunction(function):
+        meant = "each record becomes a generator; use flat_map() to emit what it yields"
+        kept = "each record is kept, since a generator is true"
+        warn_user(f"{operation}() was given a function that yields: {meant if operation == 'map' else kept}.")
+
+
+def warn_of_no_result(function: Any) -> None:
+    """Warn of a filter that returns nothing: no record passes it."""
+    if _returns_only_none(function):
+        warn_user("filter() was given a function that returns nothing, so no record passes: is a `return` missing?")
+
+
+def _returns_only_none(function: Any) -> bool:
+    if isinstance(function, partial):
+        return _returns_only_none(function.func)
+    if isinstance(function, MethodType):
+        function = function.__func__
+    if not isinstance(function, FunctionType) or function.__code__.co_flags & (
+        inspect.CO_GENERATOR | inspect.CO_COROUTINE
+    ):
+        return False
+    steps = list(dis.get_instructions(function.__code__))
+    returned = [
+        i.argval if i.opname == "RETURN_CONST" else ... if i.is_jump_target else _constant(steps[at - 1])
+        for at, i in enumerate(steps)
+        if i.opname in ("RETURN_VALUE", "RETURN_CONST")
+    ]
+    # One that was not found to be a constant is not None.
+    return bool(returned) and all(value is None for value in returned)
+
+
+def _constant(step: dis.Instruction) -> Any:
+    return step.argval if step.opname == "LOAD_CONST" else ...
+
+
+class Story:
+    """Whether a program that was begun is run."""
+
+    def __init__(self) -> None:
+        self._begun: str | None = None
+
+    def begin(self) -> None:
+        """The program has its first operator; what is run as a script should run it some day."""
+        frame = users_frame()
+        if self._begun is None and frame.f_globals.get("__name__") == "__main__":
+            self._begun = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            _watch()
+            _UNRUN[id(self)] = self._begun
+
+    def runs(self) -> None:
+        """The program is run, or looked at."""
+        _UNRUN.pop(id(self), None)
+
+
+# Where the programs were begun that have not been run.
+_UNRUN: dict[int, str] = {}
+
+
+@cache
+def _watch() -> None:
+    atexit.register(_warn_of_unrun)
+
+
+def _warn_of_unrun() -> None:
+    # A program that has died did not come to it; `millstream run` forgets such programs itself.
+    if _UNRUN and not hasattr(sys, "last_type"):
+        file, _, line = next(iter(_UNRUN.values())).rpartition(":")
+        text = "the program that begins here was never run: call execute() of its environment"
+        warnings.warn_explicit(text, UserWarning, file, int(line))
+
+
+def forget_unrun() -> None:
+    """A program has failed: that it was not run is not its mistake."""
+    _UNRUN.clear()

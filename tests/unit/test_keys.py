@@ -1,0 +1,169 @@
+"""Keys of whole programs: equal ones meet, those that cannot are refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pytest
+
+from millstream.common import Duration, Row, Time, Types, WatermarkStrategy
+from millstream.datastream import DataStream, KeyedProcessFunction, ProcessWindowFunction, RuntimeExecutionMode
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
+from millstream.jobmaster.engine import EpochFailed
+from millstream.testing import CollectSink, LocalEnvironment
+from millstream.testing.local import LocalJob
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclass(frozen=True)
+class Reading:
+    value: float
+
+
+class Plain:
+    """A class that says nothing of when its objects are equal."""
+
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+
+class Valued(Plain):
+    """One that does."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Valued) and other.x == self.x
+
+    def __hash__(self) -> int:
+        return hash(self.x)
+
+
+# Ways to a key with a NaN, which is another object each time: taken from the record, or made.
+SELECTORS: list[Callable[[Any], Any]] = [
+    lambda v: v[0],
+    lambda v: float("nan"),
+    lambda v: (v[0], "a"),
+    lambda v: [v[0]],
+    lambda v: ("a", (1, v[0])),
+    lambda v: Row(x=v[0], y=1),
+    lambda v: Pair(v[0], 1),
+    lambda v: frozenset([1, float("nan")]),
+    lambda v: {"k": v[0]},
+    lambda v: Decimal("NaN"),
+]
+
+
+def nans(count: int = 4) -> list[Any]:
+    return [(float("nan"), i) for i in range(count)]
+
+
+def add(a: Any, b: Any) -> Any:
+    return (a[0], a[1] + b[1])
+
+
+class Count(KeyedProcessFunction):
+    """Counts by state, and says its key."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.count.update((self.count.value() or 0) + 1)
+        yield self.count.value(), ctx.get_current_key()
+
+
+class Elements(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield len(list(elements)), key
+
+
+def stamped(stream: DataStream[Any]) -> DataStream[Any]:
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(1))
+    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda v, _: v[1]))
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_all_nans_are_one_key(selector: Callable[[Any], Any]) -> None:
+    env = LocalEnvironment()
+    env.set_parallelism(2)
+    totals = env.from_collection(nans()).key_by(selector).reduce(add).execute_and_collect()
+    assert [total for _, total in totals] == [0, 1, 3, 6]
+    counts = list(env.from_collection(nans()).key_by(selector).process(Count()).execute_and_collect())
+    assert [count for count, _ in counts] == [1, 2, 3, 4]
+    # The function sees the key as the selector makes it.
+    assert str(counts[0][1]) == str(selector((float("nan"), 0)))
+
+
+@pytest.mark.parametrize("selector", SELECTORS[:4])
+def test_so_they_are_in_windows(selector: Callable[[Any], Any]) -> None:
+    env = LocalEnvironment()
+
+    def keyed() -> Any:
+        return stamped(env.from_collection(nans())).key_by(selector)
+
+    tumbling = keyed().window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    assert [n for _, n in tumbling.reduce(add).execute_and_collect()] == [6]
+    sessions = keyed().window(EventTimeSessionWindows.with_gap(Time.seconds(1)))
+    assert [n for _, n in sessions.reduce(add).execute_and_collect()] == [6]
+    tumbling = keyed().window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    assert [n for n, _ in tumbling.process(Elements()).execute_and_collect()] == [4]
+    counted = keyed().window(GlobalWindows.create()).trigger(CountTrigger.of(4))
+    assert [n for n, _ in counted.process(Elements()).execute_and_collect()] == [4]
+
+
+def test_so_they_are_in_batch_mode() -> None:
+    env = LocalEnvironment()
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    assert [n for _, n in env.from_collection(nans()).key_by(lambda v: v[0]).reduce(add).execute_and_collect()] == [6]
+
+
+@pytest.mark.parametrize("selector", SELECTORS[:4])
+def test_a_nan_finds_its_state_in_another_process(selector: Callable[[Any], Any]) -> None:
+    env, sink = LocalEnvironment(), CollectSink()
+    env.from_collection(nans()).key_by(selector).reduce(add).sink_to(sink)
+    sizes = iter([2])
+    job = LocalJob(env, epoch_sizes=lambda: next(sizes, 9))
+    job.run_epoch()
+    job.go_on_from(job.snapshot())
+    job.run()
+    assert [n for _, n in sink.results()] == [0, 1, 3, 6]
+
+
+def test_a_nan_in_a_dataclass_is_refused() -> None:
+    with pytest.raises(EpochFailed, match="has a NaN in a field"):
+        list(keyed_by(lambda v: Reading(math.nan)))
+
+
+def keyed_by(selector: Callable[[Any], Any]) -> Any:
+    return LocalEnvironment().from_collection(nans()).key_by(selector).reduce(add).execute_and_collect()
+
+
+@pytest.mark.parametrize("selector", [lambda v: Plain(1), lambda v: (1, Plain(1)), lambda v: [Plain(1)]])
+def test_a_key_that_is_equal_to_no_other_is_refused(selector: Callable[[Any], Any]) -> None:
+    with pytest.raises(EpochFailed, match=r"A key of class Plain .* no __eq__ and __hash__ by value.*") as failed:
+        list(keyed_by(selector))
+    assert "record: (nan, 0)" in str(failed.value)
+
+
+@pytest.mark.parametrize("selector", [lambda v: Valued(1), lambda v: Reading(1.0), lambda v: Valued])
+def test_others_are_taken(selector: Callable[[Any], Any]) -> None:
+    assert [n for _, n in keyed_by(selector)] == [0, 1, 3, 6]
+
+
+def test_scalars_of_numpy_are_the_same_keys_as_python_values() -> None:
+    np = pytest.importorskip("numpy")
+    for scalar, value in [(np.bool_(True), True), (np.int64(5), 5), (np.float64(2.5), 2.5), (np.str_("a"), "a")]:
+        env = LocalEnvironment()
+        env.set_parallelism(4)
+        pairs = env.from_collection([(scalar, 1), (value, 1)])
+        assert [n for _, n in pairs.key_by(lambda v: v[0]).reduce(add).execute_and_collect()] == [1, 2]
+    nan = LocalEnvironment().from_collection([(np.float64("nan"), 1), (float("nan"), 1)])
+    assert [n for _, n in nan.key_by(lambda v: v[0]).reduce(add).execute_and_collect()] == [1, 2]

@@ -1,0 +1,34 @@
+"""Blocks are kept below a size; a record that alone is larger is an error that says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.jobmaster.engine import EpochFailed
+from millstream.operators import edges
+from millstream.testing import LocalEnvironment
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edges, "MOST_BLOCK_BYTES", 1 << 20)
+
+
+def test_many_large_records_travel_in_several_blocks() -> None:
+    env = LocalEnvironment()
+    texts = env.from_collection(range(20)).map(lambda i: "x" * 300_000 + str(i)).rebalance().map(len)
+    assert list(texts.execute_and_collect()) == [300_001] * 10 + [300_002] * 10
+
+
+@pytest.mark.parametrize("how", ["keyed", "rebalance", "broadcast"])
+def test_one_that_is_too_large_is_told_with_its_size_and_operator_and_not_tried_again(how: str) -> None:
+    env = LocalEnvironment(restarts=3)
+    stream = env.from_collection(range(300)).map(lambda i: "x" * (3 << 20) if i == 77 else "x").name("enlarge")
+    if how == "keyed":
+        sent = stream.key_by(len).map(len)
+    else:
+        sent = (stream.rebalance() if how == "rebalance" else stream.broadcast()).map(len)
+    with pytest.raises(EpochFailed, match=r"A record \(str\) takes 3 MB, and 1 MB is the most that can be sent") as e:
+        list(sent.execute_and_collect())
+    assert "in operator 'enlarge'" in str(e.value)
+    assert e.value.incurable

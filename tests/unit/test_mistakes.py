@@ -1,0 +1,120 @@
+"""Mistakes that are not errors are told once, with the line of the program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.datastream import FilterFunction, MapFunction
+from millstream.testing import LocalEnvironment
+
+
+def yields(value: Any) -> Iterator[Any]:
+    yield value
+
+
+def forgets(value: int) -> Any:
+    value > 3  # noqa: B015
+
+
+def forgets_in_all_ways(value: int, limit: int = 3) -> Any:
+    if value > limit:
+        return
+    print(value)
+
+
+def returns_once(value: int) -> Any:
+    if value > 3:
+        return True
+    return None
+
+
+def raises(value: int) -> Any:
+    raise RuntimeError(value)
+
+
+class Forgets(FilterFunction):
+    def filter(self, value: Any) -> Any:
+        value is not None  # noqa: B015
+
+
+class Yields(MapFunction):
+    def map(self, value: Any) -> Any:
+        yield value
+
+
+def warned(action: Any) -> list[str]:
+    """Return the warnings of an action, which must be at the line that calls it here."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        action()
+    assert all(w.filename == __file__ for w in seen)
+    return [str(w.message) for w in seen]
+
+
+@pytest.mark.parametrize("function", [yields, Yields(), partial(yields)])
+def test_a_map_that_yields(function: Any) -> None:
+    stream = LocalEnvironment().from_collection([1])
+    said = "map() was given a function that yields: each record becomes a generator; "
+    said += "use flat_map() to emit what it yields."
+    assert warned(lambda: stream.map(function)) == [said]
+    assert warned(lambda: stream.key_by(str).map(function)) == [said]
+    assert warned(lambda: stream.flat_map(function if callable(function) else yields)) == []
+
+
+@pytest.mark.parametrize("function", [forgets, forgets_in_all_ways, Forgets(), partial(forgets_in_all_ways, limit=2)])
+def test_a_filter_that_returns_nothing(function: Any) -> None:
+    stream = LocalEnvironment().from_collection([1])
+    said = "filter() was given a function that returns nothing, so no record passes: is a `return` missing?"
+    assert warned(lambda: stream.filter(function)) == [said]
+
+
+def test_a_filter_that_yields() -> None:
+    stream = LocalEnvironment().from_collection([1])
+    said = "filter() was given a function that yields: each record is kept, since a generator is true."
+    assert warned(lambda: stream.filter(yields)) == [said]
+
+
+@pytest.mark.parametrize("function", [returns_once, raises, bool, str.strip, lambda v: v > 3, lambda v: v and None])
+def test_no_mistakes(function: Any) -> None:
+    stream = LocalEnvironment().from_collection([1])
+    assert warned(lambda: stream.filter(function)) == []
+    assert warned(lambda: stream.map(function)) == []
+
+
+PROGRAM = """
+from millstream.testing import LocalEnvironment
+env = LocalEnvironment()
+stream = env.from_collection([1]).map(str)
+{last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "warns"),
+    [
+        ("stream.print()", True),
+        ("", True),
+        ("stream.print(); env.execute()", False),
+        ("1 / 0", False),
+        ("list(stream.execute_and_collect())", False),
+        ("stream.print(); env.get_execution_plan()", False),
+    ],
+)
+def test_a_program_that_is_never_run(tmp_path: Path, last: str, warns: bool) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(PROGRAM.format(last=last))
+    commands = [[sys.executable]] + [[sys.executable, "-m", "millstream", "run"]] * (
+        last in ("stream.print()", "1 / 0")
+    )
+    for command in commands:
+        done = subprocess.run([*command, str(file)], capture_output=True, text=True)
+        said = f"{file}:4: UserWarning: the program that begins here was never run: call execute() of its environment"
+        assert done.stderr.count(said) == warns, done.stderr
