@@ -8,22 +8,21 @@ import sys
 import click
 
 from millstream import __version__
-from millstream.cli.doctor import report
+from millstream.cli.commands import Commands
 from millstream.cli.failures import tell
 from millstream.cli.live import LiveLine
 from millstream.cli.program import load_plan, run_program
-from millstream.cli.savepoint import savepoint
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
-from millstream.cli.state import state
 from millstream.common import pyflink_names
 from millstream.datastream.command_line import end_program, watch_jobs
 from millstream.graph.picture import draw
+from millstream.jobmaster.local_launch import ENGINE, EngineChoice
 
 # What the exit codes mean, besides 0; see docs/cli.md.
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
-@click.group()
+@click.group(cls=Commands)
 @click.version_option(__version__, prog_name="millstream")
 def cli() -> None:
     """Flink programs in Python, on Spark."""
@@ -32,6 +31,7 @@ def cli() -> None:
 @cli.command(context_settings=PROGRAM)
 @PARALLELISM
 @click.option("-m", "--master", help="Spark master; local[*] when not given.")
+@click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
 @DEFINES
 @click.option("-s", "--from-savepoint", metavar="PATH", help="Start from a savepoint.")
 @click.option("--from-checkpoint", metavar="PATH|latest", help="Start from a checkpoint, or from the newest there is.")
@@ -51,6 +51,7 @@ def cli() -> None:
 def run(
     parallelism: int | None,
     master: str | None,
+    local: bool,
     defines: tuple[str, ...],
     from_savepoint: str | None,
     from_checkpoint: str | None,
@@ -78,8 +79,12 @@ def run(
     if sys.stderr.isatty():
         watch_jobs(lambda job: LiveLine(job, sys.stderr).start())
     signal.signal(signal.SIGTERM, lambda *_: end_program(TERMINATED))
-    start = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
-    run_program(program, list(arguments), settings, start)
+    if local and master is not None:
+        raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
+    last_word = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
+    if local:
+        last_word[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
+    run_program(program, list(arguments), settings, last_word)
 
 
 @cli.command(context_settings=PROGRAM)
@@ -96,14 +101,12 @@ def info(parallelism: int | None, svg: bool, program: str, arguments: tuple[str,
 @cli.command()
 def doctor() -> None:
     """Say what this machine has, and what is missing."""
+    from millstream.cli.doctor import report
+
     lines, healthy = report()
     for line in lines:
         click.echo(line)
     sys.exit(0 if healthy else 1)
-
-
-cli.add_command(state)
-cli.add_command(savepoint)
 
 
 def main() -> None:

@@ -7,7 +7,8 @@ import click
 from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, LATEST, PATH
 from millstream.checkpoint.storage import is_remote, local_path
 
-PROGRAM = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+# What comes behind the program is its own.
+PROGRAM = {"allow_interspersed_args": False}
 DEFINES = click.option("-D", "defines", multiple=True, metavar="KEY=VALUE", help="A setting; spark.* goes to Spark.")
 PARALLELISM = click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 

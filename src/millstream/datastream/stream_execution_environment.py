@@ -51,6 +51,7 @@ from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Launch
+from millstream.jobmaster.local_launch import cores_here, launch_here, runs_here
 from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend, backend_of
 
@@ -116,6 +117,8 @@ class StreamExecutionEnvironment:
         if not self._config.contains_key(_PARALLELISM):
             if _PARALLELISM in _defaults:
                 return _defaults[_PARALLELISM]
+            if runs_here(with_last_word(self._config)):
+                return cores_here()
             from millstream.spark.launch import default_parallelism
 
             return default_parallelism(self._config)
@@ -461,6 +464,8 @@ class StreamExecutionEnvironment:
 
     def _launch(self, job: Launch) -> JobMaster:
         """Start a job where jobs of this environment run."""
+        if runs_here(job.config):
+            return launch_here(job)
         from millstream.spark.launch import launch
 
         return launch(job)

@@ -10,10 +10,9 @@ import pickle
 import threading
 from collections.abc import Callable
 
-import cloudpickle
-
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import EpochFailed
+from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
@@ -25,11 +24,13 @@ from millstream.surroundings import Requests, stopwatch
 class LocalSlots:
     """The slots of one execution, in this process."""
 
-    def __init__(self, plan: JobPlan, storage: StateStorage, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, plan: JobPlan, storage: StateStorage, clock: Callable[[], int], pickled: bytes | None = None
+    ) -> None:
         self._plan = plan
         self._storage = storage
         self._clock = clock
-        self._pickled = cloudpickle.dumps(plan, 5)
+        self._pickled = pickled or dump_plan(plan)
         self.slots: list[SlotRuntime] = []
 
     def start(self) -> None:
@@ -66,10 +67,10 @@ class LocalSlots:
 class LocalEpochs:
     """Runs the epochs of one execution in this process; follows `EpochRunner`."""
 
-    def __init__(self, plan: JobPlan, attempt: int, storage: StateStorage, clock: Callable[[], int]) -> None:
+    def __init__(self, plan: JobPlan, attempt: int, slots: LocalSlots) -> None:
         self._name = plan.settings.job_name
         self._attempt = str(attempt)
-        self._slots = LocalSlots(plan, storage, clock)
+        self._slots = slots
         self._is_cancelled = threading.Event()
 
     def open(self) -> None:
@@ -99,9 +100,20 @@ class LocalEpochs:
 class LocalEngine:
     """Runs the executions of a job in this process."""
 
-    def __init__(self, storage: StateStorage, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, storage: StateStorage, clock: Callable[[], int], pickled: dict[JobPlan, bytes] | None = None
+    ) -> None:
+        """Take what the slots need.
+
+        Args:
+            storage: the state files.
+            clock: the wall clock in milliseconds.
+            pickled: plans that are pickled already.
+        """
         self._storage = storage
         self._clock = clock
+        self._pickled = dict(pickled or {})
 
     def runner(self, plan: JobPlan, attempt: int) -> LocalEpochs:
-        return LocalEpochs(plan, attempt, self._storage, self._clock)
+        pickled = self._pickled[plan] = self._pickled.get(plan) or dump_plan(plan)
+        return LocalEpochs(plan, attempt, LocalSlots(plan, self._storage, self._clock, pickled))

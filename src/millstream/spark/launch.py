@@ -13,15 +13,15 @@ from pyspark import SparkContext
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.jobmaster.dependencies import Dependencies, bring
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
+from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.protocol import JobPlan
 from millstream.spark.control import is_embedded
-from millstream.spark.dependencies import Dependencies, bring
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.exchange_epochs import ExchangeEpochs, executions_that_hold, is_local
-from millstream.spark.pickling import dump_plan
 from millstream.spark.session import DEFAULT_MASTER, SPARE_CORES, get_context, local_cores
 from millstream.spark.worker import JobRef, save_plan
 

@@ -20,11 +20,11 @@ from millstream.checkpoint.storage import StateLocation, Storage
 from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import dump
+from millstream.jobmaster.dependencies import Dependencies
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
-from millstream.spark.dependencies import Dependencies
 from millstream.surroundings import Requests, stopwatch, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
