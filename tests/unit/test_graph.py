@@ -184,7 +184,9 @@ def test_a_cycle(env: Env) -> None:
 
 def test_two_operators_with_one_uid(env: Env) -> None:
     numbers(env).map(lambda x: x).name("a").uid("same").filter(lambda x: True).name("b").uid("same").print()
-    with pytest.raises(InvalidProgramError, match="'a' and 'b' have the same uid 'same'"):
+    with pytest.raises(
+        InvalidProgramError, match=r"'a' \(made at .*\) and 'b' \(made at .*\) have the same uid 'same'"
+    ):
         graph(env)
 
 
@@ -198,7 +200,9 @@ def test_parallelism_below_one(env: Env, parallelism: object) -> None:
 
 def test_parallelism_above_the_maximum(env: Env) -> None:
     numbers(env).map(lambda x: x).set_max_parallelism(2).set_parallelism(3).print()
-    with pytest.raises(InvalidProgramError, match="parallelism 3 of operator 'Map' is above its max parallelism 2"):
+    with pytest.raises(
+        InvalidProgramError, match=r"parallelism 3 of operator 'Map' \(made at .*\) is above its max parallelism 2"
+    ):
         graph(env)
 
 

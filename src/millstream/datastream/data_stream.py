@@ -411,7 +411,9 @@ class DataStream(OperatorSettings, Generic[T_co]):
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator before yielded for a tag."""
         if not self._transformation.operator.tags_outputs:
-            raise InvalidProgramError(f"Operator '{self.get_name()}' has no side outputs: only process functions do.")
+            raise InvalidProgramError(
+                f"Operator {self._transformation.label} has no side outputs: only process functions do."
+            )
         return DataStream(self._environment, [StreamEnd(self._transformation, None, output_tag)])
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:

@@ -479,7 +479,7 @@ class StreamExecutionEnvironment:
                 continue
             if not graph.is_bounded:
                 raise InvalidProgramError(
-                    f"cache() of '{transformation.name}' needs a bounded stream, and a source of this one never ends."
+                    f"cache() of {transformation.label} needs a bounded stream, and a source of this one never ends."
                 )
             if cache.is_filled:
                 cache.replace(self._program, transformation)
@@ -509,8 +509,8 @@ class StreamExecutionEnvironment:
         if mode not in RuntimeExecutionMode.__members__:
             raise InvalidProgramError(f"{_RUNTIME_MODE}={mode!r} must be STREAMING, BATCH or AUTOMATIC.")
         if mode == "BATCH" and not graph.is_bounded:
-            unbounded = next(n.name for n in graph.nodes if not n.transformation.is_bounded)
-            raise InvalidProgramError(f"BATCH needs bounded sources, and '{unbounded}' is not: use STREAMING.")
+            unbounded = next(n.label for n in graph.nodes if not n.transformation.is_bounded)
+            raise InvalidProgramError(f"BATCH needs bounded sources, and {unbounded} is not: use STREAMING.")
         return mode == "BATCH" or (mode == "AUTOMATIC" and graph.is_bounded)
 
     def _add_sink(self, transformation: Transformation) -> None:

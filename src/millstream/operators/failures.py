@@ -27,13 +27,17 @@ class Failure:
     record: str | None
     # Whether it is state that could not be read.
     damaged: bool = False
+    # The line of the program that made the operator.
+    made_at: str | None = None
 
     def describe(self) -> str:
         """Say it in the order that helps."""
-        where = f"in operator '{self.operator}' (uid {self.uid or 'not set, id ' + self.operator_id})"
+        uid = f"uid {self.uid}" if self.uid else "no uid"
+        made = f", made at {self.made_at}" if self.made_at else ""
+        subtask = f"subtask {self.subtask + 1}/{self.parallelism}"
         lines = [
             self.user_traceback.rstrip(),
-            f"{where}, subtask {self.subtask + 1}/{self.parallelism}, epoch {self.epoch}",
+            f"in operator '{self.operator}' ({uid}){made}, {subtask}, epoch {self.epoch}",
         ]
         if self.record is not None:
             lines.append(f"record: {self.record}")

@@ -568,6 +568,7 @@ class Subtask:
                 self._epoch,
                 record,
                 isinstance(error, DamagedStateError),
+                found.made_at,
             )
         )
 
