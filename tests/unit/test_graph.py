@@ -220,7 +220,7 @@ def test_forward_between_different_parallelisms(env: Env) -> None:
 def test_keyed_streams_are_not_repartitioned(env: Env) -> None:
     keyed = numbers(env).key_by(lambda x: x)
     for call in (keyed.rebalance, keyed.shuffle, keyed.broadcast, keyed.forward, keyed.global_, keyed.rescale):
-        with pytest.raises(InvalidProgramError, match="keyed stream cannot be repartitioned"):
+        with pytest.raises(InvalidProgramError, match="Cannot override partitioning for KeyedStream"):
             call()
 
 
