@@ -102,14 +102,17 @@ class SlotSharingGroup:
 
         def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
             if cpu_cores <= 0:
-                raise InvalidProgramError(f"set_cpu_cores({cpu_cores}): a slot needs more than 0 cores.")
+                raise InvalidProgramError(f"The cpu cores should be positive, not {cpu_cores}.")
             return self._with(cpu_cores=cpu_cores)
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
-            return self._with(task_heap_memory=_size(task_heap_memory))
+            size = _size(task_heap_memory)
+            if size.bytes_size <= 0:
+                raise InvalidProgramError(f"The task heap memory should be positive, not {size}.")
+            return self._with(task_heap_memory=size)
 
         def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
-            return self._with(task_heap_memory=MemorySize.of_mebi_bytes(task_heap_memory_mb))
+            return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
         def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
             return self._with(task_off_heap_memory=_size(task_off_heap_memory))
@@ -127,7 +130,21 @@ class SlotSharingGroup:
             return self._with(external_resources={**self._group.external_resources, name: value})
 
         def build(self) -> SlotSharingGroup:
-            return self._group
+            """Return the group: with no resources, or at least with cores and heap."""
+            group = self._group
+            if group == SlotSharingGroup(group.name):
+                return group
+            if group.cpu_cores is None or group.task_heap_memory is None:
+                raise InvalidProgramError(
+                    "The cpu cores and task heap memory are required when specifying the resource of a slot sharing "
+                    "group. You need to explicitly configure them with positive value."
+                )
+            nothing = MemorySize(0)
+            return replace(
+                group,
+                task_off_heap_memory=group.task_off_heap_memory or nothing,
+                managed_memory=group.managed_memory or nothing,
+            )
 
 
 _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}

@@ -89,7 +89,12 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._threads = 4
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        self._paths = list(paths)
+        """Accepted: absolute paths on the workers' hosts."""
+        cleaned = [p.removeprefix("file://") for p in paths]
+        for path in cleaned:
+            if not path.startswith("/"):
+                raise InvalidProgramError(f"set_db_storage_paths(): {path!r} is a relative path: give absolute ones.")
+        self._paths = cleaned
 
     def get_db_storage_paths(self) -> list[str]:
         return list(self._paths)

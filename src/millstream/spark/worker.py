@@ -142,6 +142,8 @@ def load_plan(directory: str) -> tuple[JobPlan, Storage]:
     with open(os.path.join(directory, "plan"), "rb") as f:
         saved: SavedPlan = pickle.load(f)
     dependencies = saved.dependencies
+    # Under this name PyFlink's workers find their interpreter.
+    os.environ["python"] = sys.executable  # noqa: SIM112
     sys.path[:0] = [p for p in dependencies.path if p not in sys.path]
     if dependencies.directory is not None:
         os.chdir(dependencies.directory)
