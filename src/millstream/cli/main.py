@@ -89,12 +89,15 @@ def run(
 
 @cli.command(context_settings=PROGRAM)
 @PARALLELISM
+@DEFINES
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def info(parallelism: int | None, svg: bool, program: str, arguments: tuple[str, ...]) -> None:
+def info(
+    parallelism: int | None, defines: tuple[str, ...], svg: bool, program: str, arguments: tuple[str, ...]
+) -> None:
     """Print a program's plan as JSON, without running it."""
-    planned = load_plan(program, list(arguments), as_settings((), parallelism))
+    planned = load_plan(program, list(arguments), as_settings(defines, parallelism))
     click.echo(draw(planned.job_graph()) if svg else planned.json())
 
 

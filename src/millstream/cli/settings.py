@@ -38,9 +38,9 @@ def start_settings(
     path = savepoint if savepoint is not None else checkpoint
     if path is not None:
         # The program may go to another directory.
-        settings[PATH] = path if is_remote(path) or (path == LATEST and savepoint is None) else local_path(path)
+        settings[PATH.key] = path if is_remote(path) or (path == LATEST and savepoint is None) else local_path(path)
     if allow_non_restored:
-        settings[IGNORE_UNCLAIMED] = "true"
+        settings[IGNORE_UNCLAIMED.key] = "true"
     if claim_mode is not None:
-        settings[CLAIM_MODE] = claim_mode
+        settings[CLAIM_MODE.key] = claim_mode
     return settings

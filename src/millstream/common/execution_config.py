@@ -5,8 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.common.configuration import Configuration
+from millstream.common.pipeline_options import (
+    CANCELLATION_INTERVAL,
+    CANCELLATION_TIMEOUT,
+    GENERATED_UIDS,
+    LATENCY_INTERVAL,
+    MAX_PARALLELISM,
+    OBJECT_REUSE,
+    PARALLELISM,
+    WATERMARK_INTERVAL,
+)
 
 __all__ = ["ExecutionConfig"]
+
+
+_PARAMETERS = "pipeline.global-job-parameters"
+
+
+def global_job_parameters(config: Configuration) -> dict[str, str]:
+    """Return the parameters for functions that a configuration has under Flink's key: `name:value,name:value`."""
+    pairs = (part.partition(":") for part in config.get_string(_PARAMETERS, "").split(",") if part)
+    return {name.strip(): config.get_string(name.strip(), value.strip()) for name, _, value in pairs}
 
 
 class ExecutionConfig:
@@ -21,64 +40,70 @@ class ExecutionConfig:
     def __init__(self, configuration: Configuration) -> None:
         self._config = configuration
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecutionConfig) and self._config.to_dict() == other._config.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self._config)
+
     def _set(self, key: str, value: Any) -> ExecutionConfig:
         self._config.set_string(key, str(value).lower() if isinstance(value, bool) else str(value))
         return self
 
     def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
         """Accepted; here the end of an epoch is the tick of periodic watermarks."""
-        return self._set("pipeline.auto-watermark-interval", interval)
+        return self._set(WATERMARK_INTERVAL.key, interval)
 
     def get_auto_watermark_interval(self) -> int:
-        return self._config.get_integer("pipeline.auto-watermark-interval", 200)
+        return WATERMARK_INTERVAL.read(self._config)
 
     def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
-        return self._set("metrics.latency.interval", interval)
+        return self._set(LATENCY_INTERVAL.key, interval)
 
     def get_latency_tracking_interval(self) -> int:
-        return self._config.get_integer("metrics.latency.interval", 0)
+        return LATENCY_INTERVAL.read(self._config)
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
-        return self._set("parallelism.default", parallelism)
+        return self._set(PARALLELISM.key, parallelism)
 
     def get_parallelism(self) -> int:
-        return self._config.get_integer("parallelism.default", -1)
+        return PARALLELISM.read(self._config)
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
-        return self._set("pipeline.max-parallelism", max_parallelism)
+        return self._set(MAX_PARALLELISM.key, max_parallelism)
 
     def get_max_parallelism(self) -> int:
-        return self._config.get_integer("pipeline.max-parallelism", -1)
+        return MAX_PARALLELISM.read(self._config)
 
     def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
-        return self._set("task.cancellation.interval", interval)
+        return self._set(CANCELLATION_INTERVAL.key, interval)
 
     def get_task_cancellation_interval(self) -> int:
-        return self._config.get_integer("task.cancellation.interval", 30000)
+        return CANCELLATION_INTERVAL.read(self._config)
 
     def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
-        return self._set("task.cancellation.timeout", timeout)
+        return self._set(CANCELLATION_TIMEOUT.key, timeout)
 
     def get_task_cancellation_timeout(self) -> int:
-        return self._config.get_integer("task.cancellation.timeout", 180000)
+        return CANCELLATION_TIMEOUT.read(self._config)
 
     def enable_object_reuse(self) -> ExecutionConfig:
-        return self._set("pipeline.object-reuse", True)
+        return self._set(OBJECT_REUSE.key, True)
 
     def disable_object_reuse(self) -> ExecutionConfig:
-        return self._set("pipeline.object-reuse", False)
+        return self._set(OBJECT_REUSE.key, False)
 
     def is_object_reuse_enabled(self) -> bool:
-        return self._config.get_boolean("pipeline.object-reuse", False)
+        return OBJECT_REUSE.read(self._config)
 
     def enable_auto_generated_uids(self) -> ExecutionConfig:
-        return self._set("pipeline.auto-generate-uids", True)
+        return self._set(GENERATED_UIDS.key, True)
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
-        return self._set("pipeline.auto-generate-uids", False)
+        return self._set(GENERATED_UIDS.key, False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
-        return self._config.get_boolean("pipeline.auto-generate-uids", True)
+        return GENERATED_UIDS.read(self._config)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
         return self._set("execution.checkpointing.snapshot-compression", use_snapshot_compression)
@@ -90,11 +115,11 @@ class ExecutionConfig:
         """Set parameters that functions read with `get_job_parameter`."""
         for key, value in global_job_parameters_dict.items():
             self._set(key, value)
-        self._parameters = dict(global_job_parameters_dict)
+        self._config.set_string(_PARAMETERS, ",".join(f"{k}:{v}" for k, v in global_job_parameters_dict.items()))
         return self
 
     def get_global_job_parameters(self) -> dict[str, str]:
-        return dict(getattr(self, "_parameters", {}))
+        return global_job_parameters(self._config)
 
     # --- what concerns Flink's Java serializers: remembered, and nothing depends on it
 

@@ -16,9 +16,19 @@ from millstream.common.execution_config import ExecutionConfig
 from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.known_keys import check_keys
 from millstream.common.missing import JAVA, missing_function
+from millstream.common.pipeline_options import (
+    BUFFER_TIMEOUT,
+    BUFFER_TIMEOUT_ENABLED,
+    CHAINING,
+    CHAINING_DIFFERENT_MAX,
+    MAX_PARALLELISM,
+    PARALLELISM,
+    buffer_timeout,
+)
 from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
-from millstream.common.setting import FlagSetting
+from millstream.common.setting import ChoiceSetting, FlagSetting
 from millstream.common.type_variables import T
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
@@ -57,12 +67,7 @@ from millstream.state.backend import Backend, backend_of
 
 __all__ = ["StreamExecutionEnvironment"]
 
-_PARALLELISM = "parallelism.default"
-_MAX_PARALLELISM = "pipeline.max-parallelism"
-_BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
-_RUNTIME_MODE = "execution.runtime-mode"
-_CHAINING = "pipeline.operator-chaining.enabled"
-_DIFFERENT_MAX = "chain-operators-with-different-max-parallelism"
+_RUNTIME_MODE = ChoiceSetting("execution.runtime-mode", RuntimeExecutionMode.STREAMING)
 _JOB_NAME = "pipeline.name"
 _no_other_input = missing_function("create_input", f"{JAVA}; read files with FileSource")
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
@@ -108,33 +113,33 @@ class StreamExecutionEnvironment:
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Set how many subtasks an operator has that is not given its own number."""
         check_parallelism(parallelism, "the environment")
-        self._config.set_integer(_PARALLELISM, parallelism)
+        PARALLELISM.write(self._config, parallelism)
         return self
 
     def get_parallelism(self) -> int:
         """Return the default parallelism: as set, else the number of cores."""
-        parallelism = self._config.get_integer(_PARALLELISM, 0)
-        if not self._config.contains_key(_PARALLELISM):
-            if _PARALLELISM in _defaults:
-                return _defaults[_PARALLELISM]
+        if not PARALLELISM.is_set(self._config):
+            if PARALLELISM.key in _defaults:
+                return _defaults[PARALLELISM.key]
             if runs_here(with_last_word(self._config)):
                 return cores_here()
             from millstream.spark.launch import default_parallelism
 
             return default_parallelism(self._config)
-        check_parallelism(parallelism, f"the environment ({_PARALLELISM})")
+        parallelism = PARALLELISM.read(self._config)
+        check_parallelism(parallelism, f"the environment ({PARALLELISM.key})")
         return parallelism
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
-        self._config.set_integer(_MAX_PARALLELISM, max_parallelism)
+        MAX_PARALLELISM.write(self._config, max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
-        return self._config.get_integer(_MAX_PARALLELISM, -1)
+        return MAX_PARALLELISM.read(self._config)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
         """Choose STREAMING, BATCH or AUTOMATIC."""
-        self._config.set_string(_RUNTIME_MODE, execution_mode.name)
+        _RUNTIME_MODE.write(self._config, execution_mode)
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
@@ -144,24 +149,25 @@ class StreamExecutionEnvironment:
         """
         if timeout_millis < -1:
             raise InvalidProgramError(f"set_buffer_timeout({timeout_millis}): give milliseconds, 0, or -1.")
-        self._config.set_string(_BUFFER_TIMEOUT, str(timeout_millis))
+        BUFFER_TIMEOUT_ENABLED.write(self._config, timeout_millis >= 0)
+        if timeout_millis >= 0:
+            BUFFER_TIMEOUT.write(self._config, timeout_millis)
         return self
 
     def get_buffer_timeout(self) -> int:
-        text = self._config.get_string(_BUFFER_TIMEOUT, "100")
-        return -1 if text.strip() == "-1" else self._config.get_millis(_BUFFER_TIMEOUT, 100)
+        return buffer_timeout(self._config)
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Run every operator as a vertex of its own."""
-        self._config.set_boolean(_CHAINING, False)
+        CHAINING.write(self._config, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
-        return self._config.get_boolean(_CHAINING, True)
+        return CHAINING.read(self._config)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
         """Return what was said; such operators are never chained here."""
-        return self._config.get_boolean(f"{_CHAINING.removesuffix('.enabled')}.{_DIFFERENT_MAX}", True)
+        return CHAINING_DIFFERENT_MAX.read(self._config)
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
         """Accepted: a group is known by its name as soon as an operator is put into it."""
@@ -178,7 +184,7 @@ class StreamExecutionEnvironment:
     def set_default_local_parallelism(parallelism: int) -> None:
         """Set the parallelism of environments that are not given their own."""
         check_parallelism(parallelism, "the environment")
-        _defaults[_PARALLELISM] = parallelism
+        _defaults[PARALLELISM.key] = parallelism
 
     @staticmethod
     def get_default_local_parallelism() -> int:
@@ -440,6 +446,7 @@ class StreamExecutionEnvironment:
         return sinks
 
     def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
+        check_keys(with_last_word(self._config).key_set() - self.get_config().get_global_job_parameters().keys())
         graph = self._stream_graph(job_name, sinks)
         stop_if_only_planned(graph, self._config)
         has_caches = any(n.transformation.cache for n in graph.nodes)
@@ -496,7 +503,7 @@ class StreamExecutionEnvironment:
         backend: Backend | None = None,
     ) -> StreamGraph:
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
-        most = self._config.get_integer(_MAX_PARALLELISM, -1)
+        most = MAX_PARALLELISM.read(self._config)
         for t in self._program.transformations:
             if most > 0 and t.max_parallelism is None:
                 t.max_parallelism = most
@@ -505,13 +512,12 @@ class StreamExecutionEnvironment:
         return build_stream_graph(sinks, parallelism, name, self.is_chaining_enabled(), backend)
 
     def _is_batch(self, graph: StreamGraph) -> bool:
-        mode = self._config.get_string(_RUNTIME_MODE, "STREAMING").upper()
-        if mode not in RuntimeExecutionMode.__members__:
-            raise InvalidProgramError(f"{_RUNTIME_MODE}={mode!r} must be STREAMING, BATCH or AUTOMATIC.")
-        if mode == "BATCH" and not graph.is_bounded:
+        mode = _RUNTIME_MODE.read(self._config)
+        if mode is RuntimeExecutionMode.BATCH and not graph.is_bounded:
             unbounded = next(n.label for n in graph.nodes if not n.transformation.is_bounded)
             raise InvalidProgramError(f"BATCH needs bounded sources, and {unbounded} is not: use STREAMING.")
-        return mode == "BATCH" or (mode == "AUTOMATIC" and graph.is_bounded)
+        bounded = mode is RuntimeExecutionMode.AUTOMATIC and graph.is_bounded
+        return mode is RuntimeExecutionMode.BATCH or bounded
 
     def _add_sink(self, transformation: Transformation) -> None:
         self._sinks.append(transformation)

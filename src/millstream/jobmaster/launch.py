@@ -21,7 +21,9 @@ from millstream.checkpoint.storage import StateLocation, open_storage, storage_o
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.execution_config import global_job_parameters
 from millstream.common.faults import SETTING, arm
+from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine
@@ -37,7 +39,11 @@ from millstream.operators.vertex import INLINING, JobSettings
 _LONGEST_GATHERING = 1.0
 
 # The configuration's key for how long a subtask reads in an epoch.
-SLICE = "millstream.epoch.slice"
+SLICE = DurationSetting("millstream.epoch.slice", 1000, limit=at_least(1, in_words))
+_TARGET = DurationSetting("millstream.epoch.target", 1000, limit=at_least(1, in_words))
+_MAX_RECORDS = IntegerSetting("millstream.epoch.max-records", EpochSizer.max_records, limit=at_least(1))
+_MAX_BYTES = IntegerSetting("millstream.epoch.max-bytes", EpochSizer.max_bytes, limit=at_least(1))
+_TEMPORARY = TextSetting("io.tmp.dirs", None, ("taskmanager.tmp.dirs",))
 
 _JOB_ID = "$internal.pipeline.job-id"
 
@@ -104,7 +110,10 @@ def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: An
         job_id=job_id,
         job_name=graph.job_name,
         attempt=0,
-        job_parameters={k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
+        job_parameters={
+            **global_job_parameters(config),
+            **{k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
+        },
         state_backend=graph.backend,
         inlining=config.get_boolean(INLINING, True),
         **about,
@@ -115,8 +124,7 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
     """Start a job and return its master."""
     config, options, settings = prepared.launch.config, prepared.options, prepared.plan.settings
     arm(config.get_string(SETTING, "") or None)
-    temporary = config.get_string("io.tmp.dirs", "") or None
-    directory = tempfile.mkdtemp(prefix=f"millstream-{settings.job_id[:8]}-", dir=temporary)
+    directory = _make_directory(config, f"millstream-{settings.job_id[:8]}-")
     checkpoints = (options.checkpoints.directory or os.path.join(directory, "checkpoints")).rstrip("/")
     reach, scratch = storage_options(config), os.path.join(directory, "scratch")
     storage = open_storage(f"{checkpoints}/{settings.job_id}", reach, scratch)
@@ -140,6 +148,21 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
     return master
 
 
+def _make_directory(config: Configuration, prefix: str) -> str:
+    """Make a job's own directory, in the first of those that may be used."""
+    given = _TEMPORARY.read(config)
+    # Flink parts several with either sign.
+    temporary = None if given is None else re.split("[,:]", given)[0].strip()
+    try:
+        return tempfile.mkdtemp(prefix=prefix, dir=temporary)
+    except OSError as e:
+        where = temporary or tempfile.gettempdir()
+        raise InvalidProgramError(
+            f"{_TEMPORARY.key} is {where}: the job's own directory cannot be made there ({e.strerror}). "
+            "Give a directory that is there and can be written."
+        ) from None
+
+
 def _clock(wall: Callable[[], int] | None) -> JobClock:
     return JobClock() if wall is None else JobClock(lambda: wall() / 1000)
 
@@ -157,15 +180,13 @@ def _gathering(buffer_timeout_ms: int) -> float:
 
 def slice_of(config: Configuration, batch: bool) -> float:
     """Return for how many seconds a subtask reads in an epoch; in BATCH nothing waits for the end of one."""
-    millis = config.get_millis(SLICE, 1000)
-    if millis <= 0:
-        raise InvalidProgramError(f"{SLICE} must be at least a millisecond, it is {config.get_string(SLICE, '')!r}.")
+    millis = SLICE.read(config)
     return math.inf if batch else millis / 1000
 
 
 def _sizer(config: Configuration) -> EpochSizer:
     return EpochSizer(
-        target_seconds=config.get_millis("millstream.epoch.target", 1000) / 1000,
-        max_records=config.get_integer("millstream.epoch.max-records", EpochSizer.max_records),
-        max_bytes=config.get_integer("millstream.epoch.max-bytes", EpochSizer.max_bytes),
+        target_seconds=_TARGET.read(config) / 1000,
+        max_records=_MAX_RECORDS.read(config),
+        max_bytes=_MAX_BYTES.read(config),
     )

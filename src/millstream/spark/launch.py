@@ -8,11 +8,12 @@ import uuid
 from dataclasses import dataclass, field
 from enum import Enum
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.jobmaster.dependencies import Dependencies, bring
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
@@ -22,7 +23,8 @@ from millstream.operators.protocol import JobPlan
 from millstream.spark.control import is_embedded
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.exchange_epochs import ExchangeEpochs, executions_that_hold, is_local
-from millstream.spark.session import DEFAULT_MASTER, SPARE_CORES, get_context, local_cores
+from millstream.spark.master import check_settings, master_of
+from millstream.spark.session import SPARE_CORES, get_context, local_cores
 from millstream.spark.worker import JobRef, save_plan
 
 # The configuration's key for how blocks get from slot to slot.
@@ -31,19 +33,20 @@ EXCHANGE = "millstream.exchange"
 
 def default_parallelism(config: Configuration) -> int:
     """Return the parallelism of a program that sets none: as many as the master has cores."""
-    master = config.get_string("spark.master", os.environ.get("MASTER", DEFAULT_MASTER))
-    cores = local_cores(master)
-    return get_context(config).defaultParallelism if cores is None else cores
+    check_settings(config)
+    cores = local_cores(master_of(config))
+    return _context(config).defaultParallelism if cores is None else cores
 
 
 def launch(job: Launch) -> JobMaster:
     """Start a job and return its master."""
+    check_settings(job.config)
     prepared = prepare(job)
     plan, config = prepared.plan, job.config
     exchange = ExchangeChoice.read(config)
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
-    get_context(config)
+    _context(config)
 
     def make_engine(home: Home) -> SparkEngine:
         dependencies = bring(config, home.directory)
@@ -51,6 +54,15 @@ def launch(job: Launch) -> JobMaster:
         return SparkEngine(config, home.directory, home.state, dependencies, name, {plan: pickled}, exchange)
 
     return start(prepared, make_engine)
+
+
+def _context(config: Configuration) -> SparkContext:
+    try:
+        return get_context(config)
+    except Py4JError as e:
+        why = str(e.java_exception) if isinstance(e, Py4JJavaError) else str(e)
+        said = f"Spark cannot be started at {master_of(config)}: {why.splitlines()[0]}"
+        raise JobExecutionError(said, engine_trace=str(e)) from None
 
 
 class ExchangeChoice(Enum):
@@ -92,7 +104,7 @@ class SparkEngine:
             save_plan(directory, pickled, [p for p in sys.path if p], self.state, self.dependencies)
         key = f"{plan.settings.job_id}-{self._run}-{attempt}"
         job = JobRef(key, self._saved[plan], attempt, self._run)
-        context, python = get_context(self.config), self.dependencies.executable
+        context, python = _context(self.config), self.dependencies.executable
         if self._slots_stay(plan, context):
             return ExchangeEpochs(context, plan, job, self.name, python)
         return SparkEpochs(context, plan, job, self.name, python)

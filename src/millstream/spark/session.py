@@ -20,8 +20,8 @@ from millstream.common.configuration import Configuration
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import is_dead, start_gateway
 from millstream.spark.java import Java, find_java
+from millstream.spark.master import DEFAULT_MASTER, LOG_LEVEL
 
-DEFAULT_MASTER = "local[*]"
 DAEMON_MODULE = "millstream.spark.daemon"
 # A job whose slots stay holds one core of an embedded Spark. There cores are nothing but permits, so there are so many
 # more of them than were asked for: jobs do not wait for each other, and Spark's own jobs find as many free as ever.
@@ -97,7 +97,7 @@ def _start(config: Configuration) -> SparkContext:
     bridge = logging.getLogger("py4j")
     if bridge.level == logging.NOTSET:
         bridge.setLevel(logging.WARNING)
-    log_level = config.get_string("millstream.spark.log-level", "off")
+    log_level = LOG_LEVEL.read(config).name.lower()
     started, cores = "", local_cores(master)
     if master.startswith("local") and SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         started = f", Java {_start_jvm(settings, log_level).version}"
