@@ -9,11 +9,11 @@ import click
 
 from millstream import __version__
 from millstream.cli.commands import Commands
-from millstream.cli.failures import tell
 from millstream.cli.live import LiveLine
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
 from millstream.common import pyflink_names
+from millstream.common.telling import tell_any
 from millstream.datastream.command_line import end_program, watch_jobs
 from millstream.graph.picture import draw
 from millstream.jobmaster.local_launch import ENGINE, EngineChoice
@@ -122,11 +122,17 @@ def main() -> None:
     except click.Abort:
         sys.exit(INTERRUPTED)
     except Exception as e:
-        told = tell(e)
+        told = tell_any(e)
         if told is None:
             raise
-        click.echo(told, err=True, nl=False)
+        click.echo(told + _advice(e), err=True, nl=False)
         sys.exit(FAILED)
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "pyflink":
+        return "Run it with `millstream run --pyflink`, and pyflink means millstream.\n"
+    return ""
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from millstream.common.pipeline_options import (
 )
 from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
 from millstream.common.setting import ChoiceSetting, FlagSetting
+from millstream.common.telling import show_errors_our_way
 from millstream.common.type_variables import T
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
@@ -85,6 +86,7 @@ class StreamExecutionEnvironment:
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
+        show_errors_our_way()
         self._config = Configuration(configuration)
         self._program = Program()
         self._sinks: list[Transformation] = []
