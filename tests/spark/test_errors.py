@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -213,6 +214,33 @@ def test_what_was_printed_before_a_failure_is_shown(env1: Env, capsys: pytest.Ca
     env1.from_collection([0]).map(talk).add_sink(lambda v: None)
     failure_of(env1)
     assert "about to divide by 0" in capsys.readouterr().out
+
+
+# --- logging
+
+
+class Chatty(MapFunction[int, float]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        logging.getLogger("chatty").warning("opened")
+
+    def map(self, value: int) -> float:
+        logging.getLogger("chatty").info("dividing by %d", value)
+        return 10 / value
+
+
+@pytest.mark.parametrize("exchange", ["resident", "spark"])
+def test_what_user_code_logs_reaches_the_drivers_log(
+    env1: Env, exchange: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    env1.get_configuration().set_string("millstream.exchange", exchange)
+    env1.from_collection([5, 2, 0]).map(Chatty()).name("division").add_sink(lambda v: None)
+    with caplog.at_level(logging.INFO, "chatty"):
+        failure_of(env1)
+    lines = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "chatty"]
+    assert [level for level, _ in lines] == ["WARNING", "INFO", "INFO", "INFO"]
+    said = ["opened", "dividing by 5", "dividing by 2", "dividing by 0"]
+    for (_, message), text in zip(lines, said, strict=True):
+        assert re.fullmatch(rf"\[division, test_errors.py:\d+\] {text}", message)
 
 
 # --- printing

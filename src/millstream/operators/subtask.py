@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from millstream.common.errors import DamagedStateError
@@ -16,6 +17,7 @@ from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Co
 from millstream.operators.carried import Carried, decode, encode
 from millstream.operators.chain import ChainCompiler, ChainNode
 from millstream.operators.channels import Channel, merge
+from millstream.operators.codegen import site_of
 from millstream.operators.context import RuntimeContext
 from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
@@ -25,7 +27,7 @@ from millstream.operators.partitioners import Place
 from millstream.operators.protocol import LevelTask, SubtaskReport
 from millstream.operators.reading import OpenShare, Unfinished
 from millstream.operators.reduce import ReduceOperator
-from millstream.operators.sink import SinkOperator
+from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.source import Share, SourceOperator
 from millstream.operators.vertex import JobSettings, Vertex
 from millstream.operators.watermarks import WatermarkOperator
@@ -98,6 +100,7 @@ class Subtask:
         self._follows_clock = not settings.batch and any(n.operator.follows_clock for n in self._nodes)
         runs = [n.operator.records_in_run for n in self._nodes if n.operator.records_in_run is not None]
         self._pace = Pace(surroundings.stopwatch, min(runs, default=None))
+        self._sinks = [n.operator.taken for n in self._nodes if isinstance(n.operator, (SinkOperator, InvokeOperator))]
         self._look_again = -math.inf
         self._unfinished = Unfinished()
         self._todo: list[OpenShare] = []
@@ -184,6 +187,8 @@ class Subtask:
         state_files = task.state_files.get((self.vertex.id, self.index), {})
         for writer in self._writers.values():
             writer.records_out = writer.bytes_out = 0
+        for taken in self._sinks:
+            taken.records = 0 if taken.records is not None else None
         for state_id, state in self._states.items():
             self._guarded(partial(state.prepare, state_files.get(state_id)), self._node_of[state_id])
             state.begin()
@@ -303,6 +308,7 @@ class Subtask:
         fault_point("task.after-stage")
         if self.ended:
             self.close()
+        counts = [taken.records for taken in self._sinks]
         return SubtaskReport(
             vertex=self.vertex.id,
             subtask=self.index,
@@ -321,6 +327,7 @@ class Subtask:
             ended=self.ended,
             tables=self.tables() if task.checkpoint is not None else {},
             exported=exported,
+            taken=None if None in counts else sum(filter(None, counts)),
         )
 
     def _next_wake(self) -> int | None:
@@ -570,6 +577,20 @@ class Subtask:
                 found.made_at,
             )
         )
+
+
+def running_operator(frame: FrameType | None) -> str | None:
+    """Return the name of the operator whose function has called us, and where it was made; None if none has."""
+    operator: object | None = None
+    while frame is not None:
+        site = site_of(frame, frame.f_lineno)
+        operator = site.operator if operator is None and site is not None else operator
+        if frame.f_code.co_filename == __file__ and isinstance(subtask := frame.f_locals.get("self"), Subtask):
+            node = next((n for n in subtask._nodes if n.operator is operator), frame.f_locals.get("node"))
+            if isinstance(node, ChainNode):
+                return f"{node.name}, {node.made_at}" if node.made_at else node.name
+        frame = frame.f_back
+    return None
 
 
 def _not_emitting(batch: Iterable[Any], timestamp: int | None = None) -> None:

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.failures import Failure
+from millstream.operators.protocol import LogLine
 from millstream.spark.worker import FAILURE_MARK
 
 _REPORT = re.compile(re.escape(FAILURE_MARK) + r"([A-Za-z0-9+/=]+);")
@@ -42,8 +43,8 @@ def failure_in(trace: str) -> EpochFailed | None:
     if found is None:
         return None
     report = json.loads(base64.b64decode(found.group(1)))
-    printed = report.pop("printed")
-    return EpochFailed.of(Failure(**report), printed, trace)
+    printed, logged = report.pop("printed"), [LogLine(**line) for line in report.pop("logged")]
+    return EpochFailed.of(Failure(**report), printed, logged, trace)
 
 
 def worker_died(epoch: int, trace: str) -> EpochFailed:
