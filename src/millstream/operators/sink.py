@@ -12,6 +12,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
+from millstream.operators.functions import UserFunction
 from millstream.operators.values import detached
 
 # What a writer hands to the committer for one epoch; pickled on the way.
@@ -122,6 +123,20 @@ class Sink(ABC, Generic[T_contra]):
     def create_committer(self, context: CommitContext) -> Committer | None: ...
 
 
+class Taken:
+    """How many records a sink was given in an epoch; None where nobody counts."""
+
+    def __init__(self) -> None:
+        self.records: int | None = 0
+
+    def count(self, w: CodeWriter) -> None:
+        """Write the lines that count a record: one addition, in the loop's own variable."""
+        number = w.var("taken")
+        w.before(f"{number} = 0")
+        w.line(f"{number} += 1")
+        w.after(f"{w.bind(self, 'sink')}.records += {number}")
+
+
 class SinkOperator(Operator):
     """Ends a chain by writing to a sink."""
 
@@ -129,6 +144,7 @@ class SinkOperator(Operator):
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
+        self.taken = Taken()
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -138,6 +154,7 @@ class SinkOperator(Operator):
         if self.writer.keeps_values:
             value = detached(w, value)
         w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
+        self.taken.count(w)
 
     def carry(self) -> Any:
         # In a tuple: a writer that is behind must also be told that nothing is carried any more.
@@ -153,8 +170,18 @@ class SinkOperator(Operator):
 class InvokeOperator(FunctionOperator):
     """Ends a chain by calling a user's function for every record; what it does cannot be taken back."""
 
+    def __init__(self, function: UserFunction) -> None:
+        super().__init__(function)
+        self.taken = Taken()
+
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         # Both `invoke(value)` and Flink's `invoke(value, context)` are accepted.
         call = self.function.call
         more = ["None"] if len(inspect.signature(call).parameters) > 1 else []
-        w.line(w.call(call, value.name, *more), self, value.name)
+        called = w.call(call, value.name, *more)
+        w.line(called, self, value.name)
+        if called.startswith("call_"):
+            self.taken.count(w)
+        else:
+            # Written out in the loop: counting would cost more than what is done.
+            self.taken.records = None

@@ -13,11 +13,13 @@ import struct
 import subprocess
 import tempfile
 import time
+from functools import partial
 
 import pyspark
 
 from millstream.common.errors import MillstreamError
 from millstream.spark.java import Java
+from millstream.spark.processes import leave_to_parent
 
 # The packages Spark reaches into; the same list its own launcher passes.
 _OPENED = [
@@ -70,13 +72,19 @@ def start_gateway(
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": info,
                 "SPARK_CONNECT_MODE": "0",
             },
-            # Ctrl-C is for the Python program, which will end the JVM in good order.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+            # Ctrl-C, and SIGTERM to everybody, are for the Python program, which will end the JVM in good order.
+            preexec_fn=partial(leave_to_parent, _left_to_us(environment)),
         )
         port, secret = _wait_for(info, process)
     atexit.register(_stop, process)
     _processes.append(process)
     return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+
+
+def _left_to_us(environment: dict[str, str]) -> list[int]:
+    # The executors of a cluster on this machine are ended by SIGTERM, and would ignore it too.
+    has_executors = "SPARK_WORKER_DIR" in environment
+    return [signal.SIGINT] if has_executors else [signal.SIGINT, signal.SIGTERM]
 
 
 _processes: list[subprocess.Popen[bytes]] = []
