@@ -139,7 +139,7 @@ def test_a_value_that_does_not_fit_names_record_and_operator(env1: Env) -> None:
 def test_a_flat_map_that_returns_no_iterable(env1: Env) -> None:
     env1.from_collection([3]).flat_map(lambda x: x).name("flat").add_sink(lambda v: None)
     text = failure_of(env1)
-    assert "'int' object is not iterable" in text
+    assert text.startswith("The function returned a value of type int where any number of results is expected")
     assert "in operator 'flat'" in text
 
 

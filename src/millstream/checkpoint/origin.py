@@ -52,14 +52,15 @@ def find_origin(config: Configuration, job_name: str) -> Origin | None:
     allow, claim = IGNORE_UNCLAIMED.read(config), CLAIM_MODE.read(config)
     options = storage_options(config)
     if path == LATEST:
-        found = _latest(config, job_name, options)
+        latest = _latest(config, job_name, options)
+        if latest is None:
+            return None
+        found, size = latest
     else:
         found = open_checkpoint(path, options)
-        verify(found, options)
-    if found is None:
-        return None
+        size = verify(found, options)
     claimed = claim is ClaimMode.CLAIM or path == LATEST
-    return Origin(found.manifest, found.location, found.state_url(), allow, claimed)
+    return Origin(found.manifest, found.location, found.state_url(), allow, claimed, size)
 
 
 def claim_latest(config: Configuration, job_name: str, origin: Origin | None, home: str) -> None:
@@ -80,8 +81,8 @@ def claim_latest(config: Configuration, job_name: str, origin: Origin | None, ho
         supersede(directory, job_name, chosen, home, is_alive, storage_options(config))
 
 
-def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> Found | None:
-    """Return the newest checkpoint of a job of that name that can be read."""
+def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> tuple[Found, int] | None:
+    """Return the newest checkpoint of a job of that name that can be read, and how many bytes of state it has."""
     directory = CheckpointOptions.read(config).directory
     if directory is None:
         raise InvalidProgramError(
@@ -96,13 +97,13 @@ def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> Fo
                 f"{owner['host']}): stop it first."
             )
         try:
-            verify(found, options)
+            size = verify(found, options)
         except DamagedStateError as e:
             problems.append(str(e))
             continue
         for problem in problems:
             log.warning("%s The job starts from %s instead.", problem, found.location)
-        return found
+        return found, size
     for problem in problems:
         log.warning("%s", problem)
     if problems:
@@ -111,15 +112,23 @@ def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> Fo
     return None
 
 
-def verify(found: Found, options: dict[str, Any]) -> None:
-    """Read everything a checkpoint consists of; damage is an error that names the file."""
+def verify(found: Found, options: dict[str, Any]) -> int:
+    """Read everything a checkpoint consists of, and return how many bytes; damage is an error that names the file."""
     storage = open_storage(found.state_url(), options)
+    sizes: dict[str, int] = {}
+
+    def read(name: str) -> bytes:
+        data = storage.read(name)
+        sizes[name] = len(data)
+        return data
+
     for vertex in found.manifest.snapshot.vertices.values():
         for subtask in vertex.subtasks:
             stored = [StoredState(chain[-1]) for chain in subtask.states.values()] + list(subtask.parts.values())
             for one in stored:
-                for _ in stored_sections(one, storage.read, only_check=True):
+                for _ in stored_sections(one, read, only_check=True):
                     pass
+    return sum(sizes.values())
 
 
 def delete_origin(origin: Origin, options: dict[str, Any]) -> None:

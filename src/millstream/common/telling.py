@@ -36,11 +36,11 @@ def tell(error: MillstreamError) -> str:
 
 def tell_any(error: Exception) -> str | None:
     """Return what to show of any error of a program that was run as a file; None when it is not the program's."""
-    if isinstance(error, MillstreamError):
-        return tell(error)
     inner = _inside_program(error)
     if inner is error.__traceback__:
-        return None
+        return f"{error}\n" if isinstance(error, MillstreamError) else None
+    if isinstance(error, MillstreamError):
+        return tell(error)
     # As Python itself shows it, suggestions of other names included; `traceback` has them only from 3.12 on.
     shown = io.StringIO()
     with redirect_stderr(shown):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, overload
 
 from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
@@ -11,7 +14,7 @@ from millstream.checkpoint.storage import storage_options
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.deprecated import warn_deprecated
-from millstream.common.errors import InvalidProgramError, TypeMismatchError
+from millstream.common.errors import InvalidProgramError, JobCancelledError, TypeMismatchError
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
@@ -67,6 +70,8 @@ from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend, backend_of
 
 __all__ = ["StreamExecutionEnvironment"]
+
+log = logging.getLogger("millstream")
 
 _RUNTIME_MODE = ChoiceSetting("execution.runtime-mode", RuntimeExecutionMode.STREAMING)
 _JOB_NAME = "pipeline.name"
@@ -431,7 +436,10 @@ class StreamExecutionEnvironment:
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start what was added since the last execute, and return a handle on it."""
         directory = SAVEPOINT_DIRECTORY.read(with_last_word(self._config))
-        return LocalJobClient(self._launch_pending(job_name), directory)
+        job = self._launch_pending(job_name)
+        # Nobody may ever ask how it ended.
+        job.result.add_done_callback(partial(_tell_failure, job.view.job_name))
+        return LocalJobClient(job, directory)
 
     def close(self) -> None:
         """Forget what waits for execute(). Spark goes on: other environments may use it."""
@@ -527,6 +535,12 @@ class StreamExecutionEnvironment:
     def _forget(self, transformation: Transformation) -> None:
         self._sinks.remove(transformation)
         self._program.transformations.remove(transformation)
+
+
+def _tell_failure(job_name: str, result: Future[JobExecutionResult]) -> None:
+    error = result.exception()
+    if error is not None and not isinstance(error, JobCancelledError):
+        log.error("job '%s' has failed:\n%s", job_name, error)
 
 
 def _warn_of_java(method: str, paths: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -13,10 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from millstream.checkpoint.manifest import SHARED
+from millstream.checkpoint.manifest import SHARED, Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.origin import claim_latest, find_origin
 from millstream.checkpoint.owner import this_process
+from millstream.checkpoint.restore import restore
 from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
@@ -33,6 +35,7 @@ from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.restart import restart_strategy
 from millstream.operators.protocol import JobPlan
+from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import INLINING, JobSettings
 
 # How long input may gather when the user has asked for throughput above all.
@@ -101,7 +104,22 @@ def prepare(launch: Launch) -> Prepared:
         restart=restart_strategy(config, checkpoints.enabled),
         origin=find_origin(config, graph.job_name),
     )
-    return Prepared(launch, JobPlan(settings=settings, vertices=graph.vertices), options)
+    plan = JobPlan(settings=settings, vertices=graph.vertices)
+    _check_start(plan, options.origin)
+    return Prepared(launch, plan, options)
+
+
+def _check_start(plan: JobPlan, origin: Origin | None) -> None:
+    """See that a job can start from what it is told to, before anything is started for it."""
+    if origin is not None:
+        restore(origin.manifest.snapshot, plan, origin.state_url, origin.allow_non_restored)
+        return
+    for head in (v.head for v in plan.vertices):
+        if isinstance(head.operator, SourceOperator):
+            try:
+                head.operator.source.check()
+            except InvalidProgramError as e:
+                raise InvalidProgramError(f"Source {head.label}: {e}") from None
 
 
 def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: Any) -> JobSettings:
@@ -145,6 +163,8 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
         clock=clock,
     )
     master.start()
+    if options.origin is not None and not config.get_boolean("millstream.quiet", False):
+        print(f"millstream: job '{settings.job_name}' goes on from {options.origin.describe()}", file=sys.stderr)
     return master
 
 

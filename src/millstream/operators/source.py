@@ -110,6 +110,9 @@ class Source(ABC, Generic[T_co]):
     @abstractmethod
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader: ...
 
+    def check(self) -> None:
+        """Raise InvalidProgramError when there is nothing to read from; called in the driver before a job starts."""
+
     def subtask_of(self, split: Any, parallelism: int) -> int:
         """Return which subtask reads a split, so that the split's watermark can be there too."""
         return split % parallelism if isinstance(split, int) else stable_hash(split) % parallelism
