@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apache_flink import flink_folder, needs_flink
+from tests.apache_flink import flink_folder, flink_python, needs_flink  # noqa: F401
 
 import millstream
 from millstream.common import Configuration

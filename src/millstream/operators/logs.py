@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-import sys
 
 from millstream.operators.protocol import LogLine
 from millstream.operators.subtask import running_operator
@@ -32,7 +32,7 @@ class Logged(logging.Handler):
         if len(self._lines) >= MOST_LINES:
             self._left_out += 1
             return
-        operator = running_operator(sys._getframe())
+        operator = running_operator(inspect.currentframe())
         line = LogLine(record.name, record.levelno, self.format(record), record.created, operator)
         self._lines.append(line)
 

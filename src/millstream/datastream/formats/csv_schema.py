@@ -60,7 +60,7 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """Builds a CsvSchema. Types of elements and numbers are those of Types; DataTypes do not exist here yet."""
+    """Builds a CsvSchema. Types of elements and numbers are those of Types, or of DataTypes."""
 
     def __init__(self) -> None:
         self._schema = CsvSchema()
@@ -177,7 +177,7 @@ def _type(given: Any, usual: TypeInformation, method: str) -> TypeInformation:
         return usual
     if not isinstance(given, BasicTypeInfo):
         raise InvalidProgramError(
-            f"{method}() takes a basic type such as Types.INT(), not {given!r}; DataTypes do not exist here yet."
+            f"{method}() takes a basic type such as Types.INT() or DataTypes.INT(), not {given!r}."
         )
     return given
 
