@@ -117,7 +117,7 @@ def verify(found: Found, options: dict[str, Any]) -> int:
     storage = open_storage(found.state_url(), options)
     sizes: dict[str, int] = {}
 
-    def read(name: str) -> bytes:
+    def read(name: str) -> memoryview:
         data = storage.read(name)
         sizes[name] = len(data)
         return data

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import (
-    BasicTypeInfo,
     ListTypeInfo,
     MapTypeInfo,
     RowTypeInfo,
@@ -33,47 +32,47 @@ class DataTypes:
     """
 
     @staticmethod
-    def CHAR(length: int, nullable: bool = True) -> BasicTypeInfo:
+    def CHAR(length: int, nullable: bool = True) -> TypeInformation:
         return Types.STRING()
 
     @staticmethod
-    def VARCHAR(length: int, nullable: bool = True) -> BasicTypeInfo:
+    def VARCHAR(length: int, nullable: bool = True) -> TypeInformation:
         return Types.STRING()
 
     @staticmethod
-    def STRING(nullable: bool = True) -> BasicTypeInfo:
+    def STRING(nullable: bool = True) -> TypeInformation:
         return Types.STRING()
 
     @staticmethod
-    def BOOLEAN(nullable: bool = True) -> BasicTypeInfo:
+    def BOOLEAN(nullable: bool = True) -> TypeInformation:
         return Types.BOOLEAN()
 
     @staticmethod
-    def TINYINT(nullable: bool = True) -> BasicTypeInfo:
+    def TINYINT(nullable: bool = True) -> TypeInformation:
         return Types.BYTE()
 
     @staticmethod
-    def SMALLINT(nullable: bool = True) -> BasicTypeInfo:
+    def SMALLINT(nullable: bool = True) -> TypeInformation:
         return Types.SHORT()
 
     @staticmethod
-    def INT(nullable: bool = True) -> BasicTypeInfo:
+    def INT(nullable: bool = True) -> TypeInformation:
         return Types.INT()
 
     @staticmethod
-    def BIGINT(nullable: bool = True) -> BasicTypeInfo:
+    def BIGINT(nullable: bool = True) -> TypeInformation:
         return Types.LONG()
 
     @staticmethod
-    def FLOAT(nullable: bool = True) -> BasicTypeInfo:
+    def FLOAT(nullable: bool = True) -> TypeInformation:
         return Types.FLOAT()
 
     @staticmethod
-    def DOUBLE(nullable: bool = True) -> BasicTypeInfo:
+    def DOUBLE(nullable: bool = True) -> TypeInformation:
         return Types.DOUBLE()
 
     @staticmethod
-    def DECIMAL(precision: int, scale: int, nullable: bool = True) -> BasicTypeInfo:
+    def DECIMAL(precision: int, scale: int, nullable: bool = True) -> TypeInformation:
         return Types.BIG_DEC()
 
     @staticmethod
