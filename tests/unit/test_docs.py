@@ -35,7 +35,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_is_linked_from_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     linked = {(ROOT / link.partition("#")[0]).resolve() for link in LINK.findall(readme)}
-    pages = [p for p in (ROOT / "docs").glob("*.md")] + [ROOT / "docs" / "tutorial" / "1-a-first-program.md"]
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "docs" / "tutorial" / "1-a-first-program.md"]
     assert [p.name for p in pages if p not in linked] == []
 
 

@@ -51,6 +51,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
+        """Return a configuration with these values."""
         config = cls()
         config._values.update(map)
         return config
@@ -60,31 +61,40 @@ class Configuration:
         return self
 
     def set_string(self, key: str, value: str) -> Configuration:
+        """Set a text."""
         return self._set(key, value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
+        """Set a whole number."""
         return self._set(key, value)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Set true or false."""
         return self._set(key, value)
 
     def set_float(self, key: str, value: float) -> Configuration:
+        """Set a number."""
         return self._set(key, value)
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+        """Set bytes."""
         return self._set(key, value)
 
     def get_string(self, key: str, default_value: str) -> str:
+        """Return a value as text, else the default."""
         value = self._values.get(key)
         return default_value if value is None else _text(value)
 
     def get_integer(self, key: str, default_value: int) -> int:
+        """Return a whole number, else the default; an error names the key."""
         return self._number(key, default_value, int)
 
     def get_float(self, key: str, default_value: float) -> float:
+        """Return a number, else the default; an error names the key."""
         return self._number(key, default_value, float)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
+        """Return true or false, else the default; an error names the key."""
         value = self._values.get(key)
         if value is None:
             return default_value
@@ -93,6 +103,7 @@ class Configuration:
         return _text(value).lower() == "true"
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        """Return bytes, else the default."""
         value = self._values.get(key)
         if value is not None and not isinstance(value, (bytes, bytearray)):
             raise InvalidProgramError(f"Configuration {key}={value!r} is no bytearray: set it with set_bytearray().")
@@ -116,9 +127,11 @@ class Configuration:
             raise InvalidProgramError(f"Configuration {key}={value!r} must be a number ({kind.__name__}).") from None
 
     def key_set(self) -> set[str]:
+        """Return all keys."""
         return set(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> None:
+        """Take over all values of another, with something before their keys if given."""
         for key, value in other._values.items():
             self._values[f"{prefix}{key}" if prefix else key] = value
 
@@ -127,9 +140,11 @@ class Configuration:
         target_dict.update({k: bytes(v) if isinstance(v, bytearray) else v for k, v in self._values.items()})
 
     def contains_key(self, key: str) -> bool:
+        """Tell whether a key has a value."""
         return key in self._values
 
     def remove_config(self, key: str) -> bool:
+        """Remove a value; tell whether there was one."""
         return self._values.pop(key, None) is not None
 
     def to_dict(self) -> dict[str, str]:

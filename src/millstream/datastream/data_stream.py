@@ -125,9 +125,11 @@ class DataStream(OperatorSettings, Generic[T_co]):
         return end.tag.type_info if end.tag is not None else end.source.type_info
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """Return the environment that the stream belongs to."""
         return self._environment
 
     def get_execution_config(self) -> ExecutionConfig:
+        """Return the environment's settings in Flink's older form."""
         return self._environment.get_config()
 
     def _repr_svg_(self) -> str:

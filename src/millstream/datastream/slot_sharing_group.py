@@ -68,24 +68,31 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
+        """Begin a group of this name."""
         return SlotSharingGroup.Builder(name)
 
     def get_name(self) -> str:
+        """Return the group's name."""
         return self.name
 
     def get_cpu_cores(self) -> float | None:
+        """Return the cores that were asked for."""
         return self.cpu_cores
 
     def get_task_heap_memory(self) -> MemorySize | None:
+        """Return the heap that was asked for."""
         return self.task_heap_memory
 
     def get_task_off_heap_memory(self) -> MemorySize | None:
+        """Return the memory outside of the heap that was asked for."""
         return self.task_off_heap_memory
 
     def get_managed_memory(self) -> MemorySize | None:
+        """Return the managed memory that was asked for."""
         return self.managed_memory
 
     def get_external_resources(self) -> dict[str, float]:
+        """Return what else was asked for."""
         return dict(self.external_resources)
 
     get_java_slot_sharing_group = missing_function("get_java_slot_sharing_group", JAVA)
@@ -101,32 +108,40 @@ class SlotSharingGroup:
             return self
 
         def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
+            """Ask for cores; more than none."""
             if cpu_cores <= 0:
                 raise InvalidProgramError(f"The cpu cores should be positive, not {cpu_cores}.")
             return self._with(cpu_cores=cpu_cores)
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
+            """Ask for heap; more than none."""
             size = _size(task_heap_memory)
             if size.bytes_size <= 0:
                 raise InvalidProgramError(f"The task heap memory should be positive, not {size}.")
             return self._with(task_heap_memory=size)
 
         def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Ask for so many megabytes of heap; more than none."""
             return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
         def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
+            """Ask for memory outside of the heap."""
             return self._with(task_off_heap_memory=_size(task_off_heap_memory))
 
         def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Ask for so many megabytes outside of the heap."""
             return self._with(task_off_heap_memory=MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
 
         def set_managed_memory(self, managed_memory: MemorySize | str) -> SlotSharingGroup.Builder:
+            """Ask for managed memory."""
             return self._with(managed_memory=_size(managed_memory))
 
         def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Ask for so many megabytes of managed memory."""
             return self._with(managed_memory=MemorySize.of_mebi_bytes(managed_memory_mb))
 
         def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
+            """Ask for something else, such as GPUs."""
             return self._with(external_resources={**self._group.external_resources, name: value})
 
         def build(self) -> SlotSharingGroup:

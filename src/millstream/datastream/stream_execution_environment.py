@@ -111,6 +111,7 @@ class StreamExecutionEnvironment:
         self._config.add_all(configuration)
 
     def get_configuration(self) -> Configuration:
+        """Return the settings, to read and to change."""
         return self._config
 
     def get_config(self) -> ExecutionConfig:
@@ -138,10 +139,12 @@ class StreamExecutionEnvironment:
         return parallelism
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Set how many key groups operators have that are given no number."""
         MAX_PARALLELISM.write(self._config, max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
+        """Return the number of key groups that was set, -1 for none."""
         return MAX_PARALLELISM.read(self._config)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
@@ -162,6 +165,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_buffer_timeout(self) -> int:
+        """Return for how many milliseconds input may gather, -1 until much has."""
         return buffer_timeout(self._config)
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
@@ -170,6 +174,7 @@ class StreamExecutionEnvironment:
         return self
 
     def is_chaining_enabled(self) -> bool:
+        """Tell whether operators may be chained."""
         return CHAINING.read(self._config)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
@@ -195,6 +200,7 @@ class StreamExecutionEnvironment:
 
     @staticmethod
     def get_default_local_parallelism() -> int:
+        """Return the parallelism of environments that are not given their own."""
         return StreamExecutionEnvironment.get_execution_environment().get_parallelism()
 
     def add_jars(self, *jars_path: str) -> None:
@@ -206,9 +212,11 @@ class StreamExecutionEnvironment:
         _warn_of_java("add_classpaths", classpaths)
 
     def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> None:
+        """Old, without effect: time is what assigners and windows say."""
         warn_deprecated("set_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
 
     def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """Old: return EventTime."""
         warn_deprecated("get_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
         return TimeCharacteristic.EventTime
 
@@ -236,15 +244,19 @@ class StreamExecutionEnvironment:
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return what a failure may do to results."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Return what a failure may do to results."""
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return what was set; every checkpoint is aligned without waiting."""
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
+        """Return what was set; it has no effect."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
@@ -253,6 +265,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
+        """Return where savepoints go whose directory is not given."""
         return SAVEPOINT_DIRECTORY.read(self._config)
 
     def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
@@ -265,6 +278,7 @@ class StreamExecutionEnvironment:
         return _CHANGELOG.read(self._config) if _CHANGELOG.is_set(self._config) else None
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        """Old: set state.backend.type."""
         warn_deprecated("set_state_backend()", "set state.backend.type in the configuration")
         if not isinstance(state_backend, StateBackend):
             raise InvalidProgramError(
@@ -282,6 +296,7 @@ class StreamExecutionEnvironment:
     def set_restart_strategy(
         self, restart_strategy_configuration: RestartStrategyConfiguration
     ) -> StreamExecutionEnvironment:
+        """Old: set restart-strategy.type."""
         warn_deprecated("set_restart_strategy()", "set restart-strategy.type in the configuration")
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
             raise InvalidProgramError(
@@ -291,6 +306,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """Old: return what restart-strategy.type says."""
         warn_deprecated("get_restart_strategy()", "read restart-strategy.type of the configuration")
         return configured_strategy(self._config)
 

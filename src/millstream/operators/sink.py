@@ -117,10 +117,12 @@ class Sink(ABC, Generic[T_contra]):
         return self
 
     @abstractmethod
-    def create_writer(self, context: RuntimeContext) -> SinkWriter: ...
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        """Return the writer of a subtask, in its process."""
 
     @abstractmethod
-    def create_committer(self, context: CommitContext) -> Committer | None: ...
+    def create_committer(self, context: CommitContext) -> Committer | None:
+        """Return what makes staged output count, on the driver; None where nothing is staged."""
 
 
 class Taken:

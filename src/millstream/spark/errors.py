@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
+import os
 import re
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -20,6 +22,17 @@ _WORKER_DIED = (
     "Connection reset",
     "Broken pipe",
 )
+
+
+def keep_bridge_quiet() -> None:
+    """Keep out of the program's log what the bridge to Java says there of errors that it raises as well."""
+    root = logging.getLogger()
+    if _not_of_bridge not in root.filters:
+        root.addFilter(_not_of_bridge)
+
+
+def _not_of_bridge(record: logging.LogRecord) -> bool:
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def translate(error: Exception, epoch: int) -> EpochFailed:

@@ -22,6 +22,7 @@ from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.protocol import JobPlan
 from millstream.spark.control import is_embedded
 from millstream.spark.epoch import SparkEpochs
+from millstream.spark.errors import keep_bridge_quiet
 from millstream.spark.exchange_epochs import ExchangeEpochs, executions_that_hold, is_local
 from millstream.spark.master import check_settings, master_of
 from millstream.spark.session import SPARE_CORES, get_context, local_cores
@@ -57,6 +58,7 @@ def launch(job: Launch) -> JobMaster:
 
 
 def _context(config: Configuration) -> SparkContext:
+    keep_bridge_quiet()
     try:
         return get_context(config)
     except Py4JError as e:

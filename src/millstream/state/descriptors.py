@@ -25,6 +25,7 @@ class StateDescriptor:
         self.ttl: StateTtlConfig | None = None
 
     def get_name(self) -> str:
+        """Return the state's name."""
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
@@ -98,6 +99,7 @@ class ReducingStateDescriptor(StateDescriptor):
             raise InvalidProgramError(f"State {name!r} needs a reduce function, not {reduce_function!r}.")
 
     def get_reduce_function(self) -> Any:
+        """Return the function that combines."""
         return self.reduce_function
 
 
@@ -116,4 +118,5 @@ class AggregatingStateDescriptor(StateDescriptor):
             )
 
     def get_agg_function(self) -> Any:
+        """Return the function that aggregates."""
         return self.agg_function

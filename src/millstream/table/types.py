@@ -33,70 +33,87 @@ class DataTypes:
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> TypeInformation:
+        """A text."""
         return Types.STRING()
 
     @staticmethod
     def VARCHAR(length: int, nullable: bool = True) -> TypeInformation:
+        """A text."""
         return Types.STRING()
 
     @staticmethod
     def STRING(nullable: bool = True) -> TypeInformation:
+        """A text."""
         return Types.STRING()
 
     @staticmethod
     def BOOLEAN(nullable: bool = True) -> TypeInformation:
+        """`True` or `False`."""
         return Types.BOOLEAN()
 
     @staticmethod
     def TINYINT(nullable: bool = True) -> TypeInformation:
+        """A whole number of 8 bits."""
         return Types.BYTE()
 
     @staticmethod
     def SMALLINT(nullable: bool = True) -> TypeInformation:
+        """A whole number of 16 bits."""
         return Types.SHORT()
 
     @staticmethod
     def INT(nullable: bool = True) -> TypeInformation:
+        """A whole number of 32 bits."""
         return Types.INT()
 
     @staticmethod
     def BIGINT(nullable: bool = True) -> TypeInformation:
+        """A whole number of 64 bits."""
         return Types.LONG()
 
     @staticmethod
     def FLOAT(nullable: bool = True) -> TypeInformation:
+        """A number of 32 bits."""
         return Types.FLOAT()
 
     @staticmethod
     def DOUBLE(nullable: bool = True) -> TypeInformation:
+        """A number of 64 bits."""
         return Types.DOUBLE()
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> TypeInformation:
+        """A `decimal.Decimal`."""
         return Types.BIG_DEC()
 
     @staticmethod
     def BYTES(nullable: bool = True) -> TypeInformation:
+        """Bytes."""
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
     @staticmethod
     def DATE(nullable: bool = True) -> TypeInformation:
+        """A `datetime.date`."""
         return Types.SQL_DATE()
 
     @staticmethod
     def TIME(precision: int = 0, nullable: bool = True) -> TypeInformation:
+        """A `datetime.time`."""
         return Types.SQL_TIME()
 
     @staticmethod
     def TIMESTAMP(precision: int = 6, nullable: bool = True) -> TypeInformation:
+        """A `datetime.datetime`."""
         return Types.SQL_TIMESTAMP()
 
     @staticmethod
     def ARRAY(element_type: TypeInformation, nullable: bool = True) -> ListTypeInfo:
+        """A list."""
         return Types.LIST(element_type)
 
     @staticmethod
     def MAP(key_type: TypeInformation, value_type: TypeInformation, nullable: bool = True) -> MapTypeInfo:
+        """A dict."""
         return Types.MAP(key_type, value_type)
 
     @staticmethod

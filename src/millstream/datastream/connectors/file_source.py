@@ -39,6 +39,7 @@ class FileSplitAssignerProvider:
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:
+        """Return Flink's choice; splits go round."""
         return FileSplitAssignerProvider()
 
 
@@ -171,4 +172,5 @@ class FileSourceBuilder:
         return self
 
     def build(self) -> FileSource:
+        """Return the source."""
         return FileSource(self._settings)

@@ -203,6 +203,7 @@ class HybridSourceBuilder:
         return self
 
     def build(self) -> HybridSource[Any]:
+        """Return the source."""
         return HybridSource(self._sources)
 
 
