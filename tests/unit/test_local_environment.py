@@ -16,6 +16,8 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.common.serialization import Encoder
 from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.datastream import DataStream
+from millstream.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_sink import FileSink
 from millstream.datastream.local_job_client import LocalJobClient
@@ -198,3 +200,25 @@ def test_a_source_that_has_ended_is_not_waited_for_after_a_restart() -> None:
 class _Same(TimestampAssigner):
     def extract_timestamp(self, value: int, record_timestamp: int) -> int:
         return value
+
+
+class Doubling(StreamTransformer):
+    def apply(self, ds: DataStream) -> DataStream:
+        return ds.map(lambda x: 2 * x)
+
+
+class DoublingSink(CollectSink, SupportsPreprocessing):
+    def __init__(self, transformer: StreamTransformer | None) -> None:
+        super().__init__()
+        self._transformer = transformer
+
+    def get_transformer(self) -> StreamTransformer | None:
+        return self._transformer
+
+
+def test_a_sink_that_wants_operators_before_it_has_them() -> None:
+    for transformer, expected in ((Doubling(), [2, 4]), (None, [1, 2])):
+        env, sink = LocalEnvironment(), DoublingSink(transformer)
+        env.from_collection([1, 2]).sink_to(sink)
+        env.execute()
+        assert sink.results() == expected

@@ -22,7 +22,7 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.collect import CloseableIterator, Mailbox
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
-from millstream.datastream.connectors.base import Sink
+from millstream.datastream.connectors.base import Sink, SupportsPreprocessing
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.console import PrintSink
 from millstream.datastream.functions import (
@@ -432,7 +432,9 @@ class DataStream(OperatorSettings, Generic[T_co]):
             raise InvalidProgramError(
                 f"sink_to() takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink()."
             )
-        return self._end(sink.name, SinkOperator(sink.typed(self._type())))
+        transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
+        stream = self if transformer is None else transformer.apply(self)
+        return stream._end(sink.name, SinkOperator(sink.typed(stream._type())))
 
     def add_sink(
         self,
