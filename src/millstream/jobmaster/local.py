@@ -67,10 +67,17 @@ class LocalSlots:
 class LocalEpochs:
     """Runs the epochs of one execution in this process; follows `EpochRunner`."""
 
-    def __init__(self, plan: JobPlan, attempt: int, slots: LocalSlots) -> None:
+    def __init__(
+        self,
+        plan: JobPlan,
+        attempt: int,
+        storage: StateStorage,
+        clock: Callable[[], int],
+        pickled: bytes | None = None,
+    ) -> None:
         self._name = plan.settings.job_name
         self._attempt = str(attempt)
-        self._slots = slots
+        self._slots = LocalSlots(plan, storage, clock, pickled)
         self._is_cancelled = threading.Event()
 
     def open(self) -> None:
@@ -116,4 +123,4 @@ class LocalEngine:
 
     def runner(self, plan: JobPlan, attempt: int) -> LocalEpochs:
         pickled = self._pickled[plan] = self._pickled.get(plan) or dump_plan(plan)
-        return LocalEpochs(plan, attempt, LocalSlots(plan, self._storage, self._clock, pickled))
+        return LocalEpochs(plan, attempt, self._storage, self._clock, pickled)
