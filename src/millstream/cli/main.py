@@ -13,10 +13,10 @@ from millstream.cli.live import LiveLine
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
 from millstream.common import pyflink_names
+from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.telling import tell_any
 from millstream.datastream.command_line import end_program, watch_jobs
 from millstream.graph.picture import draw
-from millstream.jobmaster.local_launch import ENGINE, EngineChoice
 
 # What the exit codes mean, besides 0; see docs/cli.md.
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143

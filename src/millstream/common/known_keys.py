@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import cache
 from importlib.resources import files
 
 from millstream.common.errors import InvalidProgramError
@@ -53,7 +54,8 @@ def check_keys(keys: Iterable[str]) -> None:
             log.warning("the configuration key %s is not known, and has no effect.%s", key, hint)
 
 
-def flink_keys() -> set[str]:
+@cache
+def flink_keys() -> frozenset[str]:
     """Return the keys of Flink's options, also the older spellings."""
     text = files("millstream.common").joinpath("flink_keys.txt").read_text()
-    return set(text.split())
+    return frozenset(text.split())

@@ -14,6 +14,7 @@ from millstream.checkpoint.storage import storage_options
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.deprecated import warn_deprecated
+from millstream.common.engine_choice import cores_here, runs_here
 from millstream.common.errors import InvalidProgramError, JobCancelledError, TypeMismatchError
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.io import InputFormat
@@ -65,7 +66,6 @@ from millstream.graph.stream_graph import StreamGraph, build_stream_graph
 from millstream.graph.transformations import Program, StreamEnd, Transformation, check_parallelism
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Launch
-from millstream.jobmaster.local_launch import cores_here, launch_here, runs_here
 from millstream.operators.source import SourceOperator
 from millstream.state.backend import Backend, backend_of
 
@@ -498,6 +498,8 @@ class StreamExecutionEnvironment:
     def _launch(self, job: Launch) -> JobMaster:
         """Start a job where jobs of this environment run."""
         if runs_here(job.config):
+            from millstream.jobmaster.local_launch import launch_here
+
             return launch_here(job)
         from millstream.spark.launch import launch
 

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from enum import Enum
 
-from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.setting import ChoiceSetting
 from millstream.jobmaster.dependencies import bring
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, Prepared, prepare, start
 from millstream.jobmaster.local import LocalEngine
 from millstream.jobmaster.pickling import dump_plan
 from millstream.surroundings import wall_clock
-
-
-class EngineChoice(Enum):
-    """Where jobs run: on Spark, or in the process of the program."""
-
-    SPARK = 0
-    LOCAL = 1
-
-
-ENGINE = ChoiceSetting("millstream.engine", EngineChoice.SPARK)
-
-
-def runs_here(config: Configuration) -> bool:
-    """Tell whether jobs with these settings run in this process."""
-    return ENGINE.read(config) is EngineChoice.LOCAL
-
-
-def cores_here() -> int:
-    """Return how many subtasks an operator has here that is given no number: as on Spark on this machine."""
-    return len(os.sched_getaffinity(0))
 
 
 def launch_here(job: Launch) -> JobMaster:
