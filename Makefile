@@ -1,10 +1,10 @@
-# The words of this house: demo, test, lint, simulate, bench, parity. Each sets up what it needs in .venv first.
+# The words of this house: demo, test, lint, simulate, bench, parity, docs. Each sets up what it needs in .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-shuffle test-pyflink parity lint format simulate bench chaos clean
+.PHONY: demo test test-shuffle test-pyflink parity docs lint format simulate bench chaos clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,6 +38,18 @@ test-pyflink: $(STAMP)
 # docs/parity.md from docs/parity.yaml.
 parity: $(STAMP)
 	$(BIN)/python tests/pyflink/parity.py
+
+# The API reference as a site, in site/: what users import, from its docstrings.
+FORMATS := avro csv json orc parquet
+CONNECTORS := base datagen file_system hybrid_source jdbc number_seq sql
+DOCUMENTED := common common.serialization common.typeinfo common.types common.watermark_strategy \
+	datastream datastream.checkpoint_config datastream.checkpoint_storage datastream.functions datastream.state \
+	datastream.state_backend datastream.window $(addprefix datastream.connectors.,$(CONNECTORS)) \
+	$(addprefix datastream.formats.,$(FORMATS)) metrics state_processor table testing
+docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -W ignore -m pdoc --docformat google --no-show-source --output-directory site $(addprefix millstream.,$(DOCUMENTED))
+	@echo "open site/index.html"
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix src tests bench examples

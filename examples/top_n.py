@@ -1,14 +1,18 @@
-"""Top N: the two best-selling items of every hour.
+"""Top N: every half hour the two best-selling items of the last hour.
 
 Shows:    two windows in a row. The first counts by item, in parallel and with one number for each item; the second has
-          only these counts to rank.
-Change:   N; the window to SlidingEventTimeWindows.of(Time.hours(1), Time.minutes(5)) in both places.
+          only these counts to rank. The first slides; the second tumbles by the slide, so that it has the counts of one
+          window of the first and no others.
+Change:   N; SIZE and SLIDE. Where they are the same, the first window tumbles too: the best of every hour.
 Run:      python examples/top_n.py
 
 Expected output:
 
+    until 0:30  1. pears (3)  2. apples (2)
     until 1:00  1. pears (3)  2. apples (2)
+    until 1:30  1. apples (1)  2. plums (1)
     until 2:00  1. plums (2)  2. apples (1)
+    until 2:30  1. plums (1)
 """
 
 from __future__ import annotations
@@ -23,10 +27,10 @@ from millstream.datastream import (
     ProcessWindowFunction,
     StreamExecutionEnvironment,
 )
-from millstream.datastream.window import TimeWindow, TumblingEventTimeWindows
+from millstream.datastream.window import SlidingEventTimeWindows, TimeWindow, TumblingEventTimeWindows
 
 N = 2
-HOUR = Time.hours(1)
+SIZE, SLIDE = Time.hours(1), Time.minutes(30)
 
 
 class Sale(NamedTuple):
@@ -66,13 +70,14 @@ class WithItem(ProcessWindowFunction[int, Count, str, TimeWindow]):
 
 
 class Top(ProcessAllWindowFunction[Count, str, TimeWindow]):
-    """Ranks the counts of an hour."""
+    """Ranks the counts of one window."""
 
     def process(self, context: ProcessAllWindowFunction.Context, elements: Iterable[Count]) -> Iterator[str]:
         # By name among equals, so that the answer does not depend on what came first.
         best = sorted(elements, key=lambda count: (-count.sold, count.item))[:N]
         ranks = "  ".join(f"{rank}. {item} ({sold})" for rank, (item, sold) in enumerate(best, 1))
-        yield f"until {context.window().end // HOUR.to_milliseconds()}:00  {ranks}"
+        hours, minutes = divmod(context.window().end // 60_000, 60)
+        yield f"until {hours}:{minutes:02}  {ranks}"
 
 
 def main() -> None:
@@ -83,10 +88,12 @@ def main() -> None:
     )
     sales = env.from_collection(SALES).assign_timestamps_and_watermarks(by_time)
     counts = (
-        sales.key_by(lambda sale: sale.item).window(TumblingEventTimeWindows.of(HOUR)).aggregate(Counter(), WithItem())
+        sales.key_by(lambda sale: sale.item)
+        .window(SlidingEventTimeWindows.of(SIZE, SLIDE))
+        .aggregate(Counter(), WithItem())
     )
-    # A window's results have the timestamp of its end, so they fall into the same hour again.
-    counts.window_all(TumblingEventTimeWindows.of(HOUR)).process(Top()).name("top").print()
+    # A window's results have the timestamp of its end. A second window that slides too would see the counts of several.
+    counts.window_all(TumblingEventTimeWindows.of(SLIDE)).process(Top()).name("top").print()
     env.execute("top n")
 
 

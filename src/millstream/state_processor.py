@@ -89,10 +89,12 @@ class Savepoint:
 
     @property
     def job_name(self) -> str:
+        """The name of the job it was taken of."""
         return self._inspection.snapshot.job_name
 
     @property
     def job_id(self) -> str:
+        """The id of the job it was taken of."""
         return self._inspection.snapshot.job_id
 
     @property

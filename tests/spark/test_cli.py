@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import io
 import os
 import pty
+import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
-from millstream.cli.live import Reading, describe
+from millstream.cli.live import LiveLine, Reading, describe
 from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.datastream import command_line
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.jobmaster.job import JobMaster
+from millstream.testing import CollectSink, LocalEnvironment
 
 pytestmark = pytest.mark.spark
 
@@ -71,13 +83,23 @@ class Terminal:
 
 def test_one_live_line_on_a_terminal_and_an_interrupt(tmp_path: Path) -> None:
     terminal = Terminal(*MILLSTREAM, "run", "-p", "2", write(tmp_path / "job.py", ENDLESS))
+    fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
     for text in ("| in ", "| out ", "| watermark 1970-01-01", "| checkpoint ", "\r\x1b[K"):
         terminal.wait_for(text)
     # What the program prints stands on lines of its own.
     terminal.wait_for("1000\r\n")
     assert any(line.endswith(("\x1b[K1> 1000", "\x1b[K2> 1000")) for line in terminal.shown.split("\r\n"))
+    # No line is longer than the terminal, where it could not be taken away.
+    fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
+    terminal.wait_for("\x1b[Kepoch", seconds=1)
+    terminal.shown = ""
+    terminal.wait_for("\x1b[Kepoch")
+    terminal.wait_for("\r\x1b[K", seconds=5)
     os.kill(terminal.pid, signal.SIGINT)
     assert terminal.end() == 130
+    lines = re.split("\r\x1b\\[K|\r\n", terminal.shown)
+    assert max(len(line) for line in lines[3:]) <= 20
+    assert terminal.shown.rstrip().endswith("\x1b[K")
 
 
 def test_no_live_line_elsewhere_and_termination(tmp_path: Path) -> None:
@@ -99,6 +121,28 @@ def test_no_live_line_elsewhere_and_termination(tmp_path: Path) -> None:
     assert "epoch" not in said and "Traceback" not in said
 
 
+@pytest.mark.parametrize("exchange", ["resident", "spark"])
+def test_everybody_is_told_to_end(tmp_path: Path, exchange: str) -> None:
+    """By what `timeout` does, and by what systemd does: a signal to the group, and one to each process."""
+    command = [*MILLSTREAM, "run", f"-Dmillstream.exchange={exchange}", write(tmp_path / "job.py", ENDLESS)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as job:
+        assert job.stdout is not None and job.stderr is not None
+        assert job.stdout.readline()
+        try:
+            everybody = psutil.Process(job.pid).children(recursive=True)
+            os.killpg(job.pid, signal.SIGTERM)
+            for process in everybody if exchange == "spark" else []:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.terminate()
+            assert job.wait(30) == 143
+        finally:
+            job.kill()
+        said = job.stderr.read()
+    assert len(said.splitlines()) == 1 and said.startswith("millstream: running on Spark")
+
+
 def test_exit_codes(tmp_path: Path) -> None:
     def code(*command: str) -> int:
         return subprocess.run([*MILLSTREAM, *command], capture_output=True).returncode
@@ -117,3 +161,42 @@ def test_the_line_says_what_is_known() -> None:
     assert describe(start, Reading(1.0, 10, 5, 1, MAX_WATERMARK, None, "RUNNING")) == "epoch 1 | in 10/s | out 5/s"
     assert describe(start, Reading(1.0, 10, 5, 1, None, None, "RESTARTING")) == "restarting"
     assert "watermark 9007199254740991" in describe(start, Reading(1.0, 0, 0, 1, 2**53 - 1, None, "RUNNING"))
+    assert "out" not in describe(start, Reading(1.0, 10, None, 1, None, None, "RUNNING"))
+
+
+def test_the_line_names_who_works_most() -> None:
+    start = Reading(0.0, 0, 0, 0, None, None, "RUNNING", {(1, 0): 5.0, (2, 0): 1.0}, {})
+    names = {1: "Source", 2: "a very long chain -> of operators -> with a sink"}
+    after = Reading(4.0, 0, 0, 1, None, None, "RUNNING", {(1, 0): 6.0, (2, 0): 4.0, (2, 1): 1.0}, names)
+    assert describe(start, after).endswith("| slowest a very long chain -> of operators -> ... (75% busy)")
+
+
+class Recorded(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_sinks_took_is_counted_and_the_line_is_gone_when_the_program_goes_on() -> None:
+    env, lines, terminal, result = LocalEnvironment(), [], Recorded(), CollectSink()
+    numbers = env.from_source(DataGeneratorSource(lambda i: i, 3000, 1000)).name("numbers")
+    numbers.filter(lambda i: i % 100 == 0).key_by(lambda i: i % 2).reduce(lambda a, b: b).sink_to(result)
+    watched: list[LiveLine] = []
+
+    def watch(job: JobMaster) -> Callable[[], None]:
+        watched.append(LiveLine(job, terminal))
+        return watched[0].start()
+
+    command_line.watch_jobs(watch)
+    try:
+        env.execute()
+        assert terminal.getvalue().endswith("\r\x1b[K")
+    finally:
+        command_line.forget_watchers()
+    lines = terminal.getvalue().split("\r\x1b[K")
+    rates = [re.search(r"in ([\d,]+)/s \| out (\d+)/s \| slowest ", line) for line in lines[3:-1]]
+    # Ten looks a half second apart, however long epochs are: near to what really goes through.
+    assert len(rates) >= 2
+    for rate in rates:
+        assert rate is not None
+        assert 500 < int(rate[1].replace(",", "")) < 1500 and 5 <= int(rate[2]) <= 15
+    assert len(result.results()) == 30

@@ -65,10 +65,12 @@ def test_archives_are_in_the_working_directory(env: Env, collect: Collect, tmp_p
     env.add_python_archive(str(tmp_path / "data.zip"))
     env.add_python_archive(str(tmp_path / "data.zip"), "named")
 
-    def read(_: int) -> str:
-        return Path("data.zip/inner/words.txt").read_text() + Path("named/inner/words.txt").read_text()
+    def read(_: int) -> tuple[str, bool]:
+        words = Path("data.zip/inner/words.txt").read_text() + Path("named/inner/words.txt").read_text()
+        # As in PyFlink's workers.
+        return words, os.environ["python"] == sys.executable  # noqa: SIM112
 
-    assert collect(env.from_collection([1]).map(read)) == ["hellohello"]
+    assert collect(env.from_collection([1]).map(read)) == [("hellohello", True)]
 
 
 def test_required_packages_are_installed(env: Env, collect: Collect, tmp_path: Path) -> None:

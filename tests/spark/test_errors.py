@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -48,7 +50,7 @@ def test_the_users_traceback_comes_first_then_operator_and_record(env1: Env, slo
     assert "test_errors.py" in lines[1]
     assert "return 10 / x" in text
     assert "ZeroDivisionError: division by zero" in text
-    assert "in operator 'division' (uid div-1), subtask 1/1, epoch 1" in text
+    assert re.search(r"in operator 'division' \(uid div-1\), made at test_errors.py:\d+, subtask 1/1, epoch 1", text)
     assert lines[-1] == "record: 0"
     assert "millstream/" not in text.replace("tests/", "")
     assert "Py4J" not in text
@@ -137,7 +139,7 @@ def test_a_value_that_does_not_fit_names_record_and_operator(env1: Env) -> None:
 def test_a_flat_map_that_returns_no_iterable(env1: Env) -> None:
     env1.from_collection([3]).flat_map(lambda x: x).name("flat").add_sink(lambda v: None)
     text = failure_of(env1)
-    assert "'int' object is not iterable" in text
+    assert text.startswith("The function returned a value of type int where any number of results is expected")
     assert "in operator 'flat'" in text
 
 
@@ -156,7 +158,7 @@ def test_what_cannot_be_pickled_is_named(env: Env) -> None:
     with pytest.raises(InvalidProgramError) as caught:
         env.execute()
     text = str(caught.value)
-    assert "Operator 'locking' cannot be sent" in text
+    assert re.match(r"Operator 'locking' \(made at test_errors.py:\d+\) cannot be sent", text)
     assert "the element 1 of the entry 'inside' of the variable 'holder' of" in text
     assert "_thread.lock" in text
 
@@ -184,7 +186,7 @@ def test_batch_needs_bounded_sources(env: Env) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.from_source(DataGeneratorSource(lambda i: i)).print()
     with pytest.raises(
-        InvalidProgramError, match="BATCH needs bounded sources, and 'Source: Data Generator Source' is not"
+        InvalidProgramError, match="BATCH needs bounded sources, and 'Source: Data Generator Source' .* is not"
     ):
         env.execute()
 
@@ -212,6 +214,33 @@ def test_what_was_printed_before_a_failure_is_shown(env1: Env, capsys: pytest.Ca
     env1.from_collection([0]).map(talk).add_sink(lambda v: None)
     failure_of(env1)
     assert "about to divide by 0" in capsys.readouterr().out
+
+
+# --- logging
+
+
+class Chatty(MapFunction[int, float]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        logging.getLogger("chatty").warning("opened")
+
+    def map(self, value: int) -> float:
+        logging.getLogger("chatty").info("dividing by %d", value)
+        return 10 / value
+
+
+@pytest.mark.parametrize("exchange", ["resident", "spark"])
+def test_what_user_code_logs_reaches_the_drivers_log(
+    env1: Env, exchange: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    env1.get_configuration().set_string("millstream.exchange", exchange)
+    env1.from_collection([5, 2, 0]).map(Chatty()).name("division").add_sink(lambda v: None)
+    with caplog.at_level(logging.INFO, "chatty"):
+        failure_of(env1)
+    lines = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "chatty"]
+    assert [level for level, _ in lines] == ["WARNING", "INFO", "INFO", "INFO"]
+    said = ["opened", "dividing by 5", "dividing by 2", "dividing by 0"]
+    for (_, message), text in zip(lines, said, strict=True):
+        assert re.fullmatch(rf"\[division, test_errors.py:\d+\] {text}", message)
 
 
 # --- printing

@@ -168,6 +168,15 @@ def test_cells_collect_draw_are_interrupted_and_go_on(tmp_path: Path) -> None:
         await notebook.run(ENDLESS + "    break")
         await until(lambda: slots(kernel) == [], "the end of a job whose loop was left")
 
+        # An error shows the cells' lines, which the workers do not have, and none of ours.
+        with pytest.raises(CellExecutionError) as caught:
+            await notebook.run("def share(x):\n    return 1 // x\n")
+            await notebook.run("list(env.from_collection([0]).map(share).execute_and_collect())")
+        told = str(caught.value)
+        assert "line 2, in share\n    return 1 // x\n" in told
+        assert "in operator 'Map' (no uid), made at a notebook cell:1" in told
+        assert "/millstream/" not in told
+
         # Functions and classes may be changed between two jobs.
         await notebook.run(LARGEST.replace("value.x > before.x", "value.x < before.x"))
         assert text(await notebook.run(COLLECT)) == "['a=1', 'a=1', 'a=1', 'b=9']\n"

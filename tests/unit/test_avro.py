@@ -187,7 +187,10 @@ def test_without_fastavro_a_sentence_says_what_to_install(used: str) -> None:
         f"try:\n    {used}\nexcept Exception as e:\n    print(e)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ('Avro needs the package fastavro: pip install "millstream[avro]".\n', "")
+    assert (done.stdout, done.stderr) == (
+        'Avro needs the package fastavro: pip install "fastavro[snappy,zstandard]".\n',
+        "",
+    )
 
 
 def test_importing_does_not_import_fastavro() -> None:

@@ -90,7 +90,7 @@ def test_a_manifest_of_a_newer_version(written: Written) -> None:
 
 def latest(directory: Path) -> Configuration:
     name = "Flink Streaming Job"
-    config = Configuration.from_dict({PATH: LATEST, "execution.checkpointing.dir": str(directory)})
+    config = Configuration.from_dict({PATH.key: LATEST, "execution.checkpointing.dir": str(directory)})
     return config.set_string("pipeline.name", name)
 
 
@@ -113,7 +113,7 @@ def test_the_latest_that_can_be_read_is_used(
 
 def test_one_that_was_named_is_not_replaced_by_another(written: Written) -> None:
     Path(written.location(2), NAME).write_bytes(b"{")
-    config = Configuration.from_dict({PATH: written.location(2)})
+    config = Configuration.from_dict({PATH.key: written.location(2)})
     with pytest.raises(DamagedStateError, match="chk-2/_metadata"):
         find_origin(config, "any")
 
@@ -123,7 +123,7 @@ def test_there_is_no_latest_yet(tmp_path: Path, caplog: pytest.LogCaptureFixture
         assert find_origin(latest(tmp_path), "new") is None
     assert "it starts from the beginning" in caplog.text
     with pytest.raises(InvalidProgramError, match=r"set execution\.checkpointing\.dir"):
-        find_origin(Configuration.from_dict({PATH: LATEST}), "new")
+        find_origin(Configuration.from_dict({PATH.key: LATEST}), "new")
 
 
 def test_other_jobs_in_the_directory_do_not_count(written: Written, tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import linecache
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from millstream.common.telling import with_source_lines
 
 BEGIN = """\
 from millstream.datastream import StreamExecutionEnvironment
@@ -51,6 +54,14 @@ CASES = {
         "    raise KeyError('a') from e\n"
         "KeyError: 'a'\n",
     ),
+    "a name that is misspelt": (
+        "numbers = [1]\nprint(nubmers)\n",
+        "Traceback (most recent call last):\n"
+        '  File "job.py", line 2, in <module>\n'
+        "    print(nubmers)\n"
+        "          ^^^^^^^\n"
+        "NameError: name 'nubmers' is not defined. Did you mean: 'numbers'?\n",
+    ),
     "no Python": ("x = (\n", '  File "job.py", line 1\n    x = (\n        ^\nSyntaxError: '),
     "a module that is not there": (
         "import no_such_module_of_anybody\n",
@@ -74,6 +85,48 @@ def shown(directory: Path, program: str) -> str:
 def test_the_programs_own_lines_are_shown(case: str, tmp_path: Path) -> None:
     program, told = CASES[case]
     assert shown(tmp_path, program).startswith(told)
+
+
+def plainly(directory: Path, program: str) -> str:
+    (directory / "job.py").write_text(program)
+    done = subprocess.run([sys.executable, "job.py"], cwd=directory, capture_output=True, text=True)
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("case", ["a program that is put together wrongly", "something that is not there"])
+def test_a_program_run_by_python_itself_shows_the_same(case: str, tmp_path: Path) -> None:
+    program, told = CASES[case]
+    assert plainly(tmp_path, program).replace(str(tmp_path) + "/", "").startswith(told)
+
+
+LOCAL = "from millstream.testing import LocalEnvironment\nenv = LocalEnvironment()\n"
+
+
+def test_an_error_in_a_function_begins_with_its_own_lines(tmp_path: Path) -> None:
+    said = plainly(tmp_path, LOCAL + "env.from_collection([0]).map(lambda x: 1 // x).print()\nenv.execute()\n")
+    file = str(tmp_path / "job.py")
+    assert said == (
+        "Traceback (most recent call last):\n"
+        f'  File "{file}", line 3, in <lambda>\n'
+        "    env.from_collection([0]).map(lambda x: 1 // x).print()\n"
+        "                                           ~~^^~~\n"
+        "ZeroDivisionError: integer division or modulo by zero\n"
+        "in operator 'Map' (no uid), made at job.py:3, subtask 1/1, epoch 1\n"
+        "record: 0\n"
+    )
+
+
+def test_a_programs_own_way_with_errors_stays(tmp_path: Path) -> None:
+    program = "import sys\nsys.excepthook = lambda *error: print('mine', file=sys.stderr)\n" + LOCAL
+    assert plainly(tmp_path, program + "env.execute()\n") == "mine\n"
+    assert "ZeroDivisionError" in plainly(tmp_path, LOCAL + "1 / 0\n")
+
+
+def test_lines_that_only_the_driver_has() -> None:
+    linecache.cache["a cell"] = (6, None, ["x = 1\n", "1 // 0\n"], "a cell")
+    told = with_source_lines('  File "a cell", line 2, in f\n  File "a cell", line 1, in g\n    x = 1\nOops')
+    assert told == '  File "a cell", line 2, in f\n    1 // 0\n  File "a cell", line 1, in g\n    x = 1\nOops'
 
 
 def test_who_forgets_to_say_that_a_program_is_pyflinks_is_told(tmp_path: Path) -> None:

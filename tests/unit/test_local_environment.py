@@ -17,7 +17,8 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.common.serialization import Encoder
 from millstream.common.watermark_strategy import TimestampAssigner
-from millstream.datastream import MapFunction, OutputTag, ProcessFunction
+from millstream.datastream import DataStream, MapFunction, OutputTag, ProcessFunction
+from millstream.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_sink import FileSink
 from millstream.datastream.local_job_client import LocalJobClient
@@ -271,3 +272,25 @@ def test_a_side_output_without_a_type_goes_together_with_a_stream_without_one() 
     even = env.from_collection(range(4)).process(Part())
     assert sorted(even.union(even.get_side_output(tag)).execute_and_collect()) == [0, 1, 2, 3]
     assert even.get_side_output(tag).get_type() == Types.PICKLED_BYTE_ARRAY()
+
+
+class Doubling(StreamTransformer):
+    def apply(self, ds: DataStream) -> DataStream:
+        return ds.map(lambda x: 2 * x)
+
+
+class DoublingSink(CollectSink, SupportsPreprocessing):
+    def __init__(self, transformer: StreamTransformer | None) -> None:
+        super().__init__()
+        self._transformer = transformer
+
+    def get_transformer(self) -> StreamTransformer | None:
+        return self._transformer
+
+
+def test_a_sink_that_wants_operators_before_it_has_them() -> None:
+    for transformer, expected in ((Doubling(), [2, 4]), (None, [1, 2])):
+        env, sink = LocalEnvironment(), DoublingSink(transformer)
+        env.from_collection([1, 2]).sink_to(sink)
+        env.execute()
+        assert sink.results() == expected

@@ -34,7 +34,13 @@ def test_plain_forms_and_back(type_info: TypeInformation, value: object, plain: 
 
 
 def test_memory_sizes_and_resources() -> None:
-    group = SlotSharingGroup.builder("g").set_task_heap_memory("2 mb").set_external_resource("gpu", 1.0).build()
+    group = (
+        SlotSharingGroup.builder("g")
+        .set_cpu_cores(1.0)
+        .set_task_heap_memory("2 mb")
+        .set_external_resource("gpu", 1.0)
+        .build()
+    )
     assert group.get_task_heap_memory() == MemorySize(2 << 20)
     assert group.get_external_resources() == {"gpu": 1.0}
     assert MemorySize(1) < MemorySize.of_mebi_bytes(1)

@@ -13,11 +13,13 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
-from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot
+from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
 from millstream.common.errors import DamagedStateError
+from millstream.common.sizes import in_bytes
 from millstream.operators.carried import mark_version_1
 from millstream.state.restored import StoredState
 
@@ -51,6 +53,7 @@ class Origin:
 
     Attributes:
         claimed: whether it is this job's to delete as soon as it has a checkpoint of its own.
+        state_bytes: how large its state files are.
     """
 
     manifest: Manifest
@@ -58,6 +61,18 @@ class Origin:
     state_url: str
     allow_non_restored: bool = False
     claimed: bool = False
+    state_bytes: int = 0
+
+    def describe(self) -> str:
+        """Say what it is, in a line."""
+        snapshot, taken = self.manifest.snapshot, datetime.fromtimestamp(self.manifest.timestamp / 1000, UTC)
+        subtasks = [s for v in snapshot.vertices.values() for s in v.subtasks]
+        size = in_bytes(self.state_bytes) if self.state_bytes >= 1024 else f"{self.state_bytes} bytes"
+        operators = {operator_of(i)[0] for s in subtasks for i in (*s.states, *s.parts)}
+        return (
+            f"{self.manifest.kind} {self.location}, taken {taken:%Y-%m-%d %H:%M:%S} UTC after epoch {snapshot.epoch}: "
+            f"{len(operators)} operator(s) with state, {size}; {len(snapshot.sources)} source(s)"
+        )
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from enum import Enum
 from typing import Any
 
 from millstream.checkpoint.manifest import Origin
@@ -19,41 +20,47 @@ from millstream.checkpoint.store import (
 )
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
+from millstream.common.setting import ChoiceSetting, FlagSetting, TextSetting
 from millstream.state.restored import StoredState, stored_sections
 
 log = logging.getLogger("millstream")
 
-PATH = "execution.state-recovery.path"
-IGNORE_UNCLAIMED = "execution.state-recovery.ignore-unclaimed-state"
-CLAIM_MODE = "execution.state-recovery.claim-mode"
-LATEST = "latest"
 
-_OLD_PATH, _OLD_IGNORE = "execution.savepoint.path", "execution.savepoint.ignore-unclaimed-state"
+class ClaimMode(Enum):
+    """Whose a checkpoint is from which a job starts: the new job's, or whoever's it was."""
+
+    CLAIM = 0
+    NO_CLAIM = 1
+    LEGACY = 2
+
+
+PATH = TextSetting("execution.state-recovery.path", None, ("execution.savepoint.path",))
+IGNORE_UNCLAIMED = FlagSetting(
+    "execution.state-recovery.ignore-unclaimed-state", False, ("execution.savepoint.ignore-unclaimed-state",)
+)
+CLAIM_MODE = ChoiceSetting(
+    "execution.state-recovery.claim-mode", ClaimMode.NO_CLAIM, ("execution.savepoint-restore-mode",)
+)
+LATEST = "latest"
 
 
 def find_origin(config: Configuration, job_name: str) -> Origin | None:
     """Return what the settings say a job starts from; None when it starts at the beginning."""
-    path = _path(config)
-    if not path:
+    path = PATH.read(config)
+    if path is None:
         return None
-    allow = config.get_boolean(IGNORE_UNCLAIMED, config.get_boolean(_OLD_IGNORE, False))
-    claim = config.get_string(CLAIM_MODE, "NO_CLAIM").upper()
-    if claim not in ("CLAIM", "NO_CLAIM", "LEGACY"):
-        raise InvalidProgramError(f"{CLAIM_MODE}={claim!r} must be CLAIM or NO_CLAIM.")
+    allow, claim = IGNORE_UNCLAIMED.read(config), CLAIM_MODE.read(config)
     options = storage_options(config)
     if path == LATEST:
-        found = _latest(config, job_name, options)
+        latest = _latest(config, job_name, options)
+        if latest is None:
+            return None
+        found, size = latest
     else:
         found = open_checkpoint(path, options)
-        verify(found, options)
-    if found is None:
-        return None
-    claimed = claim == "CLAIM" or path == LATEST
-    return Origin(found.manifest, found.location, found.state_url(), allow, claimed)
-
-
-def _path(config: Configuration) -> str:
-    return config.get_string(PATH, config.get_string(_OLD_PATH, ""))
+        size = verify(found, options)
+    claimed = claim is ClaimMode.CLAIM or path == LATEST
+    return Origin(found.manifest, found.location, found.state_url(), allow, claimed, size)
 
 
 def claim_latest(config: Configuration, job_name: str, origin: Origin | None, home: str) -> None:
@@ -69,13 +76,13 @@ def claim_latest(config: Configuration, job_name: str, origin: Origin | None, ho
         home: its own directory.
     """
     directory = CheckpointOptions.read(config).directory
-    if _path(config) == LATEST and directory is not None:
+    if PATH.read(config) == LATEST and directory is not None:
         chosen = None if origin is None else (origin.location.rpartition("/")[0], origin.manifest.id)
         supersede(directory, job_name, chosen, home, is_alive, storage_options(config))
 
 
-def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> Found | None:
-    """Return the newest checkpoint of a job of that name that can be read."""
+def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> tuple[Found, int] | None:
+    """Return the newest checkpoint of a job of that name that can be read, and how many bytes of state it has."""
     directory = CheckpointOptions.read(config).directory
     if directory is None:
         raise InvalidProgramError(
@@ -90,13 +97,13 @@ def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> Fo
                 f"{owner.get('host')}): stop it first."
             )
         try:
-            verify(found, options)
+            size = verify(found, options)
         except DamagedStateError as e:
             problems.append(str(e))
             continue
         for problem in problems:
             log.warning("%s The job starts from %s instead.", problem, found.location)
-        return found
+        return found, size
     for problem in problems:
         log.warning("%s", problem)
     if problems:
@@ -105,15 +112,23 @@ def _latest(config: Configuration, job_name: str, options: dict[str, Any]) -> Fo
     return None
 
 
-def verify(found: Found, options: dict[str, Any]) -> None:
-    """Read everything a checkpoint consists of; damage is an error that names the file."""
+def verify(found: Found, options: dict[str, Any]) -> int:
+    """Read everything a checkpoint consists of, and return how many bytes; damage is an error that names the file."""
     storage = open_storage(found.state_url(), options)
+    sizes: dict[str, int] = {}
+
+    def read(name: str) -> memoryview:
+        data = storage.read(name)
+        sizes[name] = len(data)
+        return data
+
     for vertex in found.manifest.snapshot.vertices.values():
         for subtask in vertex.subtasks:
             stored = [StoredState(chain[-1]) for chain in subtask.states.values()] + list(subtask.parts.values())
             for one in stored:
-                for _ in stored_sections(one, storage.read, only_check=True):
+                for _ in stored_sections(one, read, only_check=True):
                     pass
+    return sum(sizes.values())
 
 
 def delete_origin(origin: Origin, options: dict[str, Any]) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
+import os
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.job import JobMaster
 
 _EVERY = 0.5
+# Over so many looks rates are averaged: epochs can be longer than the time between two.
+_LOOKS = 10
+_NAME = 40
 _CLEAR = "\r\x1b[K"
 
 
@@ -22,12 +29,16 @@ class Reading:
 
     at: float
     records_in: int
-    records_out: int
+    # What sinks were given; None where that is not counted.
+    records_out: int | None
     epoch: int
     watermark: int | None
     # The last complete checkpoint, and when it was complete.
     checkpoint: tuple[int, float] | None
     status: str
+    # How long each subtask has worked, by vertex and subtask; and what the vertices are called.
+    seconds: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    names: Mapping[int, str] = field(default_factory=dict)
 
 
 def read(job: JobMaster, now: float) -> Reading:
@@ -37,14 +48,17 @@ def read(job: JobMaster, now: float) -> Reading:
     ends = {v.id for v in view.plan.vertices if not v.out_edges}
     subtasks, latest = view.progress.subtasks, view.checkpoints.latest
     marks = [p.watermark for (v, _), p in subtasks.items() if v in ends and p.watermark is not None]
+    taken = [p.taken for p in subtasks.values()]
     return Reading(
         now,
         sum(p.records_in for (v, _), p in subtasks.items() if v in sources),
-        sum(p.records_in for (v, _), p in subtasks.items() if v in ends),
+        None if None in taken else sum(filter(None, taken)),
         view.progress.epochs,
         min(marks, default=None),
         None if latest is None or latest.completed_at is None else (latest.id, latest.completed_at),
         view.status.name,
+        {address: p.seconds for address, p in subtasks.items()},
+        {v.id: v.name for v in view.plan.vertices},
     )
 
 
@@ -62,8 +76,10 @@ def describe(before: Reading, after: Reading) -> str:
     parts = [
         f"epoch {after.epoch:,}",
         f"in {(after.records_in - before.records_in) / seconds:,.0f}/s",
-        f"out {(after.records_out - before.records_out) / seconds:,.0f}/s",
     ]
+    if after.records_out is not None:
+        parts.append(f"out {(after.records_out - (before.records_out or 0)) / seconds:,.0f}/s")
+    parts += _slowest(before, after, seconds)
     if after.watermark is not None and MIN_WATERMARK < after.watermark < MAX_WATERMARK:
         parts.append(f"watermark {_time(after.watermark)}")
     if after.checkpoint is not None:
@@ -72,12 +88,31 @@ def describe(before: Reading, after: Reading) -> str:
     return " | ".join(parts)
 
 
+def _slowest(before: Reading, after: Reading, seconds: float) -> list[str]:
+    """Name the operators that worked most, where there are others, and for how much of the time."""
+    worked = {address: total - before.seconds.get(address, 0.0) for address, total in after.seconds.items()}
+    if len({vertex for vertex, _ in worked}) < 2:
+        return []
+    (vertex, _), busy = max(worked.items(), key=lambda one: one[1])
+    name = after.names[vertex]
+    shown = name if len(name) <= _NAME else f"{name[: _NAME - 3]}..."
+    return [f"slowest {shown} ({min(busy / seconds, 1.0):.0%} busy)"]
+
+
 def _time(millis: int) -> str:
     try:
         moment = datetime.datetime.fromtimestamp(millis / 1000, datetime.UTC)
     except (OverflowError, ValueError, OSError):
         return str(millis)
     return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _columns(terminal: TextIO) -> int | None:
+    """Return how many characters fit a line of a terminal, None when it does not say."""
+    try:
+        return os.get_terminal_size(terminal.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 class LiveLine:
@@ -89,29 +124,42 @@ class LiveLine:
         self._lock = threading.RLock()
         self._line = ""
         self._over = threading.Event()
-        job.result.add_done_callback(lambda _: self._over.set())
+        self._stdout = sys.stdout
 
-    def start(self) -> None:
+    def start(self) -> Callable[[], None]:
+        """Show the line; return what takes it away, for whoever waits for the job's end."""
+        if self._stdout.isatty():
+            sys.stdout = _Above(self._stdout, self)
         threading.Thread(target=self._show, daemon=True).start()
+        # Also of a program that ends without waiting for its job.
+        atexit.register(self.end)
+        self._job.result.add_done_callback(lambda _: self.end())
+        return self.end
+
+    def end(self) -> None:
+        """Take the line away for good."""
+        with self._lock:
+            if self._over.is_set():
+                return
+            self._over.set()
+            self._write("")
+        if isinstance(sys.stdout, _Above) and sys.stdout.belongs_to(self):
+            sys.stdout = self._stdout
+        atexit.unregister(self.end)
 
     def _show(self) -> None:
-        stdout = sys.stdout
-        if stdout.isatty():
-            sys.stdout = _Above(stdout, self)
-        before = read(self._job, time.time())
+        looks = deque([read(self._job, time.time())], _LOOKS)
         while not self._over.wait(_EVERY):
-            after = read(self._job, time.time())
-            self._put(describe(before, after))
-            before = after
-        self._put("")
-        if isinstance(sys.stdout, _Above):
-            sys.stdout = stdout
+            looks.append(read(self._job, time.time()))
+            with self._lock:
+                if not self._over.is_set():
+                    self._write(describe(looks[0], looks[-1]))
 
-    def _put(self, line: str) -> None:
-        with self._lock:
-            self._line = line
-            self._terminal.write(_CLEAR + line)
-            self._terminal.flush()
+    def _write(self, line: str) -> None:
+        # A line that the terminal breaks in two could not be taken away again.
+        self._line = line = line[: _columns(self._terminal)]
+        self._terminal.write(_CLEAR + line)
+        self._terminal.flush()
 
     def above(self, stream: TextIO, text: str) -> int:
         """Write text where the line is, and the line below it again."""
@@ -135,6 +183,9 @@ class _Above:
 
     def write(self, text: str) -> int:
         return self._live.above(self._stream, text)
+
+    def belongs_to(self, line: LiveLine) -> bool:
+        return self._live is line
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -8,14 +8,13 @@ import sys
 import click
 
 from millstream import __version__
-from millstream.cli.doctor import report
-from millstream.cli.failures import tell
+from millstream.cli.commands import Commands
 from millstream.cli.live import LiveLine
 from millstream.cli.program import load_plan, run_program
-from millstream.cli.savepoint import savepoint
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
-from millstream.cli.state import state
 from millstream.common import pyflink_names
+from millstream.common.engine_choice import ENGINE, EngineChoice
+from millstream.common.telling import tell_any
 from millstream.datastream.command_line import end_program, watch_jobs
 from millstream.graph.picture import draw
 
@@ -23,7 +22,7 @@ from millstream.graph.picture import draw
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
-@click.group()
+@click.group(cls=Commands)
 @click.version_option(__version__, prog_name="millstream")
 def cli() -> None:
     """Flink programs in Python, on Spark."""
@@ -32,6 +31,7 @@ def cli() -> None:
 @cli.command(context_settings=PROGRAM)
 @PARALLELISM
 @click.option("-m", "--master", help="Spark master; local[*] when not given.")
+@click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
 @DEFINES
 @click.option("-s", "--from-savepoint", metavar="PATH", help="Start from a savepoint.")
 @click.option("--from-checkpoint", metavar="PATH|latest", help="Start from a checkpoint, or from the newest there is.")
@@ -51,6 +51,7 @@ def cli() -> None:
 def run(
     parallelism: int | None,
     master: str | None,
+    local: bool,
     defines: tuple[str, ...],
     from_savepoint: str | None,
     from_checkpoint: str | None,
@@ -78,32 +79,37 @@ def run(
     if sys.stderr.isatty():
         watch_jobs(lambda job: LiveLine(job, sys.stderr).start())
     signal.signal(signal.SIGTERM, lambda *_: end_program(TERMINATED))
-    start = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
-    run_program(program, list(arguments), settings, start)
+    if local and master is not None:
+        raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
+    last_word = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
+    if local:
+        last_word[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
+    run_program(program, list(arguments), settings, last_word)
 
 
 @cli.command(context_settings=PROGRAM)
 @PARALLELISM
+@DEFINES
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def info(parallelism: int | None, svg: bool, program: str, arguments: tuple[str, ...]) -> None:
+def info(
+    parallelism: int | None, defines: tuple[str, ...], svg: bool, program: str, arguments: tuple[str, ...]
+) -> None:
     """Print a program's plan as JSON, without running it."""
-    planned = load_plan(program, list(arguments), as_settings((), parallelism))
+    planned = load_plan(program, list(arguments), as_settings(defines, parallelism))
     click.echo(draw(planned.job_graph()) if svg else planned.json())
 
 
 @cli.command()
 def doctor() -> None:
     """Say what this machine has, and what is missing."""
+    from millstream.cli.doctor import report
+
     lines, healthy = report()
     for line in lines:
         click.echo(line)
     sys.exit(0 if healthy else 1)
-
-
-cli.add_command(state)
-cli.add_command(savepoint)
 
 
 def main() -> None:
@@ -116,11 +122,17 @@ def main() -> None:
     except click.Abort:
         sys.exit(INTERRUPTED)
     except Exception as e:
-        told = tell(e)
+        told = tell_any(e)
         if told is None:
             raise
-        click.echo(told, err=True, nl=False)
+        click.echo(told + _advice(e), err=True, nl=False)
         sys.exit(FAILED)
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "pyflink":
+        return "Run it with `millstream run --pyflink`, and pyflink means millstream.\n"
+    return ""
 
 
 if __name__ == "__main__":

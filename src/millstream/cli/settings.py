@@ -7,7 +7,8 @@ import click
 from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, LATEST, PATH
 from millstream.checkpoint.storage import is_remote, local_path
 
-PROGRAM = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+# What comes behind the program is its own.
+PROGRAM = {"allow_interspersed_args": False}
 DEFINES = click.option("-D", "defines", multiple=True, metavar="KEY=VALUE", help="A setting; spark.* goes to Spark.")
 PARALLELISM = click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 
@@ -37,9 +38,9 @@ def start_settings(
     path = savepoint if savepoint is not None else checkpoint
     if path is not None:
         # The program may go to another directory.
-        settings[PATH] = path if is_remote(path) or (path == LATEST and savepoint is None) else local_path(path)
+        settings[PATH.key] = path if is_remote(path) or (path == LATEST and savepoint is None) else local_path(path)
     if allow_non_restored:
-        settings[IGNORE_UNCLAIMED] = "true"
+        settings[IGNORE_UNCLAIMED.key] = "true"
     if claim_mode is not None:
-        settings[CLAIM_MODE] = claim_mode
+        settings[CLAIM_MODE.key] = claim_mode
     return settings

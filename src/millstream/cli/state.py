@@ -16,10 +16,11 @@ from millstream.checkpoint.difference import RowDifference, StateDifference, dif
 from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo
 from millstream.checkpoint.rows import StateRow
 from millstream.checkpoint.storage import storage_options
-from millstream.cli.output import count, in_bytes, limited, print_json, shorten, table
+from millstream.cli.output import count, limited, print_json, shorten, table
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, MissingClassError
+from millstream.common.sizes import in_bytes
 from millstream.state.columns import jsonable, text_of
 
 _OPERATOR = click.option("-o", "--operator", help="Only this operator: its uid, id or name.")

@@ -19,17 +19,21 @@ class CompletableFuture(Generic[T]):
 
     @classmethod
     def completed(cls, value: T) -> CompletableFuture[T]:
+        """Return a future that is done."""
         future: Future[T] = Future()
         future.set_result(value)
         return cls(future)
 
     def cancel(self) -> bool:
+        """Give up waiting; what is waited for goes on."""
         return self._future.cancel()
 
     def cancelled(self) -> bool:
+        """Tell whether it was given up."""
         return self._future.cancelled()
 
     def done(self) -> bool:
+        """Tell whether there is a result or an error."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> T:
@@ -37,9 +41,11 @@ class CompletableFuture(Generic[T]):
         return self._future.result(timeout)
 
     def exception(self) -> BaseException | None:
+        """Return the error, None when there is none."""
         return self._future.exception()
 
     def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
+        """Have a function called when it is done."""
         self._future.add_done_callback(fn)
 
     def __await__(self) -> Generator[Any, None, T]:

@@ -29,6 +29,7 @@ class ConfigOptions:
 
     @staticmethod
     def key(key: str) -> ConfigOptions.OptionBuilder:
+        """Begin an option with its key."""
         return ConfigOptions.OptionBuilder(key)
 
     class OptionBuilder:
@@ -41,21 +42,27 @@ class ConfigOptions:
             return ConfigOptions.TypedConfigOptionBuilder(self._key, kind)
 
         def boolean_type(self) -> ConfigOptions.TypedConfigOptionBuilder[bool]:
+            """Say that its value is true or false."""
             return self._typed(bool)
 
         def int_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
+            """Say that its value is a whole number."""
             return self._typed(int)
 
         def long_type(self) -> ConfigOptions.TypedConfigOptionBuilder[int]:
+            """Say that its value is a whole number."""
             return self._typed(int)
 
         def float_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
+            """Say that its value is a number."""
             return self._typed(float)
 
         def double_type(self) -> ConfigOptions.TypedConfigOptionBuilder[float]:
+            """Say that its value is a number."""
             return self._typed(float)
 
         def string_type(self) -> ConfigOptions.TypedConfigOptionBuilder[str]:
+            """Say that its value is a text."""
             return self._typed(str)
 
     class TypedConfigOptionBuilder(Generic[T]):
@@ -66,7 +73,9 @@ class ConfigOptions:
             self._kind = kind
 
         def default_value(self, value: T) -> ConfigOption[T]:
+            """Return the option, with what it is when nobody sets it."""
             return ConfigOption(self._key, self._kind(value))
 
         def no_default_value(self) -> ConfigOption[T]:
+            """Return the option, without a default."""
             return ConfigOption(self._key)

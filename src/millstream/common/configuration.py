@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import base64
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.yaml_lists import read_list
 
 __all__ = ["Configuration", "parse_duration_ms"]
 
@@ -50,6 +51,7 @@ class Configuration:
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
+        """Return a configuration with these values."""
         config = cls()
         config._values.update(map)
         return config
@@ -59,31 +61,40 @@ class Configuration:
         return self
 
     def set_string(self, key: str, value: str) -> Configuration:
+        """Set a text."""
         return self._set(key, value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
+        """Set a whole number."""
         return self._set(key, value)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Set true or false."""
         return self._set(key, value)
 
     def set_float(self, key: str, value: float) -> Configuration:
+        """Set a number."""
         return self._set(key, value)
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+        """Set bytes."""
         return self._set(key, value)
 
     def get_string(self, key: str, default_value: str) -> str:
+        """Return a value as text, else the default."""
         value = self._values.get(key)
         return default_value if value is None else _text(value)
 
     def get_integer(self, key: str, default_value: int) -> int:
+        """Return a whole number, else the default; an error names the key."""
         return self._number(key, default_value, int)
 
     def get_float(self, key: str, default_value: float) -> float:
+        """Return a number, else the default; an error names the key."""
         return self._number(key, default_value, float)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
+        """Return true or false, else the default; an error names the key."""
         value = self._values.get(key)
         if value is None:
             return default_value
@@ -92,13 +103,19 @@ class Configuration:
         return _text(value).lower() == "true"
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        """Return bytes, else the default."""
         value = self._values.get(key)
+        if value is not None and not isinstance(value, (bytes, bytearray)):
+            raise InvalidProgramError(f"Configuration {key}={value!r} is no bytearray: set it with set_bytearray().")
         return default_value if value is None else bytearray(value)
 
     def get_millis(self, key: str, default_value: int) -> int:
         """Read a duration ("10 s", "200 ms", or plain milliseconds)."""
         value = self._values.get(key)
-        return default_value if value is None else parse_duration_ms(_text(value))
+        try:
+            return default_value if value is None else parse_duration_ms(_text(value))
+        except InvalidProgramError as e:
+            raise InvalidProgramError(f"{key}: {e}") from None
 
     def _number(self, key: str, default: T, kind: type[T]) -> T:
         value = self._values.get(key)
@@ -110,52 +127,59 @@ class Configuration:
             raise InvalidProgramError(f"Configuration {key}={value!r} must be a number ({kind.__name__}).") from None
 
     def key_set(self) -> set[str]:
+        """Return all keys."""
         return set(self._values)
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> None:
+        """Take over all values of another, with something before their keys if given."""
         for key, value in other._values.items():
             self._values[f"{prefix}{key}" if prefix else key] = value
 
-    def add_all_to_dict(self, target_dict: dict[str, str]) -> None:
-        target_dict.update(self.to_dict())
+    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """Add all to a dict, each value as it was set: a number stays one."""
+        target_dict.update({k: bytes(v) if isinstance(v, bytearray) else v for k, v in self._values.items()})
 
     def contains_key(self, key: str) -> bool:
+        """Tell whether a key has a value."""
         return key in self._values
 
     def remove_config(self, key: str) -> bool:
+        """Remove a value; tell whether there was one."""
         return self._values.pop(key, None) is not None
 
     def to_dict(self) -> dict[str, str]:
+        """Return all as texts."""
         return {k: _text(v) for k, v in self._values.items()}
 
     @staticmethod
-    def parse_list_value(value: str) -> list[str]:
-        """Read a list: a JSON/YAML flow list, or items parted by semicolons.
+    def parse_list_value(value: str) -> list[Any]:
+        """Read a list as YAML writes it, in one line or in several, or items parted by semicolons.
 
         Example:
-            >>> Configuration.parse_list_value("a;b"), Configuration.parse_list_value('["a", "b"]')
-            (['a', 'b'], ['a', 'b'])
+            >>> Configuration.parse_list_value("a;b"), Configuration.parse_list_value("['a;b', c]")
+            (['a', 'b'], ['a;b', 'c'])
         """
         if not value:
             return []
-        if value.startswith("[") and value.endswith("]"):
-            try:
-                return [str(v) for v in json.loads(value)]
-            except ValueError:
-                return [v.strip().strip("'\"") for v in value[1:-1].split(",") if v.strip()]
-        return value.split(";")
+        elements = read_list(value)
+        return value.split(";") if elements is None else elements
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Configuration) and self.to_dict() == other.to_dict()
+        return isinstance(other, Configuration) and self._typed() == other._typed()
+
+    def _typed(self) -> dict[str, tuple[type, Any]]:
+        return {k: (type(v), v) for k, v in self._values.items()}
 
     def __hash__(self) -> int:
         return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:
-        return str(self.to_dict())
+        return "{" + ", ".join(f"{k}={v}" for k, v in self.to_dict().items()) + "}"
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, (bytes, bytearray)):
+        return f"!!binary |-\n  {base64.b64encode(value).decode()}"
     return str(value)

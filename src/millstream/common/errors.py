@@ -6,6 +6,12 @@ from __future__ import annotations
 class MillstreamError(Exception):
     """The base of everything millstream raises on purpose."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Let a notebook show the program's lines and the sentence, and no frames of ours."""
+        from millstream.common.telling import tell
+
+        return tell(self).splitlines()
+
 
 class InvalidProgramError(MillstreamError, ValueError):
     """The program cannot run as written; found before anything was started."""

@@ -20,6 +20,7 @@ class JobExecutionResult:
     accumulators: dict[str, Any] = field(default_factory=dict)
 
     def get_job_id(self) -> str:
+        """Return the job's id."""
         return self.job_id
 
     def get_net_runtime(self) -> int:
@@ -27,12 +28,15 @@ class JobExecutionResult:
         return self.net_runtime_ms
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
+        """Return one of the metrics of the job's functions."""
         return self.accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:
+        """Return the metrics of the job's functions, summed over subtasks."""
         return dict(self.accumulators)
 
     def is_job_execution_result(self) -> bool:
+        """Return True: the job has ended."""
         return True
 
     def __str__(self) -> str:

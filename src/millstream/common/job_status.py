@@ -35,9 +35,11 @@ class JobStatus(Enum):
     RECONCILING = 10
 
     def is_globally_terminal_state(self) -> bool:
+        """Tell whether the job has ended for good."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
+        """Tell whether the job has ended."""
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
 
     def may_become(self, next_status: JobStatus) -> bool:

@@ -20,7 +20,7 @@ __all__ = ["install", "is_installed"]
 _HERE = "millstream"
 # `pyflink` itself, and what only exists for the sake of the name.
 _OWN = "millstream.pyflink"
-_PACKAGES = ("common", "datastream", "metrics")
+_PACKAGES = ("common", "datastream", "metrics", "table")
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _SEE = "docs/parity.md lists what there is"
 

@@ -141,9 +141,11 @@ class RestartStrategies:
             )
 
         def get_restart_attempts(self) -> int:
+            """Return how often the job starts again."""
             return FIXED_DELAY_ATTEMPTS.read(self._config)
 
         def get_delay_between_attempts_interval(self) -> timedelta:
+            """Return how long it waits before."""
             return timedelta(milliseconds=FIXED_DELAY_DELAY.read(self._config))
 
     class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
@@ -160,12 +162,15 @@ class RestartStrategies:
             )
 
         def get_max_failure_rate(self) -> int:
+            """Return how many failures within the interval are too many."""
             return FAILURE_RATE_FAILURES.read(self._config)
 
         def get_failure_interval(self) -> timedelta:
+            """Return the interval in which failures are counted."""
             return timedelta(milliseconds=FAILURE_RATE_INTERVAL.read(self._config))
 
         def get_delay_between_attempts_interval(self) -> timedelta:
+            """Return how long the job waits before it starts again."""
             return timedelta(milliseconds=FAILURE_RATE_DELAY.read(self._config))
 
     class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
@@ -192,21 +197,27 @@ class RestartStrategies:
             check_backoffs(INITIAL_BACKOFF.read(self._config), MAX_BACKOFF.read(self._config))
 
         def get_initial_backoff(self) -> timedelta:
+            """Return the delay after the first failure."""
             return timedelta(milliseconds=INITIAL_BACKOFF.read(self._config))
 
         def get_max_backoff(self) -> timedelta:
+            """Return the longest delay."""
             return timedelta(milliseconds=MAX_BACKOFF.read(self._config))
 
         def get_backoff_multiplier(self) -> float:
+            """Return by how much the delay grows with each failure."""
             return BACKOFF_MULTIPLIER.read(self._config)
 
         def get_reset_backoff_threshold(self) -> timedelta:
+            """Return after how long without a failure the first delay counts again."""
             return timedelta(milliseconds=RESET_BACKOFF_THRESHOLD.read(self._config))
 
         def get_jitter_factor(self) -> float:
+            """Return the part of the delay by which it is varied at random."""
             return JITTER_FACTOR.read(self._config)
 
         def get_attempts_before_reset_backoff(self) -> int:
+            """Return how often the job starts again before that."""
             return EXPONENTIAL_ATTEMPTS.read(self._config)
 
     class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
@@ -220,22 +231,26 @@ class RestartStrategies:
 
     @staticmethod
     def no_restart() -> NoRestartStrategyConfiguration:
+        """Let a failure end the job."""
         return RestartStrategies.NoRestartStrategyConfiguration()
 
     @staticmethod
     def fall_back_restart() -> FallbackRestartStrategyConfiguration:
+        """Let the configuration decide."""
         return RestartStrategies.FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: Length
     ) -> FixedDelayRestartStrategyConfiguration:
+        """Start again so many times, each after the same delay."""
         return RestartStrategies.FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
     def failure_rate_restart(
         failure_rate: int, failure_interval: Length, delay_interval: Length
     ) -> FailureRateRestartStrategyConfiguration:
+        """Start again while there are not too many failures within an interval."""
         return RestartStrategies.FailureRateRestartStrategyConfiguration(failure_rate, failure_interval, delay_interval)
 
     @staticmethod

@@ -15,10 +15,12 @@ class TypeSerializer(ABC, Generic[T]):
     """Writes and reads values of one type; equal serializers are of one class."""
 
     @abstractmethod
-    def serialize(self, element: T, stream: BinaryIO) -> None: ...
+    def serialize(self, element: T, stream: BinaryIO) -> None:
+        """Write a value to a stream of bytes."""
 
     @abstractmethod
-    def deserialize(self, stream: BinaryIO) -> T: ...
+    def deserialize(self, stream: BinaryIO) -> T:
+        """Read a value from a stream of bytes."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)

@@ -134,10 +134,8 @@ class DurationSetting(IntegerSetting):
         return f"{value} ms"
 
     def _parse(self, config: Configuration, key: str) -> int:
-        try:
-            return config.get_millis(key, self.default)
-        except InvalidProgramError as e:
-            raise InvalidProgramError(f"{key}: {e}") from None
+        # Nothing is written as -1, where that is allowed.
+        return -1 if config.get_string(key, "").strip() == "-1" else config.get_millis(key, self.default)
 
     def _kind(self) -> str:
         return "a whole number of milliseconds"

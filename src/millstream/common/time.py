@@ -23,29 +23,36 @@ class Duration:
 
     @staticmethod
     def of_days(days: int) -> Duration:
+        """Return so many days."""
         return Duration(days * _DAY * 1_000_000)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
+        """Return so many hours."""
         return Duration(hours * 3_600_000_000_000)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
+        """Return so many minutes."""
         return Duration(minutes * 60_000_000_000)
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
+        """Return so many seconds."""
         return Duration(seconds * 1_000_000_000)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
+        """Return so many milliseconds."""
         return Duration(millis * 1_000_000)
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
+        """Return so many nanoseconds, in whole milliseconds."""
         return Duration(nanos)
 
     def to_millis(self) -> int:
+        """Return it in milliseconds."""
         return self.nanos // 1_000_000
 
 
@@ -60,25 +67,31 @@ class Time:
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
+        """Return so many milliseconds."""
         return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:
+        """Return so many seconds."""
         return Time(seconds * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
+        """Return so many minutes."""
         return Time(minutes * 60_000)
 
     @staticmethod
     def hours(hours: int) -> Time:
+        """Return so many hours."""
         return Time(hours * 3_600_000)
 
     @staticmethod
     def days(days: int) -> Time:
+        """Return so many days."""
         return Time(days * _DAY)
 
     def to_milliseconds(self) -> int:
+        """Return it in milliseconds."""
         return self.millis
 
 
@@ -91,9 +104,11 @@ class Instant:
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
+        """Return the moment so many milliseconds after 1970 began."""
         return Instant(epoch_milli // 1000, epoch_milli % 1000 * 1_000_000)
 
     def to_epoch_milli(self) -> int:
+        """Return it in milliseconds since 1970."""
         return self.seconds * 1000 + self.nanos // 1_000_000
 
 

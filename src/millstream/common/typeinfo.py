@@ -142,50 +142,62 @@ class BasicTypeInfo(TypeInformation):
 
     @staticmethod
     def STRING_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.STRING()."""
         return BasicTypeInfo(BasicType.STRING)
 
     @staticmethod
     def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.BOOLEAN()."""
         return BasicTypeInfo(BasicType.BOOLEAN)
 
     @staticmethod
     def BYTE_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.BYTE()."""
         return BasicTypeInfo(BasicType.BYTE)
 
     @staticmethod
     def SHORT_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.SHORT()."""
         return BasicTypeInfo(BasicType.SHORT)
 
     @staticmethod
     def INT_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.INT()."""
         return BasicTypeInfo(BasicType.INT)
 
     @staticmethod
     def LONG_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.LONG()."""
         return BasicTypeInfo(BasicType.LONG)
 
     @staticmethod
     def FLOAT_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.FLOAT()."""
         return BasicTypeInfo(BasicType.FLOAT)
 
     @staticmethod
     def DOUBLE_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.DOUBLE()."""
         return BasicTypeInfo(BasicType.DOUBLE)
 
     @staticmethod
     def CHAR_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.CHAR()."""
         return BasicTypeInfo(BasicType.CHAR)
 
     @staticmethod
     def BIG_INT_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.BIG_INT()."""
         return BasicTypeInfo(BasicType.BIG_INT)
 
     @staticmethod
     def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:
+        """The type of Types.BIG_DEC()."""
         return BasicTypeInfo(BasicType.BIG_DEC)
 
     @staticmethod
     def INSTANT_TYPE_INFO() -> InstantTypeInfo:
+        """The type of Types.INSTANT()."""
         return InstantTypeInfo(BasicType.INSTANT)
 
 
@@ -214,14 +226,17 @@ class SqlTimeTypeInfo(TypeInformation):
 
     @staticmethod
     def DATE() -> DateTypeInfo:
+        """The type of Types.SQL_DATE()."""
         return DateTypeInfo()
 
     @staticmethod
     def TIME() -> TimeTypeInfo:
+        """The type of Types.SQL_TIME()."""
         return TimeTypeInfo()
 
     @staticmethod
     def TIMESTAMP() -> TimestampTypeInfo:
+        """The type of Types.SQL_TIMESTAMP()."""
         return TimestampTypeInfo()
 
     def need_conversion(self) -> bool:
@@ -548,6 +563,7 @@ class RowTypeInfo(_FieldsTypeInfo):
         self._named = field_names is not None
 
     def get_field_names(self) -> list[str]:
+        """Return the names of the fields."""
         return list(self._field_names)
 
     def get_field_index(self, field_name: str) -> int:
@@ -657,96 +673,120 @@ class Types:
 
     @staticmethod
     def STRING() -> TypeInformation:
+        """A text: `str`."""
         return BasicTypeInfo("String")
 
     @staticmethod
     def BYTE() -> TypeInformation:
+        """A whole number of 8 bits."""
         return BasicTypeInfo("Byte")
 
     @staticmethod
     def BOOLEAN() -> TypeInformation:
+        """`True` or `False`."""
         return BasicTypeInfo("Boolean")
 
     @staticmethod
     def SHORT() -> TypeInformation:
+        """A whole number of 16 bits."""
         return BasicTypeInfo("Short")
 
     @staticmethod
     def INT() -> TypeInformation:
+        """A whole number of 32 bits."""
         return BasicTypeInfo("Integer")
 
     @staticmethod
     def LONG() -> TypeInformation:
+        """A whole number of 64 bits."""
         return BasicTypeInfo("Long")
 
     @staticmethod
     def FLOAT() -> TypeInformation:
+        """A number of 32 bits."""
         return BasicTypeInfo("Float")
 
     @staticmethod
     def DOUBLE() -> TypeInformation:
+        """A number of 64 bits: `float`."""
         return BasicTypeInfo("Double")
 
     @staticmethod
     def CHAR() -> TypeInformation:
+        """A text of one character."""
         return BasicTypeInfo("Char")
 
     @staticmethod
     def BIG_INT() -> TypeInformation:
+        """A whole number of any size."""
         return BasicTypeInfo("BigInteger")
 
     @staticmethod
     def BIG_DEC() -> TypeInformation:
+        """A `decimal.Decimal`."""
         return BasicTypeInfo("BigDecimal")
 
     @staticmethod
     def INSTANT() -> TypeInformation:
+        """A moment: `Instant`."""
         return InstantTypeInfo(BasicType.INSTANT)
 
     @staticmethod
     def SQL_DATE() -> TypeInformation:
+        """A `datetime.date`."""
         return SqlTimeTypeInfo.DATE()
 
     @staticmethod
     def SQL_TIME() -> TypeInformation:
+        """A `datetime.time`."""
         return SqlTimeTypeInfo.TIME()
 
     @staticmethod
     def SQL_TIMESTAMP() -> TypeInformation:
+        """A `datetime.datetime`."""
         return SqlTimeTypeInfo.TIMESTAMP()
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:
+        """Any Python object: what a stream has that declares nothing."""
         return PickledBytesTypeInfo()
 
     @staticmethod
     def ROW(field_types: list[TypeInformation]) -> RowTypeInfo:
+        """A Row of fields by place, `f0`, `f1`, ..."""
         return RowTypeInfo(field_types)
 
     @staticmethod
     def ROW_NAMED(field_names: list[str], field_types: list[TypeInformation]) -> RowTypeInfo:
+        """A Row of fields by name."""
         return RowTypeInfo(field_types, field_names)
 
     @staticmethod
     def TUPLE(field_types: list[TypeInformation]) -> TupleTypeInfo:
+        """A tuple."""
         return TupleTypeInfo(field_types)
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> PrimitiveArrayTypeInfo:
+        """An array of numbers or of booleans; of BYTE, `bytes`."""
         return PrimitiveArrayTypeInfo(element_type)
 
     @staticmethod
     def BASIC_ARRAY(element_type: TypeInformation) -> BasicArrayTypeInfo:
+        """An array of basic values, some of which may be None."""
         return BasicArrayTypeInfo(element_type)
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation) -> ObjectArrayTypeInfo:
+        """An array of values of any type."""
         return ObjectArrayTypeInfo(element_type)
 
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
+        """A list."""
         return ListTypeInfo(element_type_info)
 
     @staticmethod
     def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> MapTypeInfo:
+        """A dict."""
         return MapTypeInfo(key_type_info, value_type_info)

@@ -88,15 +88,19 @@ class Row:
         return Row.of(tuple(self._values), list(args))
 
     def get_row_kind(self) -> RowKind:
+        """Return what the row says: that something was inserted, changed or deleted."""
         return self._kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
+        """Say whether something was inserted, changed or deleted."""
         object.__setattr__(self, "_kind", row_kind)
 
     def get_fields_by_names(self, names: list[str]) -> list[Any]:
+        """Return some fields."""
         return [self[name] for name in names]
 
     def set_field_names(self, field_names: list[str]) -> None:
+        """Name the fields."""
         if len(field_names) != len(self._values):
             raise ValueError(f"{len(field_names)} names do not fit a row of {len(self._values)} fields.")
         object.__setattr__(self, "_fields", tuple(field_names))

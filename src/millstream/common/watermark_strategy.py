@@ -45,14 +45,16 @@ class WatermarkOutput(ABC):
     """Where a generator's watermarks go."""
 
     @abstractmethod
-    def emit_watermark(self, watermark: Watermark) -> None: ...
+    def emit_watermark(self, watermark: Watermark) -> None:
+        """Say that time has come so far, in milliseconds."""
 
     @abstractmethod
     def mark_idle(self) -> None:
         """Say that nothing is to be expected for now, so that nobody waits; the next watermark ends it."""
 
     @abstractmethod
-    def mark_active(self) -> None: ...
+    def mark_active(self) -> None:
+        """Say that records come again."""
 
 
 class WatermarkGenerator(ABC):

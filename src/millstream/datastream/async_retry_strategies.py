@@ -24,10 +24,12 @@ class AsyncRetryPredicate(ABC, Generic[OUT]):
     """Says which outcomes ask for another attempt."""
 
     @abstractmethod
-    def result_predicate(self) -> Callable[[list[OUT]], bool] | None: ...
+    def result_predicate(self) -> Callable[[list[OUT]], bool] | None:
+        """Return what tells for a result whether to ask again."""
 
     @abstractmethod
-    def exception_predicate(self) -> Callable[[Exception], bool] | None: ...
+    def exception_predicate(self) -> Callable[[Exception], bool] | None:
+        """Return what tells for an error whether to ask again."""
 
 
 class RetryPredicate(AsyncRetryPredicate[OUT]):
@@ -52,13 +54,16 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
     """How often and after what pauses a request is made again."""
 
     @abstractmethod
-    def can_retry(self, current_attempts: int) -> bool: ...
+    def can_retry(self, current_attempts: int) -> bool:
+        """Tell whether there may be another attempt after so many."""
 
     @abstractmethod
-    def get_backoff_time_millis(self, current_attempts: int) -> float: ...
+    def get_backoff_time_millis(self, current_attempts: int) -> float:
+        """Return how long to wait before the next attempt."""
 
     @abstractmethod
-    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]: ...
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        """Return what tells whether to ask again."""
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy[Any]:

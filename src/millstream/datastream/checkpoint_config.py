@@ -84,6 +84,7 @@ class CheckpointConfig:
         INTERVAL.clear(self._config)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return what a failure may do to results."""
         return MODE.read(self._config)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
@@ -99,6 +100,7 @@ class CheckpointConfig:
         return self._set(INTERVAL, checkpoint_interval)
 
     def get_checkpoint_timeout(self) -> int:
+        """Return after how many milliseconds a checkpoint counts as failed."""
         return TIMEOUT.read(self._config)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
@@ -106,6 +108,7 @@ class CheckpointConfig:
         return self._set(TIMEOUT, checkpoint_timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
+        """Return the least milliseconds from the end of one to the start of the next."""
         return MIN_PAUSE.read(self._config)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
@@ -113,14 +116,17 @@ class CheckpointConfig:
         return self._set(MIN_PAUSE, min_pause_between_checkpoints)
 
     def get_max_concurrent_checkpoints(self) -> int:
+        """Return how many may be under way at once."""
         return MAX_CONCURRENT.read(self._config)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        """Set how many may be under way at once."""
         return self._set(MAX_CONCURRENT, max_concurrent_checkpoints)
 
     # --- when one fails
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
+        """Return how many in a row may fail before the job does."""
         return TOLERABLE_FAILURES.read(self._config)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
@@ -132,6 +138,7 @@ class CheckpointConfig:
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
+        """Old: set how many may fail with set_tolerable_checkpoint_failure_number()."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _ANY_NUMBER)
 
     # --- what is kept, and where
@@ -142,6 +149,7 @@ class CheckpointConfig:
         return retention != ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        """Return when checkpoints outlive the job."""
         return RETENTION.read(self._config)
 
     def set_externalized_checkpoint_retention(
@@ -151,10 +159,12 @@ class CheckpointConfig:
         return self._set(RETENTION, retention_mode)
 
     def enable_externalized_checkpoints(self, cleanup_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
+        """Old: use set_externalized_checkpoint_retention()."""
         warn_deprecated("enable_externalized_checkpoints()", "use set_externalized_checkpoint_retention()")
         return self._set(RETENTION, cleanup_mode)
 
     def set_externalized_checkpoint_cleanup(self, cleanup_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
+        """Old: use set_externalized_checkpoint_retention()."""
         warn_deprecated("set_externalized_checkpoint_cleanup()", "use set_externalized_checkpoint_retention()")
         return self._set(RETENTION, cleanup_mode)
 
@@ -186,6 +196,7 @@ class CheckpointConfig:
         return configured_storage(self._config)
 
     def is_prefer_checkpoint_for_recovery(self) -> bool:
+        """Return what was set; it has no effect."""
         return _PREFER_CHECKPOINT.read(self._config)
 
     def set_prefer_checkpoint_for_recovery(self, prefer_checkpoint_for_recovery: bool) -> CheckpointConfig:
@@ -196,6 +207,7 @@ class CheckpointConfig:
     # --- what is in flight: nothing, here
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return what was set; every checkpoint is aligned without waiting."""
         return _UNALIGNED.read(self._config)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
@@ -203,9 +215,11 @@ class CheckpointConfig:
         return self._set(_UNALIGNED, enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        """Accepted: every checkpoint is aligned without waiting."""
         return self._set(_UNALIGNED, False)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
+        """Return what was set; it has no effect."""
         return Duration.of_millis(_ALIGNED_TIMEOUT.read(self._config))
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
@@ -217,9 +231,11 @@ class CheckpointConfig:
         return self.get_aligned_checkpoint_timeout()
 
     def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Old: accepted, without effect."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def is_force_unaligned_checkpoints(self) -> bool:
+        """Return what was set; it has no effect."""
         return _FORCED.read(self._config)
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
@@ -227,6 +243,7 @@ class CheckpointConfig:
         return self._set(_FORCED, force_unaligned_checkpoints)
 
     def get_checkpoint_id_of_ignored_in_flight_data(self) -> int:
+        """Return what was set; it has no effect."""
         return _IGNORED_IN_FLIGHT.read(self._config)
 
     def set_checkpoint_id_of_ignored_in_flight_data(

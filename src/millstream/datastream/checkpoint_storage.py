@@ -23,6 +23,7 @@ class CheckpointStorage:
         )
 
     def get_savepoint_path(self) -> str | None:
+        """Return where savepoints go whose directory is not given."""
         return self._savepoint_path
 
 
@@ -46,9 +47,11 @@ class JobManagerCheckpointStorage(CheckpointStorage):
             raise InvalidProgramError(f"max_state_size is {max_state_size}: it must be more than 0 bytes.")
 
     def get_checkpoint_path(self) -> str | None:
+        """Return the directory of the checkpoints, None for the job's own."""
         return self._checkpoint_path
 
     def get_max_state_size(self) -> int:
+        """Return what was set; no size is refused."""
         return self._max_state_size
 
     def _write(self, config: Configuration) -> None:
@@ -85,12 +88,15 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             )
 
     def get_checkpoint_path(self) -> str:
+        """Return the directory of the checkpoints."""
         return self._checkpoint_path
 
     def get_min_file_size_threshold(self) -> int:
+        """Return what was set; it has no effect."""
         return 20 * 1024 if self._threshold == -1 else self._threshold
 
     def get_write_buffer_size(self) -> int:
+        """Return what was set; it has no effect."""
         return 4096 if self._write_buffer_size == -1 else self._write_buffer_size
 
     def _write(self, config: Configuration) -> None:

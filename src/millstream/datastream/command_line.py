@@ -63,23 +63,34 @@ def await_end(job: JobMaster) -> JobExecutionResult:
     while True:
         wait([job.result], timeout=0.5)
         if job.result.done():
+            for end in _ends.pop(id(job), []):
+                end()
             return job.result.result()
         if _exit_codes:
             sys.exit(_exit_codes[0])
 
 
-# Told of every job that a program starts.
-_watchers: list[Callable[[JobMaster], None]] = []
+# Told of every job that a program starts, and what each of them wants done before the program goes on after its end.
+_watchers: list[Callable[[JobMaster], Callable[[], None]]] = []
+_ends: dict[int, list[Callable[[], None]]] = {}
 
 
-def watch_jobs(watch: Callable[[JobMaster], None]) -> None:
-    """Have a function called with every job that a program of this process starts."""
+def watch_jobs(watch: Callable[[JobMaster], Callable[[], None]]) -> None:
+    """Have a function called with every job that a program of this process starts.
+
+    Args:
+        watch: takes the job, and returns what is to be called when it has ended, before the program goes on.
+    """
     _watchers.append(watch)
 
 
+def forget_watchers() -> None:
+    _watchers.clear()
+
+
 def tell_watchers(job: JobMaster) -> None:
-    for watch in _watchers:
-        watch(job)
+    if _watchers:
+        _ends[id(job)] = [watch(job) for watch in _watchers]
 
 
 _plans_only: list[bool] = []

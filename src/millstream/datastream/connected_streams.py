@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic
 
-from millstream.common.errors import InvalidProgramError
 from millstream.common.type_variables import OUT, A_co, B_co, T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions import (
@@ -62,14 +61,13 @@ class ConnectedStreams(Generic[A_co, B_co]):
     """Two streams side by side."""
 
     def __init__(self, stream1: DataStream[A_co], stream2: DataStream[B_co]) -> None:
-        if stream1._keyed != stream2._keyed:
-            raise InvalidProgramError("connect(): either both streams are keyed or neither is.")
         self.stream1 = stream1
         self.stream2 = stream2
 
     @property
     def _keyed(self) -> bool:
-        return self.stream1._keyed
+        """Whether functions have keyed state: as in Flink, when both streams are keyed."""
+        return self.stream1._keyed and self.stream2._keyed
 
     def key_by(
         self,
@@ -105,4 +103,7 @@ class ConnectedStreams(Generic[A_co, B_co]):
         return self._then("Keyed Co-Process" if self._keyed else "Co-Process", operator, output_type)
 
     def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream[Any]:
-        return self.stream1._then(name, operator, output_type, self.stream2)
+        first, second = self.stream1, self.stream2
+        if not self._keyed:
+            first, second = first._beside_unkeyed(), second._beside_unkeyed()
+        return first._then(name, operator, output_type, second)

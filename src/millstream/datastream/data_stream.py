@@ -23,7 +23,7 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.collect import CloseableIterator, Mailbox
 from millstream.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
-from millstream.datastream.connectors.base import Sink
+from millstream.datastream.connectors.base import Sink, SupportsPreprocessing
 from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.connectors.console import PrintSink
 from millstream.datastream.functions import (
@@ -129,9 +129,11 @@ class DataStream(OperatorSettings, Generic[T_co]):
         return None if isinstance(end.tag.type_info, PickledBytesTypeInfo) else end.tag.type_info
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """Return the environment that the stream belongs to."""
         return self._environment
 
     def get_execution_config(self) -> ExecutionConfig:
+        """Return the environment's settings in Flink's older form."""
         return self._environment.get_config()
 
     def _repr_svg_(self) -> str:
@@ -142,10 +144,14 @@ class DataStream(OperatorSettings, Generic[T_co]):
     def _keyed(self) -> bool:
         return False
 
+    def _beside_unkeyed(self) -> DataStream[Any]:
+        return self
+
     def force_non_parallel(self) -> DataStream[T_co]:
         """Fix the operator's parallelism at one."""
-        self._transformation.set_parallelism(1)
-        self._transformation.non_parallel = True
+        operator = self._set("Set force non-parallel for")
+        operator.set_parallelism(1)
+        operator.non_parallel = True
         return self
 
     # --- one record at a time
@@ -424,7 +430,9 @@ class DataStream(OperatorSettings, Generic[T_co]):
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator before yielded for a tag."""
         if not self._transformation.operator.tags_outputs:
-            raise InvalidProgramError(f"Operator '{self.get_name()}' has no side outputs: only process functions do.")
+            raise InvalidProgramError(
+                f"Operator {self._transformation.label} has no side outputs: only process functions do."
+            )
         return DataStream(self._environment, [StreamEnd(self._transformation, None, output_tag)])
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
@@ -437,7 +445,9 @@ class DataStream(OperatorSettings, Generic[T_co]):
             raise InvalidProgramError(
                 f"sink_to() takes a Sink, not {type(sink).__name__}; a SinkFunction goes to add_sink()."
             )
-        return self._end(sink.name, SinkOperator(sink.typed(self._type())))
+        transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
+        stream = self if transformer is None else transformer.apply(self)
+        return stream._end(sink.name, SinkOperator(sink.typed(stream._type())))
 
     def add_sink(
         self,
@@ -514,6 +524,13 @@ class CachedDataStream(DataStream[T_co]):
         super().__init__(environment, ends)
         self._cache = cache
 
+    def _set(self, what: str) -> Transformation:
+        raise InvalidProgramError(f"{what} CachedDataStream is not supported.")
+
+    def cache(self) -> CachedDataStream[T_co]:
+        """Refused as in PyFlink: it is cached already."""
+        raise InvalidProgramError("Cache for CachedDataStream is not supported.")
+
     def invalidate(self) -> None:
         """Forget the records: the next execute() computes them again, and keeps those."""
         self._cache.invalidate(self._transformation)
@@ -582,6 +599,13 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     @property
     def _keyed(self) -> bool:
         return True
+
+    def _set(self, what: str) -> Transformation:
+        raise InvalidProgramError(f"{what} KeyedStream is not supported.")
+
+    def cache(self) -> CachedDataStream[T_co]:
+        """Refused as in PyFlink: cache the stream before key_by()."""
+        raise InvalidProgramError("Cache for KeyedStream is not supported.")
 
     def get_type(self) -> TypeInformation:
         return Types.ROW([self._key_type or PickledBytesTypeInfo(), super().get_type()])
@@ -683,14 +707,22 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> Union[CloseableIterator[Any], list[Any]]:
         """Run the program and iterate over `Row(key, value)`."""
+        return self._pairs().execute_and_collect(job_execution_name, limit)
+
+    def _pairs(self) -> DataStream[Row]:
+        """Return the stream as PyFlink has it where keys mean nothing: rows of key and value."""
         key, values = self._selector.call, cast("DataStream[Any]", self._unkeyed)
-        pairs = values.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
-        return pairs.execute_and_collect(job_execution_name, limit)
+        pairs: DataStream[Row] = values.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
+        pairs._transformation.parallelism = values._ends[0].source.parallelism
+        return pairs
+
+    def _beside_unkeyed(self) -> DataStream[Row]:
+        """Return the stream as a function sees it that has a stream without keys beside it."""
+        by_key = KeyPartitioner(key_of(0))
+        return DataStream(self._environment, [StreamEnd(e.source, by_key, e.tag) for e in self._pairs()._ends])
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
-        raise InvalidProgramError(
-            f"A keyed stream cannot be repartitioned ({partitioner.name.lower()}): its keys decide where records go."
-        )
+        raise InvalidProgramError("Cannot override partitioning for KeyedStream.")
 
     def _then(
         self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream[Any] | None = None

@@ -129,41 +129,47 @@ class MapFunction(Function, Generic[IN_contra, OUT_co]):
     """One record in, one record out."""
 
     @abstractmethod
-    def map(self, value: IN_contra) -> OUT_co: ...
+    def map(self, value: IN_contra) -> OUT_co:
+        """Return the result for a record."""
 
 
 class FlatMapFunction(Function, Generic[IN_contra, OUT_co]):
     """One record in, any number out."""
 
     @abstractmethod
-    def flat_map(self, value: IN_contra) -> Iterable[OUT_co] | None: ...
+    def flat_map(self, value: IN_contra) -> Iterable[OUT_co] | None:
+        """Return, or yield, any number of results for a record."""
 
 
 class FilterFunction(Function, Generic[T_contra]):
     """Keeps the records for which it is true."""
 
     @abstractmethod
-    def filter(self, value: T_contra) -> bool: ...
+    def filter(self, value: T_contra) -> bool:
+        """Return whether to keep a record."""
 
 
 class ReduceFunction(Function, Generic[T]):
     """Combines two records into one of the same type."""
 
     @abstractmethod
-    def reduce(self, value1: T, value2: T) -> T: ...
+    def reduce(self, value1: T, value2: T) -> T:
+        """Return two values as one."""
 
 
 class KeySelector(Function, Generic[IN_contra, KEY_co]):
     """Gives a record its key."""
 
     @abstractmethod
-    def get_key(self, value: IN_contra) -> KEY_co: ...
+    def get_key(self, value: IN_contra) -> KEY_co:
+        """Return the key of a record."""
 
 
 class NullByteKeySelector(KeySelector[Any, int]):
     """Gives all records the same key."""
 
     def get_key(self, value: Any) -> int:
+        """Return the same key for every record."""
         return 0
 
 
@@ -171,27 +177,32 @@ class Partitioner(Function, Generic[KEY_contra]):
     """Chooses the subtask for a key."""
 
     @abstractmethod
-    def partition(self, key: KEY_contra, num_partitions: int) -> int: ...
+    def partition(self, key: KEY_contra, num_partitions: int) -> int:
+        """Return the number of the subtask for a key, below `num_partitions`."""
 
 
 class CoMapFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """map over two connected streams; a result of None is not emitted."""
 
     @abstractmethod
-    def map1(self, value: IN1_contra) -> OUT_co: ...
+    def map1(self, value: IN1_contra) -> OUT_co:
+        """Return the result for a record of the first stream."""
 
     @abstractmethod
-    def map2(self, value: IN2_contra) -> OUT_co: ...
+    def map2(self, value: IN2_contra) -> OUT_co:
+        """Return the result for a record of the second stream."""
 
 
 class CoFlatMapFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """flat_map over two connected streams."""
 
     @abstractmethod
-    def flat_map1(self, value: IN1_contra) -> Iterable[OUT_co] | None: ...
+    def flat_map1(self, value: IN1_contra) -> Iterable[OUT_co] | None:
+        """Return the results for a record of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: IN2_contra) -> Iterable[OUT_co] | None: ...
+    def flat_map2(self, value: IN2_contra) -> Iterable[OUT_co] | None:
+        """Return the results for a record of the second stream."""
 
 
 class ProcessFunction(Function, Generic[IN_contra, OUT_co]):
@@ -200,7 +211,8 @@ class ProcessFunction(Function, Generic[IN_contra, OUT_co]):
     Context: TypeAlias = ProcessContext
 
     @abstractmethod
-    def process_element(self, value: IN_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
+    def process_element(self, value: IN_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record; yield results, and `(OutputTag, value)` for side outputs."""
 
 
 class KeyedProcessFunction(Function, Generic[KEY_contra, IN_contra, OUT_co]):
@@ -210,7 +222,8 @@ class KeyedProcessFunction(Function, Generic[KEY_contra, IN_contra, OUT_co]):
     OnTimerContext: TypeAlias = ProcessContext
 
     @abstractmethod
-    def process_element(self, value: IN_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
+    def process_element(self, value: IN_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record with the state and the timers of its key; yield results."""
 
     @not_overridden
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
@@ -224,10 +237,12 @@ class CoProcessFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     Context: TypeAlias = ProcessContext
 
     @abstractmethod
-    def process_element1(self, value: IN1_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
+    def process_element1(self, value: IN1_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record of the first stream; yield results."""
 
     @abstractmethod
-    def process_element2(self, value: IN2_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
+    def process_element2(self, value: IN2_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record of the second stream; yield results."""
 
 
 class KeyedCoProcessFunction(Function, Generic[KEY_contra, IN1_contra, IN2_contra, OUT_co]):
@@ -237,10 +252,12 @@ class KeyedCoProcessFunction(Function, Generic[KEY_contra, IN1_contra, IN2_contr
     OnTimerContext: TypeAlias = ProcessContext
 
     @abstractmethod
-    def process_element1(self, value: IN1_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
+    def process_element1(self, value: IN1_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record of the first stream, with the state of its key; yield results."""
 
     @abstractmethod
-    def process_element2(self, value: IN2_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None: ...
+    def process_element2(self, value: IN2_contra, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record of the second stream, with the state of its key; yield results."""
 
     @not_overridden
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[OUT_co | SideOutput] | None:
@@ -260,12 +277,14 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1_contra,
     """process over a stream and a broadcast one; the broadcast side fills states that the other reads."""
 
     @abstractmethod
-    def process_element(self, value: IN1_contra, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None: ...
+    def process_element(self, value: IN1_contra, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record of the stream that is not broadcast; yield results."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: IN2_contra, ctx: BroadcastWriteContext
-    ) -> Iterable[OUT_co | SideOutput] | None: ...
+    ) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record of the broadcast stream, and change broadcast state; yield results."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY_contra, IN1_contra, IN2_contra, OUT_co]):
@@ -274,12 +293,14 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY_co
     OnTimerContext: TypeAlias = BroadcastReadContext
 
     @abstractmethod
-    def process_element(self, value: IN1_contra, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None: ...
+    def process_element(self, value: IN1_contra, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record of the keyed stream; yield results."""
 
     @abstractmethod
     def process_broadcast_element(
         self, value: IN2_contra, ctx: BroadcastWriteContext
-    ) -> Iterable[OUT_co | SideOutput] | None: ...
+    ) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a record of the broadcast stream, and change broadcast state; yield results."""
 
     @not_overridden
     def on_timer(self, timestamp: int, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None:
@@ -303,16 +324,20 @@ class AggregateFunction(Function, Generic[IN_contra, ACC, OUT_co]):
     """Combines records into an accumulator, and reads a result off it."""
 
     @abstractmethod
-    def create_accumulator(self) -> ACC: ...
+    def create_accumulator(self) -> ACC:
+        """Return what aggregation begins with."""
 
     @abstractmethod
-    def add(self, value: IN_contra, accumulator: ACC) -> ACC: ...
+    def add(self, value: IN_contra, accumulator: ACC) -> ACC:
+        """Return the accumulator with a value added."""
 
     @abstractmethod
-    def get_result(self, accumulator: ACC) -> OUT_co: ...
+    def get_result(self, accumulator: ACC) -> OUT_co:
+        """Return the result of an accumulator."""
 
     @abstractmethod
-    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC: ...
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
+        """Return two accumulators as one; needed for windows that merge."""
 
 
 class ProcessWindowFunction(Function, Generic[IN_contra, OUT_co, KEY_contra, W_contra]):
@@ -323,7 +348,8 @@ class ProcessWindowFunction(Function, Generic[IN_contra, OUT_co, KEY_contra, W_c
     @abstractmethod
     def process(
         self, key: KEY_contra, context: ProcessWindowContext, elements: Iterable[IN_contra]
-    ) -> Iterable[OUT_co | SideOutput] | None: ...
+    ) -> Iterable[OUT_co | SideOutput] | None:
+        """Process the records of a key's window; yield results."""
 
     def clear(self, context: ProcessWindowContext) -> None:
         """The window is gone: clear its window_state()."""
@@ -337,7 +363,8 @@ class ProcessAllWindowFunction(Function, Generic[IN_contra, OUT_co, W_contra]):
     @abstractmethod
     def process(
         self, context: ProcessWindowContext, elements: Iterable[IN_contra]
-    ) -> Iterable[OUT_co | SideOutput] | None: ...
+    ) -> Iterable[OUT_co | SideOutput] | None:
+        """Process the records of a window of the whole stream; yield results."""
 
     def clear(self, context: ProcessWindowContext) -> None:
         """The window is gone: clear its window_state()."""
@@ -347,20 +374,23 @@ class WindowFunction(Function, Generic[IN_contra, OUT_co, KEY_contra, W_contra])
     """Sees all records of a key's window."""
 
     @abstractmethod
-    def apply(self, key: KEY_contra, window: W_contra, inputs: Iterable[IN_contra]) -> Iterable[OUT_co]: ...
+    def apply(self, key: KEY_contra, window: W_contra, inputs: Iterable[IN_contra]) -> Iterable[OUT_co]:
+        """Return the results for the records of a key's window."""
 
 
 class AllWindowFunction(Function, Generic[IN_contra, OUT_co, W_contra]):
     """Sees all records of a window."""
 
     @abstractmethod
-    def apply(self, window: W_contra, inputs: Iterable[IN_contra]) -> Iterable[OUT_co]: ...
+    def apply(self, window: W_contra, inputs: Iterable[IN_contra]) -> Iterable[OUT_co]:
+        """Return the results for the records of a window."""
 
 
 class PassThroughWindowFunction(WindowFunction[T, T, KEY, W]):
     """Emits a window's records as they are."""
 
     def apply(self, key: KEY, window: W, inputs: Iterable[T]) -> Iterable[T]:
+        """Return the records as they are."""
         return inputs
 
 
@@ -368,6 +398,7 @@ class PassThroughAllWindowFunction(AllWindowFunction[T, T, W]):
     """Emits a window's records as they are."""
 
     def apply(self, window: W, inputs: Iterable[T]) -> Iterable[T]:
+        """Return the records as they are."""
         return inputs
 
 
@@ -379,21 +410,24 @@ class ProcessJoinFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     @abstractmethod
     def process_element(
         self, left: IN1_contra, right: IN2_contra, ctx: IntervalJoinContext
-    ) -> Iterable[OUT_co | SideOutput] | None: ...
+    ) -> Iterable[OUT_co | SideOutput] | None:
+        """Process a pair of records that are near each other in time; yield results."""
 
 
 class JoinFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """Makes a result of a pair of a window join."""
 
     @abstractmethod
-    def join(self, first: IN1_contra, second: IN2_contra) -> OUT_co: ...
+    def join(self, first: IN1_contra, second: IN2_contra) -> OUT_co:
+        """Return the result for a pair of records."""
 
 
 class CoGroupFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """Sees both sides of a key's window; yields results."""
 
     @abstractmethod
-    def co_group(self, first: Iterable[IN1_contra], second: Iterable[IN2_contra]) -> Iterable[OUT_co]: ...
+    def co_group(self, first: Iterable[IN1_contra], second: Iterable[IN2_contra]) -> Iterable[OUT_co]:
+        """Return the results for both sides of a key's window."""
 
 
 class AsyncFunction(Function, Generic[IN_contra, OUT_co]):
@@ -412,7 +446,8 @@ class SinkFunction(Function, Generic[IN_contra]):
     """Called for every record at the end of a stream; what it does cannot be taken back on a failure."""
 
     @abstractmethod
-    def invoke(self, value: IN_contra, context: Any) -> None: ...
+    def invoke(self, value: IN_contra, context: Any) -> None:
+        """Take a record."""
 
 
 def as_user_function(function: Any, method: str, operation: str) -> UserFunction:

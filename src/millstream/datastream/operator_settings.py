@@ -16,61 +16,70 @@ class OperatorSettings:
 
     _transformation: Transformation
 
+    def _set(self, what: str) -> Transformation:
+        """Return the operator for something to be set; some streams refuse, in PyFlink's words."""
+        return self._transformation
+
     def name(self: S, name: str) -> S:
         """Name the operator, for plans, logs and errors: any text is a name."""
         if not isinstance(name, str):
             raise WrongTypeError(f"name() takes a text, not {name!r}.")
-        (self._transformation.source or self._transformation).name = name
+        operator = self._set("Set name for")
+        (operator.source or operator).name = name
         return self
 
     def get_name(self) -> str:
-        return (self._transformation.source or self._transformation).name
+        operator = self._set("Get name of")
+        return (operator.source or operator).name
 
     def uid(self: S, uid: str) -> S:
         """Give the operator an id that stays when the program changes; state is found again by it."""
+        operator = self._set("Set uid for")
         if not isinstance(uid, str) or not uid:
             raise InvalidProgramError(f"uid() takes a non-empty string, not {uid!r}.")
-        (self._transformation.source or self._transformation).uid = uid
+        (operator.source or operator).uid = uid
         return self
 
     def set_uid_hash(self: S, uid_hash: str) -> S:
         """Set the operator's id itself: 32 hexadecimal digits."""
+        operator = self._set("Set uid hash for")
         if len(uid_hash) != 32 or any(c not in "0123456789abcdef" for c in uid_hash):
             raise InvalidProgramError(f"set_uid_hash() takes 32 lowercase hexadecimal digits, not {uid_hash!r}.")
-        self._transformation.uid_hash = uid_hash
+        operator.uid_hash = uid_hash
         return self
 
     def set_parallelism(self: S, parallelism: int) -> S:
         """Set how many subtasks the operator has."""
-        self._transformation.set_parallelism(parallelism)
+        self._set("Set parallelism for").set_parallelism(parallelism)
         return self
 
     def set_max_parallelism(self: S, max_parallelism: int) -> S:
         """Set how many key groups the operator has: the most subtasks it can ever be given."""
-        check_max_parallelism(max_parallelism, f"operator '{self._transformation.shown_name}'")
-        self._transformation.max_parallelism = max_parallelism
+        operator = self._set("Set max parallelism for")
+        check_max_parallelism(max_parallelism, f"operator '{operator.shown_name}'")
+        operator.max_parallelism = max_parallelism
         return self
 
     def set_description(self: S, description: str) -> S:
-        self._transformation.description = description
+        self._set("Set description for").description = description
         return self
 
     def set_buffer_timeout(self: S, timeout_millis: int) -> S:
-        self._transformation.buffer_timeout = timeout_millis
+        self._set("Set buffer timeout for").buffer_timeout = timeout_millis
         return self
 
     def slot_sharing_group(self: S, slot_sharing_group: Union[str, SlotSharingGroup]) -> S:
         """Put the operator into a slot sharing group; groups do not share slots."""
-        group = slot_sharing_group
-        self._transformation.slot_sharing_group = group.name if isinstance(group, SlotSharingGroup) else group
+        operator, group = self._set("Setting slot sharing group for"), slot_sharing_group
+        operator.slot_sharing_group = group.name if isinstance(group, SlotSharingGroup) else group
         return self
 
     def start_new_chain(self: S) -> S:
         """Begin a new chain with this operator."""
-        self._transformation.chaining = ChainingStrategy.HEAD
+        self._set("Start new chain for").chaining = ChainingStrategy.HEAD
         return self
 
     def disable_chaining(self: S) -> S:
         """Keep this operator out of any chain."""
-        self._transformation.chaining = ChainingStrategy.NEVER
+        self._set("Disable chaining for").chaining = ChainingStrategy.NEVER
         return self

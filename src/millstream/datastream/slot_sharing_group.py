@@ -68,24 +68,31 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
+        """Begin a group of this name."""
         return SlotSharingGroup.Builder(name)
 
     def get_name(self) -> str:
+        """Return the group's name."""
         return self.name
 
     def get_cpu_cores(self) -> float | None:
+        """Return the cores that were asked for."""
         return self.cpu_cores
 
     def get_task_heap_memory(self) -> MemorySize | None:
+        """Return the heap that was asked for."""
         return self.task_heap_memory
 
     def get_task_off_heap_memory(self) -> MemorySize | None:
+        """Return the memory outside of the heap that was asked for."""
         return self.task_off_heap_memory
 
     def get_managed_memory(self) -> MemorySize | None:
+        """Return the managed memory that was asked for."""
         return self.managed_memory
 
     def get_external_resources(self) -> dict[str, float]:
+        """Return what else was asked for."""
         return dict(self.external_resources)
 
     get_java_slot_sharing_group = missing_function("get_java_slot_sharing_group", JAVA)
@@ -101,33 +108,58 @@ class SlotSharingGroup:
             return self
 
         def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
+            """Ask for cores; more than none."""
             if cpu_cores <= 0:
-                raise InvalidProgramError(f"set_cpu_cores({cpu_cores}): a slot needs more than 0 cores.")
+                raise InvalidProgramError(f"The cpu cores should be positive, not {cpu_cores}.")
             return self._with(cpu_cores=cpu_cores)
 
         def set_task_heap_memory(self, task_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
-            return self._with(task_heap_memory=_size(task_heap_memory))
+            """Ask for heap; more than none."""
+            size = _size(task_heap_memory)
+            if size.bytes_size <= 0:
+                raise InvalidProgramError(f"The task heap memory should be positive, not {size}.")
+            return self._with(task_heap_memory=size)
 
         def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
-            return self._with(task_heap_memory=MemorySize.of_mebi_bytes(task_heap_memory_mb))
+            """Ask for so many megabytes of heap; more than none."""
+            return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
         def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize | str) -> SlotSharingGroup.Builder:
+            """Ask for memory outside of the heap."""
             return self._with(task_off_heap_memory=_size(task_off_heap_memory))
 
         def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Ask for so many megabytes outside of the heap."""
             return self._with(task_off_heap_memory=MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
 
         def set_managed_memory(self, managed_memory: MemorySize | str) -> SlotSharingGroup.Builder:
+            """Ask for managed memory."""
             return self._with(managed_memory=_size(managed_memory))
 
         def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Ask for so many megabytes of managed memory."""
             return self._with(managed_memory=MemorySize.of_mebi_bytes(managed_memory_mb))
 
         def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
+            """Ask for something else, such as GPUs."""
             return self._with(external_resources={**self._group.external_resources, name: value})
 
         def build(self) -> SlotSharingGroup:
-            return self._group
+            """Return the group: with no resources, or at least with cores and heap."""
+            group = self._group
+            if group == SlotSharingGroup(group.name):
+                return group
+            if group.cpu_cores is None or group.task_heap_memory is None:
+                raise InvalidProgramError(
+                    "The cpu cores and task heap memory are required when specifying the resource of a slot sharing "
+                    "group. You need to explicitly configure them with positive value."
+                )
+            nothing = MemorySize(0)
+            return replace(
+                group,
+                task_off_heap_memory=group.task_off_heap_memory or nothing,
+                managed_memory=group.managed_memory or nothing,
+            )
 
 
 _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}

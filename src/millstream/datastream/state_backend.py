@@ -89,29 +89,41 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._threads = 4
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        self._paths = list(paths)
+        """Accepted: absolute paths on the workers' hosts."""
+        cleaned = [p.removeprefix("file://") for p in paths]
+        for path in cleaned:
+            if not path.startswith("/"):
+                raise InvalidProgramError(f"set_db_storage_paths(): {path!r} is a relative path: give absolute ones.")
+        self._paths = cleaned
 
     def get_db_storage_paths(self) -> list[str]:
+        """Return the paths that were set."""
         return list(self._paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
+        """Tell whether checkpoints write only what changed."""
         return bool(self._incremental)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Remembered only: there is no RocksDB."""
         if not isinstance(options, PredefinedOptions):
             raise InvalidProgramError(f"set_predefined_options() takes one of PredefinedOptions, not {options!r}.")
         self._predefined = options
 
     def get_predefined_options(self) -> PredefinedOptions:
+        """Return what was set."""
         return self._predefined
 
     def set_options(self, options_factory_class_name: str) -> None:
+        """Remembered only: there is no RocksDB."""
         self._options = options_factory_class_name
 
     def get_options(self) -> str | None:
+        """Return what was set."""
         return self._options
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """Remembered only."""
         if number_of_transfering_threads <= 0:
             raise InvalidProgramError(
                 f"set_number_of_transfer_threads({number_of_transfering_threads}): give at least 1."
@@ -119,6 +131,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._threads = number_of_transfering_threads
 
     def get_number_of_transfer_threads(self) -> int:
+        """Return what was set."""
         return self._threads
 
     def _write(self, config: Configuration) -> None:
@@ -173,6 +186,7 @@ class MemoryStateBackend(_OldHashMapStateBackend):
         self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
 
     def get_max_state_size(self) -> int:
+        """Return what was set; no size is refused."""
         return self._max_state_size
 
 
@@ -195,12 +209,15 @@ class FsStateBackend(_OldHashMapStateBackend):
         self._write_buffer_size = 4096 if write_buffer_size is None else write_buffer_size
 
     def get_checkpoint_path(self) -> str:
+        """Return the directory of the checkpoints."""
         return self._path
 
     def get_min_file_size_threshold(self) -> int:
+        """Return what was set; it has no effect."""
         return self._threshold
 
     def get_write_buffer_size(self) -> int:
+        """Return what was set; it has no effect."""
         return self._write_buffer_size
 
 
@@ -229,6 +246,7 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         return self._stream_backend
 
     def is_ttl_compaction_filter_enabled(self) -> bool:
+        """Return what was set."""
         return self._ttl_filter
 
     def disable_ttl_compaction_filter(self) -> None:
@@ -236,9 +254,11 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         self._ttl_filter = False
 
     def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
+        """Remembered only."""
         self.set_number_of_transfer_threads(number_of_transfering_threads)
 
     def get_number_of_transfering_threads(self) -> int:
+        """Return what was set."""
         return self.get_number_of_transfer_threads()
 
     def _write(self, config: Configuration) -> None:

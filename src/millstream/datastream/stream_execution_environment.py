@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
@@ -11,14 +14,26 @@ from millstream.checkpoint.storage import storage_options
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
 from millstream.common.deprecated import warn_deprecated
-from millstream.common.errors import InvalidProgramError, TypeMismatchError, WrongTypeError
+from millstream.common.engine_choice import cores_here, runs_here
+from millstream.common.errors import InvalidProgramError, JobCancelledError, TypeMismatchError, WrongTypeError
 from millstream.common.execution_config import ExecutionConfig
 from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.known_keys import check_keys
 from millstream.common.missing import JAVA, missing_function
+from millstream.common.pipeline_options import (
+    BUFFER_TIMEOUT,
+    BUFFER_TIMEOUT_ENABLED,
+    CHAINING,
+    CHAINING_DIFFERENT_MAX,
+    MAX_PARALLELISM,
+    PARALLELISM,
+    buffer_timeout,
+)
 from millstream.common.restart_strategy import RestartStrategyConfiguration, configured_strategy
-from millstream.common.setting import FlagSetting
+from millstream.common.setting import ChoiceSetting, FlagSetting
+from millstream.common.telling import show_errors_our_way
 from millstream.common.type_variables import T
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
@@ -66,12 +81,9 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamExecutionEnvironment"]
 
-_PARALLELISM = "parallelism.default"
-_MAX_PARALLELISM = "pipeline.max-parallelism"
-_BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
-_RUNTIME_MODE = "execution.runtime-mode"
-_CHAINING = "pipeline.operator-chaining.enabled"
-_DIFFERENT_MAX = "chain-operators-with-different-max-parallelism"
+log = logging.getLogger("millstream")
+
+_RUNTIME_MODE = ChoiceSetting("execution.runtime-mode", RuntimeExecutionMode.STREAMING)
 _JOB_NAME = "pipeline.name"
 _no_other_input = missing_function("create_input", f"{JAVA}; read files with FileSource")
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
@@ -89,6 +101,7 @@ class StreamExecutionEnvironment:
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
+        show_errors_our_way()
         self._config = Configuration(configuration)
         self._program = Program()
         self._sinks: list[Transformation] = []
@@ -109,6 +122,7 @@ class StreamExecutionEnvironment:
         self._config.add_all(configuration)
 
     def get_configuration(self) -> Configuration:
+        """Return the settings, to read and to change."""
         return self._config
 
     def get_config(self) -> ExecutionConfig:
@@ -118,32 +132,36 @@ class StreamExecutionEnvironment:
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Set how many subtasks an operator has that is not given its own number."""
         check_parallelism(parallelism, "the environment")
-        self._config.set_integer(_PARALLELISM, parallelism)
+        PARALLELISM.write(self._config, parallelism)
         return self
 
     def get_parallelism(self) -> int:
         """Return the default parallelism: as set, else the number of cores."""
-        parallelism = self._config.get_integer(_PARALLELISM, 0)
-        if not self._config.contains_key(_PARALLELISM):
-            if _PARALLELISM in _defaults:
-                return _defaults[_PARALLELISM]
+        if not PARALLELISM.is_set(self._config):
+            if PARALLELISM.key in _defaults:
+                return _defaults[PARALLELISM.key]
+            if runs_here(with_last_word(self._config)):
+                return cores_here()
             from millstream.spark.embedded import default_parallelism
 
             return default_parallelism(self._config)
-        check_parallelism(parallelism, f"the environment ({_PARALLELISM})")
+        parallelism = PARALLELISM.read(self._config)
+        check_parallelism(parallelism, f"the environment ({PARALLELISM.key})")
         return parallelism
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Set how many key groups operators have that are given no number."""
         check_max_parallelism(max_parallelism, "the environment")
-        self._config.set_integer(_MAX_PARALLELISM, max_parallelism)
+        MAX_PARALLELISM.write(self._config, max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
-        return self._config.get_integer(_MAX_PARALLELISM, -1)
+        """Return the number of key groups that was set, -1 for none."""
+        return MAX_PARALLELISM.read(self._config)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
         """Choose STREAMING, BATCH or AUTOMATIC."""
-        self._config.set_string(_RUNTIME_MODE, execution_mode.name)
+        _RUNTIME_MODE.write(self._config, execution_mode)
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
@@ -153,24 +171,27 @@ class StreamExecutionEnvironment:
         """
         if timeout_millis < -1:
             raise InvalidProgramError(f"set_buffer_timeout({timeout_millis}): give milliseconds, 0, or -1.")
-        self._config.set_string(_BUFFER_TIMEOUT, str(timeout_millis))
+        BUFFER_TIMEOUT_ENABLED.write(self._config, timeout_millis >= 0)
+        if timeout_millis >= 0:
+            BUFFER_TIMEOUT.write(self._config, timeout_millis)
         return self
 
     def get_buffer_timeout(self) -> int:
-        text = self._config.get_string(_BUFFER_TIMEOUT, "100")
-        return -1 if text.strip() == "-1" else self._config.get_millis(_BUFFER_TIMEOUT, 100)
+        """Return for how many milliseconds input may gather, -1 until much has."""
+        return buffer_timeout(self._config)
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Run every operator as a vertex of its own."""
-        self._config.set_boolean(_CHAINING, False)
+        CHAINING.write(self._config, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
-        return self._config.get_boolean(_CHAINING, True)
+        """Tell whether operators may be chained."""
+        return CHAINING.read(self._config)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
         """Return what was said; such operators are never chained here."""
-        return self._config.get_boolean(f"{_CHAINING.removesuffix('.enabled')}.{_DIFFERENT_MAX}", True)
+        return CHAINING_DIFFERENT_MAX.read(self._config)
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
         """Accepted: a group is known by its name as soon as an operator is put into it."""
@@ -187,10 +208,11 @@ class StreamExecutionEnvironment:
     def set_default_local_parallelism(parallelism: int) -> None:
         """Set the parallelism of environments that are not given their own."""
         check_parallelism(parallelism, "the environment")
-        _defaults[_PARALLELISM] = parallelism
+        _defaults[PARALLELISM.key] = parallelism
 
     @staticmethod
     def get_default_local_parallelism() -> int:
+        """Return the parallelism of environments that are not given their own."""
         return StreamExecutionEnvironment.get_execution_environment().get_parallelism()
 
     def add_jars(self, *jars_path: str) -> None:
@@ -202,9 +224,11 @@ class StreamExecutionEnvironment:
         _warn_of_java("add_classpaths", classpaths)
 
     def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> None:
+        """Old, without effect: time is what assigners and windows say."""
         warn_deprecated("set_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
 
     def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """Old: return EventTime."""
         warn_deprecated("get_stream_time_characteristic()", "leave it out: time is what assigners and windows say")
         return TimeCharacteristic.EventTime
 
@@ -232,15 +256,19 @@ class StreamExecutionEnvironment:
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return what a failure may do to results."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Return what a failure may do to results."""
         return self.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return what was set; every checkpoint is aligned without waiting."""
         return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
+        """Return what was set; it has no effect."""
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
@@ -249,6 +277,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
+        """Return where savepoints go whose directory is not given."""
         return SAVEPOINT_DIRECTORY.read(self._config)
 
     def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
@@ -261,6 +290,7 @@ class StreamExecutionEnvironment:
         return _CHANGELOG.read(self._config) if _CHANGELOG.is_set(self._config) else None
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        """Old: set state.backend.type."""
         warn_deprecated("set_state_backend()", "set state.backend.type in the configuration")
         if not isinstance(state_backend, StateBackend):
             raise InvalidProgramError(
@@ -278,6 +308,7 @@ class StreamExecutionEnvironment:
     def set_restart_strategy(
         self, restart_strategy_configuration: RestartStrategyConfiguration
     ) -> StreamExecutionEnvironment:
+        """Old: set restart-strategy.type."""
         warn_deprecated("set_restart_strategy()", "set restart-strategy.type in the configuration")
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
             raise InvalidProgramError(
@@ -287,6 +318,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """Old: return what restart-strategy.type says."""
         warn_deprecated("get_restart_strategy()", "read restart-strategy.type of the configuration")
         return configured_strategy(self._config)
 
@@ -433,7 +465,10 @@ class StreamExecutionEnvironment:
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start what was added since the last execute, and return a handle on it."""
         directory = SAVEPOINT_DIRECTORY.read(with_last_word(self._config))
-        return LocalJobClient(self._launch_pending(job_name), directory)
+        job = self._launch_pending(job_name)
+        # Nobody may ever ask how it ended.
+        job.result.add_done_callback(partial(_tell_failure, job.view.job_name))
+        return LocalJobClient(job, directory)
 
     def close(self) -> None:
         """Forget what waits for execute(). Spark goes on: other environments may use it."""
@@ -450,6 +485,7 @@ class StreamExecutionEnvironment:
         return sinks
 
     def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
+        check_keys(with_last_word(self._config).key_set() - self.get_config().get_global_job_parameters().keys())
         graph = self._stream_graph(job_name, sinks)
         stop_if_only_planned(graph, self._config)
         has_caches = any(n.transformation.cache for n in graph.nodes)
@@ -477,12 +513,18 @@ class StreamExecutionEnvironment:
 
     def _start_ahead(self, config: Configuration) -> None:
         """Have what jobs run on start, while what starts them is imported and the job is planned."""
+        if runs_here(config):
+            return
         from millstream.spark.embedded import start_ahead
 
         start_ahead(config)
 
     def _launch(self, job: Launch) -> JobMaster:
         """Start a job where jobs of this environment run."""
+        if runs_here(job.config):
+            from millstream.jobmaster.local_launch import launch_here
+
+            return launch_here(job)
         from millstream.spark.launch import launch
 
         return launch(job)
@@ -496,7 +538,7 @@ class StreamExecutionEnvironment:
                 continue
             if not graph.is_bounded:
                 raise InvalidProgramError(
-                    f"cache() of '{transformation.name}' needs a bounded stream, and a source of this one never ends."
+                    f"cache() of {transformation.label} needs a bounded stream, and a source of this one never ends."
                 )
             if cache.is_filled:
                 cache.replace(self._program, transformation)
@@ -514,7 +556,7 @@ class StreamExecutionEnvironment:
     ) -> StreamGraph:
         self._story.runs()
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
-        most = self._config.get_integer(_MAX_PARALLELISM, -1)
+        most = MAX_PARALLELISM.read(self._config)
         for t in self._program.transformations:
             if most > 0 and t.max_parallelism is None:
                 t.max_parallelism = most
@@ -523,13 +565,12 @@ class StreamExecutionEnvironment:
         return build_stream_graph(sinks, parallelism, name, self.is_chaining_enabled(), backend)
 
     def _is_batch(self, graph: StreamGraph) -> bool:
-        mode = self._config.get_string(_RUNTIME_MODE, "STREAMING").upper()
-        if mode not in RuntimeExecutionMode.__members__:
-            raise InvalidProgramError(f"{_RUNTIME_MODE}={mode!r} must be STREAMING, BATCH or AUTOMATIC.")
-        if mode == "BATCH" and not graph.is_bounded:
-            unbounded = next(n.name for n in graph.nodes if not n.transformation.is_bounded)
-            raise InvalidProgramError(f"BATCH needs bounded sources, and '{unbounded}' is not: use STREAMING.")
-        return mode == "BATCH" or (mode == "AUTOMATIC" and graph.is_bounded)
+        mode = _RUNTIME_MODE.read(self._config)
+        if mode is RuntimeExecutionMode.BATCH and not graph.is_bounded:
+            unbounded = next(n.label for n in graph.nodes if not n.transformation.is_bounded)
+            raise InvalidProgramError(f"BATCH needs bounded sources, and {unbounded} is not: use STREAMING.")
+        bounded = mode is RuntimeExecutionMode.AUTOMATIC and graph.is_bounded
+        return mode is RuntimeExecutionMode.BATCH or bounded
 
     def _add_sink(self, transformation: Transformation) -> None:
         self._sinks.append(transformation)
@@ -537,6 +578,12 @@ class StreamExecutionEnvironment:
     def _forget(self, transformation: Transformation) -> None:
         self._sinks.remove(transformation)
         self._program.transformations.remove(transformation)
+
+
+def _tell_failure(job_name: str, result: Future[JobExecutionResult]) -> None:
+    error = result.exception()
+    if error is not None and not isinstance(error, JobCancelledError):
+        log.error("job '%s' has failed:\n%s", job_name, error)
 
 
 def _warn_of_java(method: str, paths: tuple[str, ...]) -> None:

@@ -53,7 +53,9 @@ def _box(vertex: Vertex, x: int, y: int, height: int) -> list[str]:
     for i, line in enumerate(lines):
         shown = printable(line, 36)
         color = "#667" if i == len(lines) - 1 else "#123"
-        parts.append(f'<text x="{x + 10}" y="{y + 18 + i * _LINE}" fill="{color}">{escape(shown)}</text>')
+        made = vertex.nodes[i].made_at if i < len(vertex.nodes) else None
+        tip = f"<title>{escape(line)}, made at {escape(made)}</title>" if made else ""
+        parts.append(f'<text x="{x + 10}" y="{y + 18 + i * _LINE}" fill="{color}">{tip}{escape(shown)}</text>')
     return parts
 
 

@@ -23,6 +23,8 @@ def _node(node: StreamNode) -> dict[str, Any]:
         "contents": t.description or node.name,
         "parallelism": node.parallelism,
     }
+    if t.made_at is not None:
+        shown["made_at"] = t.made_at
     if node.in_edges:
         shown["predecessors"] = [
             {

@@ -43,6 +43,10 @@ class StreamNode:
     def name(self) -> str:
         return self.transformation.shown_name
 
+    @property
+    def label(self) -> str:
+        return self.transformation.label
+
 
 @dataclass(eq=False)
 class StreamEdge:
@@ -117,7 +121,7 @@ def _in_order(sinks: list[Transformation]) -> list[Transformation]:
             open_path.pop(t)
             done[t] = None
         elif t in open_path:
-            names = " -> ".join(f"'{x.name}'" for x in [*open_path, t])
+            names = " -> ".join(x.label for x in [*open_path, t])
             raise InvalidProgramError(f"The program has a cycle, which cannot run: {names}.")
         elif t not in done:
             open_path[t] = None
@@ -131,12 +135,12 @@ def _decide(t: Transformation, inputs: list[StreamNode], default_parallelism: in
     max_parallelism = t.max_parallelism or default_max_parallelism(parallelism)
     if not 1 <= max_parallelism <= UPPER_BOUND_MAX_PARALLELISM:
         raise InvalidProgramError(
-            f"The max parallelism of operator '{t.name}' must be from 1 to {UPPER_BOUND_MAX_PARALLELISM}, "
+            f"The max parallelism of operator {t.label} must be from 1 to {UPPER_BOUND_MAX_PARALLELISM}, "
             f"not {max_parallelism}."
         )
     if parallelism > max_parallelism:
         raise InvalidProgramError(
-            f"The parallelism {parallelism} of operator '{t.name}' is above its max parallelism {max_parallelism}."
+            f"The parallelism {parallelism} of operator {t.label} is above its max parallelism {max_parallelism}."
         )
     group = t.slot_sharing_group
     if group is None:
@@ -153,8 +157,8 @@ def _default_partitioner(source: StreamNode, target: StreamNode) -> Partitioner:
 def _check_forward(source: StreamNode, target: StreamNode, partitioner: Partitioner) -> None:
     if partitioner.name == "FORWARD" and source.parallelism != target.parallelism:
         raise InvalidProgramError(
-            f"forward() from '{source.name}' (parallelism {source.parallelism}) to '{target.name}' "
-            f"(parallelism {target.parallelism}) needs equal parallelism: use rebalance() or rescale() instead."
+            f"forward() from {source.label} of parallelism {source.parallelism} to {target.label} "
+            f"of parallelism {target.parallelism} needs equal parallelism: use rebalance() or rescale() instead."
         )
 
 
@@ -167,7 +171,7 @@ def _identify(nodes: list[StreamNode]) -> None:
         if t.uid is not None:
             if t.uid in by_uid:
                 raise InvalidProgramError(
-                    f"Operators '{by_uid[t.uid].name}' and '{t.name}' have the same uid '{t.uid}': "
+                    f"Operators {by_uid[t.uid].label} and {t.label} have the same uid '{t.uid}': "
                     "every uid must be used once."
                 )
             by_uid[t.uid] = node

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.lines import labelled, program_line
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.output_tag import OutputTag
@@ -50,6 +51,13 @@ class Transformation:
     source: Transformation | None = None
     # Set by cache().
     cache: Any = None
+    # The line of the program that made it.
+    made_at: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name and where it was made, for errors: `'Map' (made at job.py:12)`."""
+        return labelled(self.name, self.made_at)
 
     @property
     def is_source(self) -> bool:
@@ -70,10 +78,10 @@ class Transformation:
         return isinstance(self.operator, (SinkOperator, InvokeOperator))
 
     def set_parallelism(self, parallelism: int) -> None:
-        check_parallelism(parallelism, f"operator '{self.name}'")
+        check_parallelism(parallelism, f"operator {self.label}")
         if self.non_parallel and parallelism != 1:
             raise InvalidProgramError(
-                f"Operator '{self.name}' cannot run in parallel: its parallelism must stay 1, not {parallelism}."
+                f"Operator {self.label} cannot run in parallel: its parallelism must stay 1, not {parallelism}."
             )
         self.parallelism = parallelism
         if self.source is not None:
@@ -123,6 +131,7 @@ class Program:
     ) -> Transformation:
         """Add an operator behind its inputs."""
         t = Transformation(self._next_id, name, operator, list(inputs), parallelism, type_info=type_info)
+        t.made_at = program_line()
         self._next_id += 1
         self.transformations.append(t)
         return t

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from millstream.common.errors import JobExecutionError
+from millstream.common.telling import with_source_lines
 from millstream.jobmaster.flow import Slices
 from millstream.operators.failures import Failure
-from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
+from millstream.operators.protocol import JobPlan, LevelTask, LogLine, SlotReport
 
 
 class EpochFailed(JobExecutionError):
     """An epoch failed.
 
     Attributes:
-        printed: what user code printed before it did.
+        printed, logged: what user code printed and logged before it did.
         operator_id, subtask: where it happened, if that is known.
         damaged: whether it is state that could not be read.
         incurable: whether it would happen again if the job were started again.
@@ -27,6 +28,7 @@ class EpochFailed(JobExecutionError):
         *,
         engine_trace: str = "",
         printed: str = "",
+        logged: Sequence[LogLine] = (),
         operator_id: str | None = None,
         subtask: int | None = None,
         damaged: bool = False,
@@ -34,18 +36,20 @@ class EpochFailed(JobExecutionError):
     ) -> None:
         super().__init__(message, engine_trace=engine_trace)
         self.printed = printed
+        self.logged = list(logged)
         self.operator_id = operator_id
         self.subtask = subtask
         self.damaged = damaged
         self.incurable = incurable
 
     @staticmethod
-    def of(failure: Failure, printed: str = "", engine_trace: str = "") -> EpochFailed:
+    def of(failure: Failure, printed: str = "", logged: Sequence[LogLine] = (), engine_trace: str = "") -> EpochFailed:
         """Return the error for what went wrong in a subtask."""
         return EpochFailed(
-            failure.describe(),
+            with_source_lines(failure.describe()),
             engine_trace=engine_trace,
             printed=printed,
+            logged=logged,
             operator_id=failure.operator_id,
             subtask=failure.subtask,
             damaged=failure.damaged,

@@ -13,7 +13,7 @@ from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.requests import Request
-from millstream.operators.protocol import JobPlan, LevelTask
+from millstream.operators.protocol import JobPlan, LevelTask, LogLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +199,13 @@ class Print:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Log:
+    """Pass on what user code logged."""
+
+    lines: list[LogLine]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Warn:
     """Tell the log."""
 
@@ -256,6 +263,7 @@ Instruction = (
     | Answer
     | Refuse
     | Print
+    | Log
     | Warn
     | CloseSources
     | CloseOutput

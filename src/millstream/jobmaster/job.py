@@ -28,6 +28,7 @@ from millstream.jobmaster.output import Output
 from millstream.jobmaster.requests import Request
 from millstream.jobmaster.sources import Sources
 from millstream.jobmaster.view import JobView
+from millstream.operators.logs import pass_on
 from millstream.operators.protocol import JobPlan
 
 log = logging.getLogger("millstream")
@@ -349,6 +350,10 @@ class JobMaster:
             # Nobody listens any more, or not in this encoding: no reason to run the epoch again.
             log.warning("what user code printed could not be written: %s", error)
 
+    def _log(self, asked: i.Log) -> None:
+        for line in asked.lines:
+            pass_on(line)
+
     def _warn(self, asked: i.Warn) -> None:
         log.warning("%s", asked.text)
 
@@ -398,6 +403,7 @@ class JobMaster:
         i.Answer: _answer,
         i.Refuse: _refuse,
         i.Print: _print,
+        i.Log: _log,
         i.Warn: _warn,
         i.CloseSources: _close_sources,
         i.CloseOutput: _close_output,

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -14,15 +15,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from millstream.checkpoint.manifest import SHARED
+from millstream.checkpoint.manifest import SHARED, Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.origin import claim_latest, find_origin
 from millstream.checkpoint.owner import this_process
+from millstream.checkpoint.restore import restore
 from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.execution_config import global_job_parameters
 from millstream.common.faults import SETTING, arm
+from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine
@@ -32,14 +36,19 @@ from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.restart import restart_strategy
 from millstream.operators.protocol import JobPlan
+from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import INLINING, JobSettings
 
 # How long input may gather when the user has asked for throughput above all.
 _LONGEST_GATHERING = 1.0
 
-# The configuration's keys for how long slots work in an epoch at most, and for how long epochs are aimed to be.
-SLICE = "millstream.epoch.slice"
-_TARGET = "millstream.epoch.target"
+# The configuration's keys for how long slots work in an epoch at most, and for how long epochs are aimed to be; where
+# they say nothing, that follows from the engine.
+SLICE = DurationSetting("millstream.epoch.slice", 1000, limit=at_least(1, in_words))
+_TARGET = DurationSetting("millstream.epoch.target", 1000, limit=at_least(1, in_words))
+_MAX_RECORDS = IntegerSetting("millstream.epoch.max-records", EpochSizer.max_records, limit=at_least(1))
+_MAX_BYTES = IntegerSetting("millstream.epoch.max-bytes", EpochSizer.max_bytes, limit=at_least(1))
+_TEMPORARY = TextSetting("io.tmp.dirs", None, ("taskmanager.tmp.dirs",))
 
 # Flink's default.
 _USUAL_BUFFER_TIMEOUT_MS = 100
@@ -102,7 +111,22 @@ def prepare(launch: Launch) -> Prepared:
         restart=restart_strategy(config, checkpoints.enabled),
         origin=find_origin(config, graph.job_name),
     )
-    return Prepared(launch, JobPlan(settings=settings, vertices=graph.vertices), options)
+    plan = JobPlan(settings=settings, vertices=graph.vertices)
+    _check_start(plan, options.origin)
+    return Prepared(launch, plan, options)
+
+
+def _check_start(plan: JobPlan, origin: Origin | None) -> None:
+    """See that a job can start from what it is told to, before anything is started for it."""
+    if origin is not None:
+        restore(origin.manifest.snapshot, plan, origin.state_url, origin.allow_non_restored)
+        return
+    for head in (v.head for v in plan.vertices):
+        if isinstance(head.operator, SourceOperator):
+            try:
+                head.operator.source.check()
+            except InvalidProgramError as e:
+                raise InvalidProgramError(f"Source {head.label}: {e}") from None
 
 
 def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: Any) -> JobSettings:
@@ -111,7 +135,10 @@ def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: An
         job_id=job_id,
         job_name=graph.job_name,
         attempt=0,
-        job_parameters={k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
+        job_parameters={
+            **global_job_parameters(config),
+            **{k: v for k, v in config.to_dict().items() if not k.startswith("spark.")},
+        },
         state_backend=graph.backend,
         inlining=config.get_boolean(INLINING, True),
         **about,
@@ -122,8 +149,7 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
     """Start a job and return its master."""
     config, options, settings = prepared.launch.config, prepared.options, prepared.plan.settings
     arm(config.get_string(SETTING, "") or None)
-    temporary = config.get_string("io.tmp.dirs", "") or None
-    directory = tempfile.mkdtemp(prefix=f"millstream-{settings.job_id[:8]}-", dir=temporary)
+    directory = _make_directory(config, f"millstream-{settings.job_id[:8]}-")
     checkpoints = (options.checkpoints.directory or os.path.join(directory, "checkpoints")).rstrip("/")
     reach, scratch = storage_options(config), os.path.join(directory, "scratch")
     storage = open_storage(f"{checkpoints}/{settings.job_id}", reach, scratch)
@@ -144,6 +170,8 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
         clock=clock,
     )
     master.start()
+    if options.origin is not None and not config.get_boolean("millstream.quiet", False):
+        print(f"millstream: job '{settings.job_name}' goes on from {options.origin.describe()}", file=sys.stderr)
     return master
 
 
@@ -151,6 +179,21 @@ def _remove(directory: str) -> None:
     with suppress(FileNotFoundError):
         # Somebody may have deleted it under the running job.
         shutil.rmtree(directory)
+
+
+def _make_directory(config: Configuration, prefix: str) -> str:
+    """Make a job's own directory, in the first of those that may be used."""
+    given = _TEMPORARY.read(config)
+    # Flink parts several with either sign.
+    temporary = None if given is None else re.split("[,:]", given)[0].strip()
+    try:
+        return tempfile.mkdtemp(prefix=prefix, dir=temporary)
+    except OSError as e:
+        where = temporary or tempfile.gettempdir()
+        raise InvalidProgramError(
+            f"{_TEMPORARY.key} is {where}: the job's own directory cannot be made there ({e.strerror}). "
+            "Give a directory that is there and can be written."
+        ) from None
 
 
 def _clock(wall: Callable[[], int] | None) -> JobClock:
@@ -177,18 +220,12 @@ def slice_of(config: Configuration, batch: bool) -> float | None:
     """Return for how many seconds slots work in an epoch if it is said; in BATCH nothing waits for the end of one."""
     if batch:
         return math.inf
-    if not config.contains_key(SLICE):
-        return None
-    millis = config.get_millis(SLICE, 0)
-    if millis <= 0:
-        raise InvalidProgramError(f"{SLICE} must be at least a millisecond, it is {config.get_string(SLICE, '')!r}.")
-    return millis / 1000
+    return SLICE.read(config) / 1000 if SLICE.is_set(config) else None
 
 
 def _sizer(config: Configuration) -> EpochSizer:
-    target = config.get_millis(_TARGET, 0) / 1000 if config.contains_key(_TARGET) else None
     return EpochSizer(
-        fixed_target=target,
-        max_records=config.get_integer("millstream.epoch.max-records", EpochSizer.max_records),
-        max_bytes=config.get_integer("millstream.epoch.max-bytes", EpochSizer.max_bytes),
+        fixed_target=_TARGET.read(config) / 1000 if _TARGET.is_set(config) else None,
+        max_records=_MAX_RECORDS.read(config),
+        max_bytes=_MAX_BYTES.read(config),
     )

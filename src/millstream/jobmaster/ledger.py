@@ -108,6 +108,8 @@ class Ledger:
         self.chronicle.epoch_finished(execution.epoch, reports, execution.ended, self.now)
         printed = "".join(r.printed for r in reports)
         instructions: Instructions = [i.Print(text=printed)] if printed else []
+        logged = [line for r in reports for line in r.logged]
+        instructions += [i.Log(lines=logged)] if logged else []
         instructions += self._stage(reports)
         if replaced:
             instructions += self.coordinator.delete_unneeded(execution.live_files())

@@ -10,11 +10,10 @@ import pickle
 import threading
 from collections.abc import Callable
 
-import cloudpickle
-
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import QUICK
+from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
@@ -26,11 +25,13 @@ from millstream.surroundings import Requests, stopwatch
 class LocalSlots:
     """The slots of one execution, in this process."""
 
-    def __init__(self, plan: JobPlan, storage: StateStorage, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, plan: JobPlan, storage: StateStorage, clock: Callable[[], int], pickled: bytes | None = None
+    ) -> None:
         self._plan = plan
         self._storage = storage
         self._clock = clock
-        self._pickled = cloudpickle.dumps(plan, 5)
+        self._pickled = pickled or dump_plan(plan)
         self.slots: list[SlotRuntime] = []
 
     def start(self) -> None:
@@ -72,10 +73,17 @@ class LocalEpochs:
     slots_stay = True
     slices = QUICK
 
-    def __init__(self, plan: JobPlan, attempt: int, storage: StateStorage, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        plan: JobPlan,
+        attempt: int,
+        storage: StateStorage,
+        clock: Callable[[], int],
+        pickled: bytes | None = None,
+    ) -> None:
         self._name = plan.settings.job_name
         self._attempt = str(attempt)
-        self._slots = LocalSlots(plan, storage, clock)
+        self._slots = LocalSlots(plan, storage, clock, pickled)
         self._is_cancelled = threading.Event()
 
     def open(self, lost: Callable[[], None]) -> None:
@@ -105,9 +113,20 @@ class LocalEpochs:
 class LocalEngine:
     """Runs the executions of a job in this process."""
 
-    def __init__(self, storage: StateStorage, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, storage: StateStorage, clock: Callable[[], int], pickled: dict[JobPlan, bytes] | None = None
+    ) -> None:
+        """Take what the slots need.
+
+        Args:
+            storage: the state files.
+            clock: the wall clock in milliseconds.
+            pickled: plans that are pickled already.
+        """
         self._storage = storage
         self._clock = clock
+        self._pickled = dict(pickled or {})
 
     def runner(self, plan: JobPlan, attempt: int) -> LocalEpochs:
-        return LocalEpochs(plan, attempt, self._storage, self._clock)
+        pickled = self._pickled[plan] = self._pickled.get(plan) or dump_plan(plan)
+        return LocalEpochs(plan, attempt, self._storage, self._clock, pickled)

@@ -746,5 +746,8 @@ def _silence(patience: float) -> JobExecutionError:
 
 
 def _printed(error: Exception | None) -> Instructions:
-    """Show what user code printed before it failed."""
-    return [i.Print(text=error.printed)] if isinstance(error, EpochFailed) and error.printed else []
+    """Show what user code printed and logged before it failed."""
+    if not isinstance(error, EpochFailed):
+        return []
+    printed: Instructions = [i.Print(text=error.printed)] if error.printed else []
+    return [*printed, i.Log(lines=error.logged)] if error.logged else printed

@@ -26,7 +26,7 @@ class Output:
             if isinstance(node.operator, SinkOperator):
                 committer = node.operator.sink.create_committer(CommitContext(plan.settings.job_id, node.id))
                 if committer is not None:
-                    self._names[node.id], self._committers[node.id] = node.name, committer
+                    self._names[node.id], self._committers[node.id] = node.label, committer
 
     @property
     def transactional(self) -> frozenset[str]:
@@ -72,11 +72,11 @@ class Output:
         except MillstreamError:
             raise
         except Exception as e:
-            raise JobExecutionError(f"Sink '{self._names[operator]}' could not {action}: {e!r}") from e
+            raise JobExecutionError(f"Sink {self._names[operator]} could not {action}: {e!r}") from e
 
     def close(self) -> None:
         for operator, committer in self._committers.items():
             try:
                 committer.close()
             except Exception as e:
-                log.warning("sink '%s' could not be closed: %s", self._names[operator], e)
+                log.warning("sink %s could not be closed: %s", self._names[operator], e)

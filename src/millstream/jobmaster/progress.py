@@ -12,11 +12,18 @@ from millstream.operators.traffic import SlotTraffic
 
 @dataclass(frozen=True, kw_only=True)
 class SubtaskProgress:
-    """The sums of one subtask."""
+    """The sums of one subtask.
+
+    Attributes:
+        taken: what its sinks were given; None where that is not counted.
+        seconds: how long it has worked.
+    """
 
     records_in: int = 0
     records_out: int = 0
     bytes_out: int = 0
+    taken: int | None = 0
+    seconds: float = 0.0
     watermark: int | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
@@ -25,6 +32,8 @@ class SubtaskProgress:
             records_in=self.records_in + report.records_in,
             records_out=self.records_out + report.records_out,
             bytes_out=self.bytes_out + report.bytes_out,
+            taken=None if self.taken is None or report.taken is None else self.taken + report.taken,
+            seconds=self.seconds + report.seconds,
             watermark=report.watermark,
             metrics=report.metrics,
         )

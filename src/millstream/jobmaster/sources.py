@@ -5,14 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from millstream.checkpoint.snapshot import pack, unpack
+from millstream.common.errors import JobExecutionError, MillstreamError
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.polling import BackOff
 from millstream.operators.protocol import JobPlan, Shares
 from millstream.operators.source import SourceOperator, SplitEnumerator
 
 log = logging.getLogger("millstream")
+
+T = TypeVar("T")
 
 # When none may be read, each waits for the progress of another.
 _HELD_BACK = 0.1
@@ -46,20 +51,25 @@ class Sources:
         self._back_off: dict[int, BackOff] = {}
         self._enumerators: dict[int, SplitEnumerator] = {}
         self._operators: dict[int, str] = {}
+        self._labels: dict[int, str] = {}
         for vertex in plan.vertices:
             operator = vertex.head.operator
             if isinstance(operator, SourceOperator):
                 packed = positions.get(vertex.head.id)
                 restored = None if packed is None else unpack(packed)
-                self._operators[vertex.id] = vertex.head.id
-                enumerator = operator.source.create_enumerator(vertex.parallelism, restored)
+                self._operators[vertex.id], self._labels[vertex.id] = vertex.head.id, vertex.head.label
+                make = partial(operator.source.create_enumerator, vertex.parallelism, restored)
+                enumerator = self._guarded(vertex.id, make)
                 enumerator.listen(wake)
                 self._enumerators[vertex.id] = enumerator
                 self._back_off[vertex.id] = BackOff()
 
     def poll(self, budgets: Mapping[int, int], now: float, running: Collection[int]) -> Read:
         """Deal out the next input of those that may be read: for each subtask about so many records."""
-        dealt = {v: self._enumerators[v].poll(budget, now) for v, budget in sorted(budgets.items())}
+        dealt = {
+            v: self._guarded(v, partial(self._enumerators[v].poll, budget, now))
+            for v, budget in sorted(budgets.items())
+        }
         for vertex, found in dealt.items():
             if found.shares:
                 self._back_off[vertex].had_input()
@@ -94,9 +104,17 @@ class Sources:
             if vertex not in unread:
                 enumerator.committed(enumerator.snapshot())
 
+    def _guarded(self, vertex: int, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except MillstreamError:
+            raise
+        except Exception as e:
+            raise JobExecutionError(f"Source {self._labels[vertex]} could not say what to read: {e!r}") from e
+
     def close(self) -> None:
-        for enumerator in self._enumerators.values():
+        for vertex, enumerator in self._enumerators.items():
             try:
                 enumerator.close()
             except Exception as e:
-                log.warning("a source could not be closed: %s", e)
+                log.warning("source %s could not be closed: %s", self._labels[vertex], e)

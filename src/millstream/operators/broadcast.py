@@ -32,12 +32,15 @@ class BroadcastReadContext(ProcessContext):
         self._operator = operator
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
+        """Return a broadcast state, to be read."""
         return self._operator.broadcast_state(state_descriptor).read_only()
 
     def current_processing_time(self) -> int:
+        """Return the time of the wall clock, in milliseconds."""
         return self._service.current_processing_time()
 
     def current_watermark(self) -> int:
+        """Return how far event time has come, in milliseconds."""
         return self._service.current_watermark()
 
 
@@ -47,6 +50,7 @@ class BroadcastWriteContext(BroadcastReadContext):
     __slots__ = ()
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
+        """Return a broadcast state, to be read and changed."""
         return self._operator.broadcast_state(state_descriptor)
 
     def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:

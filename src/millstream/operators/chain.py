@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millstream.common.lines import labelled
 from millstream.common.shapes import ANYTHING
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
@@ -29,6 +30,7 @@ class ChainNode:
         uid: the uid the user gave, or None.
         type_info: the declared type of the main output, None when any value fits.
         timestamped: whether the records it emits carry timestamps.
+        made_at: the line of the program that made it, as `job.py:12`, if that is known.
         outputs: the operators chained behind it and the edges that start here.
     """
 
@@ -38,7 +40,13 @@ class ChainNode:
     uid: str | None
     type_info: TypeInformation | None
     timestamped: bool
+    made_at: str | None = None
     outputs: list[ChainOutput] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """Its name and where it was made, for errors: `'Map' (made at job.py:12)`."""
+        return labelled(self.name, self.made_at)
 
 
 @dataclass

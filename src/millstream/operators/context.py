@@ -42,30 +42,39 @@ class RuntimeContext:
         self._keyed_state = keyed_state
 
     def get_task_name(self) -> str:
+        """Return the operator's name."""
         return self._task_name
 
     def get_index_of_this_subtask(self) -> int:
+        """Return the number of this subtask, from 0."""
         return self._subtask
 
     def get_number_of_parallel_subtasks(self) -> int:
+        """Return how many subtasks the operator has."""
         return self._parallelism
 
     def get_max_number_of_parallel_subtasks(self) -> int:
+        """Return how many key groups the operator has."""
         return self._max_parallelism
 
     def get_task_name_with_subtasks(self) -> str:
+        """Return the operator's name and which subtask of how many this is."""
         return f"{self._task_name} ({self._subtask + 1}/{self._parallelism})"
 
     def get_attempt_number(self) -> int:
+        """Return how often the job has started again."""
         return self._attempt
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
+        """Return a setting of the job, else the default."""
         return self._job_parameters.get(key, default_value)
 
     def get_metrics_group(self) -> MetricGroup:
+        """Return where the function's metrics are made."""
         return self._metrics
 
     def get_metric_group(self) -> MetricGroup:
+        """Return where the function's metrics are made."""
         return self._metrics
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:

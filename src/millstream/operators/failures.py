@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from millstream.common.errors import MillstreamError
+from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.operators.codegen import Site, site_of
 
 _SHOWN = 300
@@ -29,13 +30,17 @@ class Failure:
     damaged: bool = False
     # Whether it would happen again if the job were started again.
     incurable: bool = False
+    # The line of the program that made the operator.
+    made_at: str | None = None
 
     def describe(self) -> str:
         """Say it in the order that helps."""
-        where = f"in operator '{self.operator}' (uid {self.uid or 'not set, id ' + self.operator_id})"
+        uid = f"uid {self.uid}" if self.uid else "no uid"
+        made = f", made at {self.made_at}" if self.made_at else ""
+        subtask = f"subtask {self.subtask + 1}/{self.parallelism}"
         lines = [
             self.user_traceback.rstrip(),
-            f"{where}, subtask {self.subtask + 1}/{self.parallelism}, epoch {self.epoch}",
+            f"in operator '{self.operator}' ({uid}){made}, {subtask}, epoch {self.epoch}",
         ]
         if self.record is not None:
             lines.append(f"record: {self.record}")
@@ -85,7 +90,24 @@ def locate(error: Exception) -> tuple[object | None, str | None, Exception]:
             if tb.tb_next is None:
                 error = _call_again(site, variables, error)
         tb = tb.tb_next
-    return operator, record, error
+    return operator, record, _explained(error)
+
+
+_NOT_ITERABLE = re.compile(r"'(.+)' object is not iterable")
+
+
+def _explained(error: Exception) -> Exception:
+    """Return what to say of an error that arose in our lines, and is about what a user's function returned."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    found = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
+    if found is None or last is None or not _is_ours(last):
+        return error
+    return TypeMismatchError(
+        f"The function returned a value of type {found.group(1)} where any number of results is expected: return a "
+        "list of them or yield them, [value] for one and nothing for none."
+    )
 
 
 def _record(text: str, variables: dict[str, Any]) -> str | None:

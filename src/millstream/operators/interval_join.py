@@ -28,9 +28,11 @@ class IntervalJoinContext:
         self._left = self._right = 0
 
     def get_left_timestamp(self) -> int:
+        """Return the timestamp of the left record."""
         return self._left
 
     def get_right_timestamp(self) -> int:
+        """Return the timestamp of the right record."""
         return self._right
 
     def get_timestamp(self) -> int:

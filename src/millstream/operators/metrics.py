@@ -17,12 +17,15 @@ class Counter(Metric):
         self._count = 0
 
     def inc(self, n: int = 1) -> None:
+        """Count up."""
         self._count += n
 
     def dec(self, n: int = 1) -> None:
+        """Count down."""
         self._count -= n
 
     def get_count(self) -> int:
+        """Return the count."""
         return self._count
 
 
@@ -33,9 +36,11 @@ class Meter(Metric):
         self._count = 0
 
     def mark_event(self, value: int = 1) -> None:
+        """Count events."""
         self._count += value
 
     def get_count(self) -> int:
+        """Return how many there were."""
         return self._count
 
 
@@ -49,12 +54,14 @@ class Distribution(Metric):
         self._max: int | None = None
 
     def update(self, value: int) -> None:
+        """Take a value."""
         self._count += 1
         self._sum += value
         self._min = value if self._min is None else min(self._min, value)
         self._max = value if self._max is None else max(self._max, value)
 
     def get_values(self) -> dict[str, Any]:
+        """Return count, sum, least and greatest."""
         return {"count": self._count, "sum": self._sum, "min": self._min, "max": self._max}
 
 
@@ -67,23 +74,28 @@ class MetricGroup:
         self._groups: dict[str, MetricGroup] = {}
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+        """Return a group inside this one; with a value, one of key and value."""
         group = self._groups.setdefault(name, MetricGroup((*self._path, name)))
         return group if extra is None else group.add_group(extra)
 
     def counter(self, name: str) -> Counter:
+        """Make a counter."""
         counter = Counter()
         self._metrics[name] = counter
         return counter
 
     def gauge(self, name: str, obj: Callable[[], Any]) -> None:
+        """Make a gauge: a function that is asked for its value."""
         self._metrics[name] = obj
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        """Make a meter."""
         meter = Meter()
         self._metrics[name] = meter
         return meter
 
     def distribution(self, name: str) -> Distribution:
+        """Make a distribution."""
         distribution = Distribution()
         self._metrics[name] = distribution
         return distribution

@@ -30,21 +30,27 @@ class ReadOnlyBroadcastState:
         self._state = state
 
     def get(self, key: Any) -> Any:
+        """Return the value of a key, None when there is none."""
         return self._state.get(key)
 
     def contains(self, key: Any) -> bool:
+        """Tell whether a key has a value."""
         return self._state.contains(key)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
+        """Return keys and values."""
         return self._state.items()
 
     def keys(self) -> Iterable[Any]:
+        """Return the keys."""
         return self._state.keys()
 
     def values(self) -> Iterable[Any]:
+        """Return the values."""
         return self._state.values()
 
     def is_empty(self) -> bool:
+        """Tell whether there is nothing in it."""
         return self._state.is_empty()
 
     def __getitem__(self, key: Any) -> Any:
@@ -65,15 +71,19 @@ class BroadcastState(ReadOnlyBroadcastState):
         return ReadOnlyBroadcastState(self._state)
 
     def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key."""
         self._state.put(key, value)
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
+        """Set the values of several keys."""
         self._state.put_all(dict_value)
 
     def remove(self, key: Any) -> None:
+        """Remove a key."""
         self._state.remove(key)
 
     def clear(self) -> None:
+        """Remove all."""
         self._state.clear()
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -110,6 +120,7 @@ class OperatorStateStore:
 
     @property
     def is_empty(self) -> bool:
+        """Tell whether there is no state."""
         return not self._state.has_rows()
 
 

@@ -94,6 +94,8 @@ class SubtaskReport:
         aligned: how far the sources of each alignment group have come here.
         tables: with a checkpoint, what tables of state there are.
         exported: with a savepoint, where the state was exported to.
+        taken: how many records its sinks were given; None where that is not counted.
+        seconds: how long it worked.
     """
 
     vertex: int
@@ -114,6 +116,8 @@ class SubtaskReport:
     exported: dict[str, StoredState]
     look_again: float | None = None
     is_full: bool = False
+    taken: int | None = 0
+    seconds: float = 0.0
 
     @property
     def has_requests(self) -> bool:
@@ -126,12 +130,30 @@ class SubtaskReport:
         return has_unread(self.carried)
 
 
+@dataclass(frozen=True)
+class LogLine:
+    """One thing that was logged.
+
+    Attributes:
+        name: the logger's.
+        created: when, in seconds since 1970.
+        operator: whose function said it, as errors name it; None outside of functions.
+    """
+
+    name: str
+    level: int
+    message: str
+    created: float
+    operator: str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SlotReport:
-    """What a slot did in one level of an epoch, what user code printed meanwhile, and now and then its traffic."""
+    """What a slot did in one level of an epoch, what user code printed and logged, and now and then its traffic."""
 
     level: int
     slot: int
     subtasks: list[SubtaskReport]
     printed: str
     traffic: SlotTraffic | None = None
+    logged: list[LogLine] = field(default_factory=list)

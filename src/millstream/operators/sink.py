@@ -12,6 +12,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.context import RuntimeContext
+from millstream.operators.functions import UserFunction
 from millstream.operators.values import detached
 
 # What a writer hands to the committer for one epoch; pickled on the way.
@@ -118,10 +119,26 @@ class Sink(ABC, Generic[T_contra]):
         return self
 
     @abstractmethod
-    def create_writer(self, context: RuntimeContext) -> SinkWriter: ...
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        """Return the writer of a subtask, in its process."""
 
     @abstractmethod
-    def create_committer(self, context: CommitContext) -> Committer | None: ...
+    def create_committer(self, context: CommitContext) -> Committer | None:
+        """Return what makes staged output count, on the driver; None where nothing is staged."""
+
+
+class Taken:
+    """How many records a sink was given in an epoch; None where nobody counts."""
+
+    def __init__(self) -> None:
+        self.records: int | None = 0
+
+    def count(self, w: CodeWriter) -> None:
+        """Write the lines that count a record: one addition, in the loop's own variable."""
+        number = w.var("taken")
+        w.before(f"{number} = 0")
+        w.line(f"{number} += 1")
+        w.after(f"{w.bind(self, 'sink')}.records += {number}")
 
 
 class SinkOperator(Operator):
@@ -132,6 +149,7 @@ class SinkOperator(Operator):
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.encodes_input = sink.encodes
+        self.taken = Taken()
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -141,6 +159,7 @@ class SinkOperator(Operator):
         if self.writer.keeps_values:
             value = detached(w, value)
         w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
+        self.taken.count(w)
 
     def carry(self) -> Any:
         # In a tuple: a writer that is behind must also be told that nothing is carried any more.
@@ -158,8 +177,18 @@ class InvokeOperator(FunctionOperator):
 
     encodes_input = True
 
+    def __init__(self, function: UserFunction) -> None:
+        super().__init__(function)
+        self.taken = Taken()
+
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         # Both `invoke(value)` and Flink's `invoke(value, context)` are accepted.
         call = self.function.call
         more = ["None"] if len(inspect.signature(call).parameters) > 1 else []
-        w.line(w.call(call, value.name, *more), self, value.name)
+        called = w.call(call, value.name, *more)
+        w.line(called, self, value.name)
+        if called.startswith("call_"):
+            self.taken.count(w)
+        else:
+            # Written out in the loop: counting would cost more than what is done.
+            self.taken.records = None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
-from millstream.operators.protocol import JobPlan, LevelTask, SlotReport, SubtaskReport
+from millstream.operators.protocol import JobPlan, LevelTask, LogLine, SlotReport, SubtaskReport
 from millstream.operators.subtask import Subtask
 from millstream.operators.traffic import SlotTraffic
 from millstream.state.keyed import KeyedState, StateStorage
@@ -38,6 +39,8 @@ class SlotRuntime:
     take_printed: Callable[[], str] = staticmethod(_nothing_printed)
     # Gives what there is to tell of the slot's time and channels, if it is one that stays.
     take_traffic: Callable[[], SlotTraffic | None] = staticmethod(_no_traffic)
+    # The same of what it has logged.
+    take_logged: Callable[[], list[LogLine]] = staticmethod(list)
 
     def __init__(self, plan: JobPlan, slot: int, storage: StateStorage, surroundings: Surroundings) -> None:
         self._plan = plan
@@ -69,13 +72,24 @@ class SlotRuntime:
         subtasks: list[SubtaskReport] = []
         for subtask in self._subtasks.values():
             if subtask.vertex.level == task.level and not self._has_ended(subtask, task):
+                seconds, since = 0.0, self._stopwatch()
                 subtask.begin(task, attempt)
-                yield from self._run_subtask(subtask, task, frames.pop(subtask.vertex.id, []), outbox)
+                for message in self._run_subtask(subtask, task, frames.pop(subtask.vertex.id, []), outbox):
+                    seconds += self._stopwatch() - since
+                    yield message
+                    since = self._stopwatch()
                 fault_point("task.before-report")
-                subtasks.append(subtask.report())
+                report = subtask.report()
+                subtasks.append(replace(report, seconds=seconds + self._stopwatch() - since))
                 fault_point("task.after-report")
-        printed, traffic = self.take_printed(), self.take_traffic()
-        mine = SlotReport(level=task.level, slot=self._slot, subtasks=subtasks, printed=printed, traffic=traffic)
+        mine = SlotReport(
+            level=task.level,
+            slot=self._slot,
+            subtasks=subtasks,
+            printed=self.take_printed(),
+            logged=self.take_logged(),
+            traffic=self.take_traffic(),
+        )
         if last:
             earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(f.body)]
             yield self._slot, dump([*earlier, mine])

@@ -115,7 +115,11 @@ class Source(ABC, Generic[T_co]):
         """Return an enumerator that starts at the beginning, or where a snapshot of an earlier one was taken."""
 
     @abstractmethod
-    def create_reader(self, subtask: int, parallelism: int) -> SourceReader: ...
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        """Return the reader of a subtask, in its process."""
+
+    def check(self) -> None:
+        """Raise InvalidProgramError when there is nothing to read from; called in the driver before a job starts."""
 
     def subtask_of(self, split: Any, parallelism: int) -> int:
         """Return which subtask reads a split, so that the split's watermark can be there too."""

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
+from types import FrameType
 from typing import Any
 
 from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError, RecordTooLargeError
@@ -18,6 +19,7 @@ from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, 
 from millstream.operators.carried import SHARES, Carried, decode, encode
 from millstream.operators.chain import ChainCompiler, ChainNode
 from millstream.operators.channels import Channel
+from millstream.operators.codegen import site_of
 from millstream.operators.context import RuntimeContext
 from millstream.operators.earlier import EarlierInput, EarlierWay
 from millstream.operators.edges import Edge, EdgeWriter
@@ -29,7 +31,7 @@ from millstream.operators.partitioners import Place
 from millstream.operators.protocol import LevelTask, SubtaskReport
 from millstream.operators.reading import OpenShare, Unfinished
 from millstream.operators.reduce import ReduceOperator
-from millstream.operators.sink import SinkOperator
+from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.source import Share, SourceOperator
 from millstream.operators.vertex import JobSettings, Vertex
 from millstream.operators.watermarks import WatermarkOperator
@@ -112,6 +114,7 @@ class Subtask:
         most = sorted(o.capacity for o, _ in self._asking)[:1]
         self._paces = defaultdict[int, Pace](partial(Pace, surroundings.stopwatch, *most))
         self._now = 0.0
+        self._sinks = [n.operator.taken for n in self._nodes if isinstance(n.operator, (SinkOperator, InvokeOperator))]
         self._look_again = -math.inf
         self._unfinished = Unfinished()
         self._todo: list[OpenShare] = []
@@ -206,6 +209,8 @@ class Subtask:
         state_files = task.state_files.get((self.vertex.id, self.index), {})
         for writer in self._writers.values():
             writer.records_out = writer.bytes_out = 0
+        for taken in self._sinks:
+            taken.records = 0 if taken.records is not None else None
         for state_id, state in self._states.items():
             prepare = partial(state.prepare, state_files.get(state_id), task.in_memory)
             self._guarded(prepare, self._node_of[state_id])
@@ -372,6 +377,7 @@ class Subtask:
         fault_point("task.after-stage")
         if self.ended:
             self.close()
+        counts = [taken.records for taken in self._sinks]
         return SubtaskReport(
             vertex=self.vertex.id,
             subtask=self.index,
@@ -392,6 +398,7 @@ class Subtask:
             ended=self.ended,
             tables=self.tables() if task.checkpoint is not None else {},
             exported=exported,
+            taken=None if None in counts else sum(filter(None, counts)),
         )
 
     def _save_state(self, keep: bool) -> dict[str, Version]:
@@ -734,8 +741,23 @@ class Subtask:
                 record,
                 isinstance(error, DamagedStateError),
                 isinstance(error, (IncurableError, InvalidProgramError)),
+                found.made_at,
             )
         )
+
+
+def running_operator(frame: FrameType | None) -> str | None:
+    """Return the name of the operator whose function has called us, and where it was made; None if none has."""
+    operator: object | None = None
+    while frame is not None:
+        site = site_of(frame, frame.f_lineno)
+        operator = site.operator if operator is None and site is not None else operator
+        if frame.f_code.co_filename == __file__ and isinstance(subtask := frame.f_locals.get("self"), Subtask):
+            node = next((n for n in subtask._nodes if n.operator is operator), frame.f_locals.get("node"))
+            if isinstance(node, ChainNode):
+                return f"{node.name}, {node.made_at}" if node.made_at else node.name
+        frame = frame.f_back
+    return None
 
 
 def _not_emitting(batch: Iterable[Any], timestamp: int | None = None) -> None:

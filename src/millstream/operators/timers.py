@@ -66,9 +66,11 @@ class TimerService:
         self._keyed().processing.register(self._timer(timestamp))
 
     def delete_event_time_timer(self, timestamp: int) -> None:
+        """Take back a timer of the current key in event time."""
         self._keyed().event.delete(self._timer(timestamp))
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Take back a timer of the current key in processing time."""
         self._keyed().processing.delete(self._timer(timestamp))
 
     def _keyed(self) -> Timers:

@@ -46,5 +46,7 @@ def release(job_key: str) -> None:
                     os.unlink(os.path.join(directory, name))
                 continue
             control.settimeout(10)
-            control.sendall(json.dumps({"release": job_key}).encode())
-            control.recv(64)
+            # A daemon may be ending just now, and its slots with it.
+            with contextlib.suppress(ConnectionError):
+                control.sendall(json.dumps({"release": job_key}).encode())
+                control.recv(64)

@@ -19,23 +19,17 @@ from millstream.common.configuration import Configuration
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import Gateway, JvmSettings, spark_home
 from millstream.spark.java import find_java
+from millstream.spark.master import LOG_LEVEL, check_settings, master_of
 
-DEFAULT_MASTER = "local[*]"
 # The configuration's keys for what is said, and for whether Spark's classes come from an archive.
 QUIET = "millstream.quiet"
 ARCHIVE = "millstream.spark.class-archive"
-LOG_LEVEL = "millstream.spark.log-level"
 
 _LOCAL = re.compile(r"local(?:\[([*\d]+)(?:,\s*(\d+))?\])?")
 
 _lock = threading.Lock()
 # The JVM that was started last.
 _started: list[Gateway] = []
-
-
-def master_of(config: Configuration) -> str:
-    """Return where Spark runs."""
-    return config.get_string("spark.master", "") or os.environ.get("MASTER") or DEFAULT_MASTER
 
 
 def local_cores(master: str) -> int | None:
@@ -56,6 +50,7 @@ def with_cores(master: str, cores: int) -> str:
 
 def default_parallelism(config: Configuration) -> int:
     """Return the parallelism of a program that sets none: as many as the master has cores."""
+    check_settings(config)
     cores = local_cores(master_of(config))
     if cores is not None:
         return cores
@@ -75,6 +70,7 @@ def needs_jvm(config: Configuration) -> bool:
 
 def start_ahead(config: Configuration) -> None:
     """Start the JVM that a job is going to need, and do not wait for it."""
+    check_settings(config)
     with _lock:
         if needs_jvm(config) and (not _started or is_dead()):
             _start(config)
@@ -107,7 +103,7 @@ def _settings(config: Configuration) -> JvmSettings:
     return JvmSettings(
         memory=config.get_string("spark.driver.memory", "1g"),
         options=tuple(config.get_string("spark.driver.extraJavaOptions", "").split()),
-        log_level=config.get_string(LOG_LEVEL, "off"),
+        log_level=LOG_LEVEL.read(config).name.lower(),
         archive=config.get_boolean(ARCHIVE, True),
         quiet=config.get_boolean(QUIET, False),
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
+import os
 import re
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.failures import Failure
+from millstream.operators.protocol import LogLine
 from millstream.spark.worker import FAILURE_MARK
 
 _REPORT = re.compile(re.escape(FAILURE_MARK) + r"([A-Za-z0-9+/=]+);")
@@ -19,6 +22,17 @@ _WORKER_DIED = (
     "Connection reset",
     "Broken pipe",
 )
+
+
+def keep_bridge_quiet() -> None:
+    """Keep out of the program's log what the bridge to Java says there of errors that it raises as well."""
+    root = logging.getLogger()
+    if _not_of_bridge not in root.filters:
+        root.addFilter(_not_of_bridge)
+
+
+def _not_of_bridge(record: logging.LogRecord) -> bool:
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def translate(error: Exception, epoch: int) -> EpochFailed:
@@ -42,8 +56,8 @@ def failure_in(trace: str) -> EpochFailed | None:
     if found is None:
         return None
     report = json.loads(base64.b64decode(found.group(1)))
-    printed = report.pop("printed")
-    return EpochFailed.of(Failure(**report), printed, trace)
+    printed, logged = report.pop("printed"), [LogLine(**line) for line in report.pop("logged")]
+    return EpochFailed.of(Failure(**report), printed, logged, trace)
 
 
 def worker_died(epoch: int, trace: str) -> EpochFailed:

@@ -19,10 +19,12 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from millstream.common.errors import MillstreamError
 from millstream.spark.archive import ClassArchive, find_archive
 from millstream.spark.java import Java
+from millstream.spark.processes import leave_to_parent
 
 log = logging.getLogger("millstream")
 
@@ -196,8 +198,8 @@ class Gateway:
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": self._info,
                 "SPARK_CONNECT_MODE": "0",
             },
-            # Ctrl-C is for the Python program, which will end the JVM in good order.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+            # Ctrl-C, and SIGTERM to everybody, are for the Python program, which will end the JVM in good order.
+            preexec_fn=partial(leave_to_parent, _left_to_us(self._environment)),
         )
 
     def _options(self) -> list[str]:
@@ -235,6 +237,12 @@ def spark_home() -> str:
     found = importlib.util.find_spec("pyspark")
     assert found is not None and found.origin is not None
     return os.path.dirname(found.origin)
+
+
+def _left_to_us(environment: dict[str, str]) -> list[int]:
+    # The executors of a cluster on this machine are ended by SIGTERM, and would ignore it too.
+    has_executors = "SPARK_WORKER_DIR" in environment
+    return [signal.SIGINT] if has_executors else [signal.SIGINT, signal.SIGTERM]
 
 
 def _jars() -> str:

@@ -11,23 +11,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
+from millstream.common.errors import JobExecutionError
 from millstream.common.names import printable
+from millstream.jobmaster.dependencies import Dependencies, bring
 from millstream.jobmaster.engine import EpochRunner
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
+from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.protocol import JobPlan
 from millstream.spark.control import is_embedded
 from millstream.spark.cores import executions_that_hold, free_cores, is_local, may_grow
-from millstream.spark.dependencies import Dependencies, bring
 from millstream.spark.epoch import SparkEpochs
+from millstream.spark.errors import keep_bridge_quiet
 from millstream.spark.exchange_epochs import ExchangeEpochs
 from millstream.spark.exchange_settings import TLS_ENABLED, ExchangeChoice, ExchangeSettings
 from millstream.spark.fallback import FallbackEpochs
-from millstream.spark.pickling import dump_plan
+from millstream.spark.master import check_settings, master_of
 from millstream.spark.session import SPARE_CORES, get_context, is_ours
 from millstream.spark.worker import JobRef, save_plan
 
@@ -36,12 +40,13 @@ log = logging.getLogger("millstream")
 
 def launch(job: Launch) -> JobMaster:
     """Start a job and return its master."""
+    check_settings(job.config)
     prepared = prepare(job)
     plan, config = prepared.plan, job.config
     exchange = ExchangeSettings.read(config)
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
-    get_context(config)
+    _context(config)
 
     def make_engine(home: Home) -> SparkEngine:
         dependencies = bring(config, home.directory)
@@ -50,6 +55,16 @@ def launch(job: Launch) -> JobMaster:
         return SparkEngine(config, home.directory, home.state, dependencies, name, {plan: pickled}, exchange)
 
     return start(prepared, make_engine)
+
+
+def _context(config: Configuration) -> SparkContext:
+    keep_bridge_quiet()
+    try:
+        return get_context(config)
+    except Py4JError as e:
+        why = str(e.java_exception) if isinstance(e, Py4JJavaError) else str(e)
+        said = f"Spark cannot be started at {master_of(config)}: {why.splitlines()[0]}"
+        raise JobExecutionError(said, engine_trace=str(e)) from None
 
 
 # Settings with which Spark encrypts what it sends.
@@ -85,7 +100,7 @@ class SparkEngine:
             save_plan(directory, pickled, [p for p in sys.path if p], self.state, self.dependencies)
         key = f"{plan.settings.job_id}-{self._run}-{attempt}"
         job = JobRef(key, self._saved[plan], attempt, self._run)
-        context, python = get_context(self.config), self.dependencies.executable
+        context, python = _context(self.config), self.dependencies.executable
         spark = partial(SparkEpochs, context, plan, job, self.name, python)
         if not self._slots_stay(plan, context):
             self._warn_if_plain(context)

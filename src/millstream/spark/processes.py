@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
@@ -31,6 +31,12 @@ def die_with_parent() -> None:
     """Be killed when the process that forked this one ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def leave_to_parent(signals: Iterable[int]) -> None:
+    """Ignore signals that the process above this one deals with for both, as does whatever this one starts."""
+    for number in signals:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def name_process(name: str) -> None:

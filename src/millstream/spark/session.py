@@ -15,8 +15,9 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 
 from millstream.common.configuration import Configuration
-from millstream.spark.embedded import LOG_LEVEL, QUIET, gateway, is_dead, local_cores, master_of, needs_jvm, with_cores
+from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
 from millstream.spark.java import Java
+from millstream.spark.master import LOG_LEVEL, master_of
 
 DAEMON_MODULE = "millstream.spark.daemon"
 # A job whose slots stay holds one core of an embedded Spark. There cores are nothing but permits, so there are so many
@@ -109,7 +110,7 @@ def _start(config: Configuration) -> SparkContext:
     if not master.startswith("local"):
         # Where Spark is embedded, its JVM does this when it ends.
         atexit.register(stop_context)
-        context.setLogLevel(config.get_string(LOG_LEVEL, "off").upper())
+        context.setLogLevel(LOG_LEVEL.read(config).name)
     _settings.update(wanted, **{"spark.master": master})
     if settings["spark.python.daemon.module"] == DAEMON_MODULE:
         _own[:] = [context]

@@ -21,11 +21,12 @@ from millstream.checkpoint.storage import StateLocation, Storage
 from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import dump
+from millstream.jobmaster.dependencies import Dependencies
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
+from millstream.operators.logs import Logged, levels
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
-from millstream.spark.dependencies import Dependencies
 from millstream.surroundings import Requests, stopwatch, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
@@ -81,6 +82,7 @@ class TaskFailed(Exception):
 
 
 _runtimes: dict[tuple[str, int], SlotRuntime] = {}
+_logged = Logged()
 
 
 def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
@@ -94,7 +96,7 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
         surroundings = Surroundings(clock, Requests, stopwatch(clock))
         runtime = SlotRuntime(plan, slot, storage, surroundings)
         _runtimes[job.key, slot] = runtime
-    runtime.take_printed = printed.take
+    runtime.take_printed, runtime.take_logged = printed.take, _logged.take
     return runtime
 
 
@@ -113,6 +115,7 @@ class SavedPlan:
         plan: the JobPlan, pickled: it can be loaded only when all else is in place.
         path: where the driver finds its modules.
         as_pyflink: whether the program imports pyflink and gets millstream.
+        log_levels: how much loggers let through in the driver.
     """
 
     plan: bytes
@@ -120,6 +123,7 @@ class SavedPlan:
     state: StateLocation
     dependencies: Dependencies
     as_pyflink: bool
+    log_levels: dict[str, int]
 
 
 def save_plan(
@@ -133,6 +137,7 @@ def save_plan(
         state=state,
         dependencies=dependencies,
         as_pyflink=pyflink_names.is_installed(),
+        log_levels=levels(),
     )
     with open(os.path.join(directory, "plan"), "wb") as f:
         pickle.dump(saved, f, 5)
@@ -141,7 +146,11 @@ def save_plan(
 def load_plan(directory: str) -> tuple[JobPlan, Storage]:
     with open(os.path.join(directory, "plan"), "rb") as f:
         saved: SavedPlan = pickle.load(f)
+    # Before anything of the user's is imported.
+    _logged.listen(saved.log_levels)
     dependencies = saved.dependencies
+    # Under this name PyFlink's workers find their interpreter.
+    os.environ["python"] = sys.executable  # noqa: SIM112
     sys.path[:0] = [p for p in dependencies.path if p not in sys.path]
     if dependencies.directory is not None:
         os.chdir(dependencies.directory)
@@ -175,7 +184,8 @@ def _nothing(messages: Iterable[bytes]) -> list[bytes]:
 
 def describe(error: SubtaskFailed, printed: str) -> str:
     """Write a failure as text, for the driver to find in whatever text it comes with."""
-    report: dict[str, Any] = {**asdict(error.failure), "printed": printed}
+    logged = [asdict(line) for line in _logged.take()]
+    report: dict[str, Any] = {**asdict(error.failure), "printed": printed, "logged": logged}
     return FAILURE_MARK + base64.b64encode(json.dumps(report).encode()).decode() + ";"
 
 

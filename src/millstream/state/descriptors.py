@@ -27,6 +27,7 @@ class StateDescriptor:
         self.ttl: StateTtlConfig | None = None
 
     def get_name(self) -> str:
+        """Return the state's name."""
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
@@ -104,6 +105,7 @@ class ReducingStateDescriptor(StateDescriptor):
             raise WrongTypeError(f"State {name!r} needs a reduce function, not {reduce_function!r}.")
 
     def get_reduce_function(self) -> Any:
+        """Return the function that combines."""
         return self.reduce_function
 
 
@@ -122,4 +124,5 @@ class AggregatingStateDescriptor(StateDescriptor):
             )
 
     def get_agg_function(self) -> Any:
+        """Return the function that aggregates."""
         return self.agg_function

@@ -88,9 +88,11 @@ class AppendingState(State):
     __slots__ = ()
 
     def get(self) -> Any:
+        """Return what is there, None when nothing is."""
         raise NotImplementedError(f"{type(self).__name__} must say what it holds")
 
     def add(self, value: Any) -> None:
+        """Add a value."""
         raise NotImplementedError(f"{type(self).__name__} must take what is added")
 
 
@@ -106,9 +108,11 @@ class ListState(MergingState):
     __slots__ = ()
 
     def add(self, value: Any) -> None:
+        """Append a value."""
         self._table.append(self._cell.key, detach(self._fitted(value)))
 
     def add_all(self, values: Iterable[Any]) -> None:
+        """Append several values."""
         for value in values:
             self.add(value)
 
@@ -149,6 +153,7 @@ class MapState(State):
         return None if value is MISSING else detach(value)
 
     def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key."""
         self._put(key, detach(self._fitted(value)))
 
     def _put(self, key: Any, content: Any) -> None:
@@ -161,10 +166,12 @@ class MapState(State):
         change[key] = content
 
     def put_all(self, dict_value: dict[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        """Set the values of several keys."""
         for key, value in dict_value.items() if isinstance(dict_value, dict) else dict_value:
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
+        """Remove a key."""
         row = self._cell.key
         change = self._overlay.get(row, MISSING)
         if change is None:
@@ -200,15 +207,19 @@ class MapState(State):
         return found
 
     def items(self) -> Iterable[tuple[Any, Any]]:
+        """Return keys and values."""
         return self._entries().items()
 
     def keys(self) -> Iterable[Any]:
+        """Return the keys."""
         return self._entries().keys()
 
     def values(self) -> Iterable[Any]:
+        """Return the values."""
         return self._entries().values()
 
     def is_empty(self) -> bool:
+        """Tell whether there is nothing in it."""
         return not self._table.get(self._cell.key)
 
     def __getitem__(self, key: Any) -> Any:
@@ -237,6 +248,7 @@ class ReducingState(MergingState):
         self._reduce = reduce
 
     def add(self, value: Any) -> None:
+        """Combine a value with what is there."""
         row = self._cell.key
         before = self._table.get(row)
         combined = value if before is None else self._reduce(detach(before), value)
@@ -257,6 +269,7 @@ class AggregatingState(MergingState):
         self._function = function
 
     def add(self, value: Any) -> None:
+        """Add a value to what is aggregated."""
         row = self._cell.key
         before = self._table.get(row)
         accumulator = self._function.create_accumulator() if before is None else detach(before)

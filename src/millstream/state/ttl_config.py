@@ -49,9 +49,11 @@ class IncrementalCleanupStrategy(CleanupStrategy):
     every_record: bool = False
 
     def get_cleanup_size(self) -> int:
+        """Return how many values are looked at at once."""
         return self.cleanup_size
 
     def run_cleanup_for_every_record(self) -> bool:
+        """Tell whether that is done for every record."""
         return self.every_record
 
 
@@ -63,9 +65,11 @@ class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
     periodic_compaction_time: Duration | None = None
 
     def get_query_time_after_num_entries(self) -> int:
+        """Return what was set; it has no effect."""
         return self.query_time_after_num_entries
 
     def get_periodic_compaction_time(self) -> Duration | None:
+        """Return what was set; it has no effect."""
         return self.periodic_compaction_time
 
 
@@ -98,16 +102,20 @@ class CleanupStrategies:
         return self.incremental_size or (_LOOKED_AT if self.in_background else 0)
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
+        """Return how values are removed while state is used, None if they are not."""
         size = self.incremental_size
         return IncrementalCleanupStrategy(size, self.every_record) if size else None
 
     def get_rocksdb_compact_filter_cleanup_strategy(self) -> RocksdbCompactFilterCleanupStrategy | None:
+        """Return what was set of RocksDB's, None for nothing."""
         return self.rocksdb
 
     def is_cleanup_in_background(self) -> bool:
+        """Tell whether values are removed without being read."""
         return self.in_background
 
     def in_full_snapshot(self) -> bool:
+        """Tell whether expired values are left out of complete checkpoints."""
         return self.full_snapshot
 
 
@@ -128,24 +136,31 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Time | Duration | int) -> StateTtlConfig.Builder:
+        """Begin with a time to live."""
         return StateTtlConfig.Builder(ttl)
 
     def get_ttl(self) -> Time:
+        """Return the time to live."""
         return Time.milliseconds(self.ttl_ms)
 
     def get_update_type(self) -> UpdateType:
+        """Return what makes a value live longer."""
         return self.update_type
 
     def get_state_visibility(self) -> StateVisibility:
+        """Return whether values that have expired may still be seen."""
         return self.visibility
 
     def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        """Return by which clock: the wall's."""
         return TtlTimeCharacteristic.ProcessingTime
 
     def get_cleanup_strategies(self) -> CleanupStrategies:
+        """Return how expired values are removed."""
         return self.cleanup
 
     def is_enabled(self) -> bool:
+        """Tell whether values expire at all."""
         return self.update_type is not UpdateType.Disabled
 
     class Builder:
@@ -160,41 +175,52 @@ class StateTtlConfig:
             return self
 
         def set_ttl(self, ttl: Time | Duration | int) -> StateTtlConfig.Builder:
+            """Set the time to live."""
             millis = to_millis(ttl)
             if millis <= 0:
                 raise InvalidProgramError(f"A time to live must be above 0, it is {millis} ms.")
             return self._with(ttl_ms=millis)
 
         def set_update_type(self, update_type: UpdateType) -> StateTtlConfig.Builder:
+            """Set what makes a value live longer."""
             return self._with(update_type=update_type)
 
         def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
+            """Let writing make a value live longer (the default)."""
             return self._with(update_type=UpdateType.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
+            """Let reading make a value live longer, too."""
             return self._with(update_type=UpdateType.OnReadAndWrite)
 
         def set_state_visibility(self, state_visibility: StateVisibility) -> StateTtlConfig.Builder:
+            """Set whether values that have expired may still be seen."""
             return self._with(visibility=state_visibility)
 
         def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
+            """Let values be seen until they are removed."""
             return self._with(visibility=StateVisibility.ReturnExpiredIfNotCleanedUp)
 
         def never_return_expired(self) -> StateTtlConfig.Builder:
+            """Let values not be seen once they have expired (the default)."""
             return self._with(visibility=StateVisibility.NeverReturnExpired)
 
         def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeCharacteristic) -> StateTtlConfig.Builder:
+            """Set by which clock: there is the wall's."""
             return self
 
         def use_processing_time(self) -> StateTtlConfig.Builder:
+            """Use the wall clock (the default)."""
             return self
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
+            """Leave expired values out of checkpoints that write the complete state."""
             return self._with(cleanup=replace(self._config.cleanup, full_snapshot=True))
 
         def cleanup_incrementally(
             self, cleanup_size: int, run_cleanup_for_every_record: bool = False
         ) -> StateTtlConfig.Builder:
+            """Remove expired values while state is used."""
             cleanup = replace(
                 self._config.cleanup, incremental_size=cleanup_size, every_record=run_cleanup_for_every_record
             )
@@ -203,13 +229,16 @@ class StateTtlConfig:
         def cleanup_in_rocksdb_compact_filter(
             self, query_time_after_num_entries: int = 1000, periodic_compaction_time: Duration | None = None
         ) -> StateTtlConfig.Builder:
+            """Accepted: expired values go when a whole base is written."""
             rocksdb = RocksdbCompactFilterCleanupStrategy(query_time_after_num_entries, periodic_compaction_time)
             return self._with(cleanup=replace(self._config.cleanup, rocksdb=rocksdb))
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
+            """Remove expired values only when they are read."""
             return self._with(cleanup=replace(self._config.cleanup, in_background=False))
 
         def build(self) -> StateTtlConfig:
+            """Return the settings."""
             return self._config
 
 

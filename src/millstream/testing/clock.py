@@ -23,6 +23,7 @@ class ManualClock:
         return self.millis
 
     def set(self, millis: int) -> None:
+        """Set the time, in milliseconds."""
         self.millis = millis
 
     def advance(self, millis: int) -> None:

@@ -107,6 +107,7 @@ class LocalJob:
 
     @property
     def slots(self) -> list[SlotRuntime]:
+        """The slots, as processes have them on Spark."""
         return self._slots.slots
 
     def restart_slots(self) -> None:
@@ -115,6 +116,7 @@ class LocalJob:
 
     @property
     def is_finished(self) -> bool:
+        """Whether the job has come to its end."""
         return self.execution.is_finished
 
     @property
@@ -124,6 +126,7 @@ class LocalJob:
 
     @property
     def next_wake(self) -> int | None:
+        """When there is something to do without input, in milliseconds; None for never."""
         return self.execution.next_wake()
 
     def run(self, restarts: int = 0) -> None:

@@ -9,10 +9,9 @@ from millstream.common.configuration import Configuration
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.jobmaster.flow import EpochSizer
 from millstream.jobmaster.job import JobMaster
-from millstream.jobmaster.launch import Home, Launch, prepare, start
-from millstream.jobmaster.local import LocalEngine
+from millstream.jobmaster.launch import Launch, prepare
+from millstream.jobmaster.local_launch import start_here
 from millstream.jobmaster.restart import FixedDelay
-from millstream.surroundings import wall_clock
 
 # A bounded source is read as a whole.
 _EVERYTHING = 1 << 30
@@ -59,8 +58,4 @@ class LocalEnvironment(StreamExecutionEnvironment):
             options.restart = FixedDelay(self._restarts, 0.0)
             # With every epoch.
             options.checkpoints = replace(options.checkpoints, enabled=True, interval=0.0)
-
-        def make_engine(home: Home) -> LocalEngine:
-            return LocalEngine(home.state.open(), self._clock or wall_clock)
-
-        return start(prepared, make_engine)
+        return start_here(prepared)

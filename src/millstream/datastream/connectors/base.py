@@ -40,11 +40,13 @@ class StreamTransformer(ABC):
     """Adds operators in front of a sink."""
 
     @abstractmethod
-    def apply(self, ds: DataStream) -> DataStream: ...
+    def apply(self, ds: DataStream) -> DataStream:
+        """Return the stream that the sink is to take."""
 
 
 class SupportsPreprocessing(ABC):
     """A sink that wants operators in front of it: `sink_to` adds them."""
 
     @abstractmethod
-    def get_transformer(self) -> StreamTransformer | None: ...
+    def get_transformer(self) -> StreamTransformer | None:
+        """Return what adds the operators, None for none."""

@@ -22,13 +22,16 @@ class BucketContext:
         self._clock = clock
 
     def current_processing_time(self) -> int:
+        """Return the time of the wall clock, in milliseconds."""
         return self._clock()
 
     def current_watermark(self) -> int:
+        """Return the least there is: time is not known to a sink."""
         # Sinks are not told about event time.
         return MIN_WATERMARK
 
     def timestamp(self) -> int | None:
+        """Return None: timestamps do not reach a sink."""
         return None
 
 

@@ -35,6 +35,7 @@ class FileCompactStrategy:
 
     @staticmethod
     def builder() -> FileCompactStrategyBuilder:
+        """Begin a strategy."""
         return FileCompactStrategyBuilder()
 
     def full_groups(self, parts: Iterable[PartFile]) -> tuple[list[Group], Group]:
@@ -81,6 +82,7 @@ class FileCompactStrategyBuilder:
         return self
 
     def build(self) -> FileCompactStrategy:
+        """Return the strategy."""
         if self._strategy.num_checkpoints is None and self._strategy.size_threshold is None:
             raise InvalidProgramError(
                 "FileCompactStrategy: say when files are put together, with enable_compaction_on_checkpoint(n) or "

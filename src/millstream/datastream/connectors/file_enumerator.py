@@ -48,6 +48,17 @@ class FilePosition(NamedTuple):
     known: bytes
 
 
+def check_paths(access: FileAccess, paths: tuple[str, ...]) -> None:
+    """Refuse paths at which there is nothing."""
+    for path in paths:
+        try:
+            next(access.find(path), None)
+        except FileNotFoundError:
+            raise InvalidProgramError(
+                f"FileSource: there is no file or directory {path}; the driver and all workers must see it."
+            ) from None
+
+
 class FileEnumerator(SplitEnumerator):
     """Deals out stretches of files.
 
@@ -80,20 +91,11 @@ class FileEnumerator(SplitEnumerator):
         self._packed: bytes | None = None
         self._due = -math.inf
         if restored is None:
-            self._check_paths()
+            check_paths(access, paths)
         else:
             self._go_on(restored)
         if interval is None and restored is None:
             self._search()
-
-    def _check_paths(self) -> None:
-        for path in self._paths:
-            try:
-                next(self._access.find(path), None)
-            except FileNotFoundError:
-                raise InvalidProgramError(
-                    f"FileSource: there is no file or directory {path}; the driver and all workers must see it."
-                ) from None
 
     def _go_on(self, position: FilePosition) -> None:
         self._next_split = position.next_split

@@ -161,6 +161,7 @@ class _FormatBuilder:
         return self
 
     def build(self) -> FileSink:
+        """Return the sink."""
         settings = FileSinkSettings(
             self._base, self._assigner, self._policy, self._names, self._check_interval, self._compaction
         )

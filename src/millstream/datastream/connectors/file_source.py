@@ -11,7 +11,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration
 from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.file_access import FileAccess, clean_path
-from millstream.datastream.connectors.file_enumerator import FileEnumerator, position_of
+from millstream.datastream.connectors.file_enumerator import FileEnumerator, check_paths, position_of
 from millstream.datastream.connectors.file_formats import BulkFormat, FileFormat, FileShare, StreamFormat
 
 __all__ = ["FileEnumeratorProvider", "FileSource", "FileSourceBuilder", "FileSplitAssignerProvider"]
@@ -39,6 +39,7 @@ class FileSplitAssignerProvider:
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:
+        """Return Flink's choice; splits go round."""
         return FileSplitAssignerProvider()
 
 
@@ -124,6 +125,9 @@ class FileSource(Source):
         """Return the source with what file systems need to know, by protocol."""
         return FileSource(replace(self._settings, options=options))
 
+    def check(self) -> None:
+        check_paths(FileAccess(self._settings.options), self._settings.paths)
+
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
         s = self._settings
         position = position_of(restored)
@@ -168,4 +172,5 @@ class FileSourceBuilder:
         return self
 
     def build(self) -> FileSource:
+        """Return the source."""
         return FileSource(self._settings)

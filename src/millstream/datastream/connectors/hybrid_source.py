@@ -168,6 +168,10 @@ class HybridSource(Source[T_co]):
     def is_bounded(self) -> bool:
         return self._sources[-1].is_bounded
 
+    def check(self) -> None:
+        # What the others read may come while the first is read.
+        self._sources[0].check()
+
     @property
     def is_simple(self) -> bool:
         """Whether only one subtask can read it: when that is so for one of its sources."""
@@ -209,6 +213,7 @@ class HybridSourceBuilder:
         return self
 
     def build(self) -> HybridSource[Any]:
+        """Return the source."""
         return HybridSource(self._sources)
 
 

@@ -27,15 +27,19 @@ class JdbcConnectionOptions:
     JdbcConnectionOptionsBuilder: ClassVar[type[ConnectionOptionsBuilder]]
 
     def get_db_url(self) -> str:
+        """Return where the database is."""
         return self.url
 
     def get_driver_name(self) -> str | None:
+        """Return what was set; it has no effect."""
         return self.driver_name
 
     def get_user_name(self) -> str | None:
+        """Return who asks."""
         return self.user_name
 
     def get_password(self) -> str | None:
+        """Return the password."""
         return self.password
 
     def __repr__(self) -> str:
@@ -60,14 +64,17 @@ class ConnectionOptionsBuilder:
         return self
 
     def with_user_name(self, user_name: str) -> ConnectionOptionsBuilder:
+        """Say who asks."""
         self._options = replace(self._options, user_name=user_name)
         return self
 
     def with_password(self, password: str) -> ConnectionOptionsBuilder:
+        """Give the password."""
         self._options = replace(self._options, password=password)
         return self
 
     def build(self) -> JdbcConnectionOptions:
+        """Return the options."""
         if not self._options.url:
             raise InvalidProgramError("JdbcConnectionOptions: say with_url() where the database is.")
         return self._options
@@ -94,20 +101,25 @@ class JdbcExecutionOptions:
     Builder: ClassVar[type[ExecutionOptionsBuilder]]
 
     def get_batch_interval_ms(self) -> int:
+        """Return after how many milliseconds a batch is written; 0 for no limit."""
         return self.batch_interval_ms
 
     def get_batch_size(self) -> int:
+        """Return at how many records a batch is written."""
         return self.batch_size
 
     def get_max_retries(self) -> int:
+        """Return how often a batch that failed is written again."""
         return self.max_retries
 
     @staticmethod
     def defaults() -> JdbcExecutionOptions:
+        """Return batches of 5000 records, three retries."""
         return JdbcExecutionOptions()
 
     @staticmethod
     def builder() -> ExecutionOptionsBuilder:
+        """Begin with the defaults."""
         return ExecutionOptionsBuilder()
 
 
@@ -118,21 +130,25 @@ class ExecutionOptionsBuilder:
         self._options = JdbcExecutionOptions()
 
     def with_batch_size(self, size: int) -> ExecutionOptionsBuilder:
+        """Write a batch at so many records."""
         _at_least("with_batch_size", size, 1)
         self._options = replace(self._options, batch_size=size)
         return self
 
     def with_batch_interval_ms(self, interval_ms: int) -> ExecutionOptionsBuilder:
+        """Write a batch after so many milliseconds at the latest."""
         _at_least("with_batch_interval_ms", interval_ms, 0)
         self._options = replace(self._options, batch_interval_ms=interval_ms)
         return self
 
     def with_max_retries(self, max_retries: int) -> ExecutionOptionsBuilder:
+        """Write a batch that failed so many times again."""
         _at_least("with_max_retries", max_retries, 0)
         self._options = replace(self._options, max_retries=max_retries)
         return self
 
     def build(self) -> JdbcExecutionOptions:
+        """Return the options."""
         return self._options
 
 

@@ -44,6 +44,7 @@ class RollingPolicy:
         return OnCheckpointRollingPolicy()
 
     def is_full(self, size: int) -> bool:
+        """Tell whether a file of so many bytes is to be closed."""
         return self.part_size is not None and size >= self.part_size
 
     def is_due(self, created: int, modified: int, now: int) -> bool:
@@ -80,12 +81,15 @@ class OutputFileConfig:
 
     @staticmethod
     def builder() -> OutputFileConfigBuilder:
+        """Begin with Flink's names, `part-...`."""
         return OutputFileConfigBuilder()
 
     def get_part_prefix(self) -> str:
+        """Return what file names begin with."""
         return self._prefix
 
     def get_part_suffix(self) -> str:
+        """Return what file names end with."""
         return self._suffix
 
 
@@ -97,14 +101,17 @@ class OutputFileConfigBuilder:
         self._suffix = ""
 
     def with_part_prefix(self, prefix: str) -> OutputFileConfigBuilder:
+        """Say what file names begin with."""
         self._prefix = prefix
         return self
 
     def with_part_suffix(self, suffix: str) -> OutputFileConfigBuilder:
+        """Say what file names end with."""
         self._suffix = suffix
         return self
 
     def build(self) -> OutputFileConfig:
+        """Return the names."""
         return OutputFileConfig(self._prefix, self._suffix)
 
 

@@ -177,6 +177,7 @@ class AvroInputFormat(InputFormat, ResultTypeQueryable):
         self._format = AvroFormat(check_record_schema(schema, "AvroInputFormat"))
 
     def get_produced_type(self) -> GenericRecordAvroTypeInfo:
+        """Return the type of the records."""
         produced = self._format.produced_type
         assert isinstance(produced, GenericRecordAvroTypeInfo)
         return produced

@@ -20,7 +20,7 @@ def avro_library() -> ModuleType:
     try:
         import fastavro
     except ImportError:
-        raise MillstreamError('Avro needs the package fastavro: pip install "millstream[avro]".') from None
+        raise MillstreamError('Avro needs the package fastavro: pip install "fastavro[snappy,zstandard]".') from None
     return fastavro
 
 

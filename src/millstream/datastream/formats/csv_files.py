@@ -46,6 +46,7 @@ class CsvReaderFormat(StreamFormat):
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
+        """Return what reads lines of CSV as rows."""
         if not isinstance(schema, CsvSchema):
             raise InvalidProgramError(f"CsvReaderFormat.for_schema() takes a CsvSchema, not {schema!r}.")
         if not len(schema):
@@ -210,6 +211,7 @@ class CsvBulkWriters:
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> RowDataBulkWriterFactory:
+        """Return what writes rows as lines of CSV."""
         if not isinstance(schema, CsvSchema) or not len(schema):
             raise InvalidProgramError(f"CsvBulkWriters.for_schema() takes a CsvSchema with columns, not {schema!r}.")
         return _CsvWriterFactory(schema)

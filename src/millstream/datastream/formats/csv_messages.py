@@ -53,6 +53,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             self._lenient = False
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what parts fields; a comma if not set."""
             self._dialect = replace(self._dialect, separator=delimiter)
             return self
 
@@ -62,18 +63,22 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what parts the elements of an array; a semicolon if not set."""
             self._array_separator = delimiter
             return self
 
         def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what fields are quoted with; a double quote if not set."""
             self._dialect = replace(self._dialect, quote=c)
             return self
 
         def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what escapes a character; nothing if not set."""
             self._dialect = replace(self._dialect, escape=c)
             return self
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
+            """Set the text that stands for None."""
             self._null = null_literal
             return self
 
@@ -83,6 +88,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self
 
         def build(self) -> CsvRowDeserializationSchema:
+            """Return the schema."""
             return CsvRowDeserializationSchema(
                 self._type, self._dialect, self._array_separator, self._null, self._lenient
             )
@@ -128,6 +134,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._line_end = "\n"
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set what parts fields; a comma if not set."""
             self._dialect = replace(self._dialect, separator=c)
             return self
 
@@ -141,26 +148,32 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            """Set what parts the elements of an array; a semicolon if not set."""
             self._array_separator = delimiter
             return self
 
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
+            """Quote nothing."""
             self._dialect = replace(self._dialect, quote=None)
             return self
 
         def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set what fields are quoted with; a double quote if not set."""
             self._dialect = replace(self._dialect, quote=c)
             return self
 
         def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set what escapes a character; nothing if not set."""
             self._dialect = replace(self._dialect, escape=c)
             return self
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
+            """Set the text that stands for None."""
             self._null = s
             return self
 
         def build(self) -> CsvRowSerializationSchema:
+            """Return the schema."""
             return CsvRowSerializationSchema(
                 self._type, self._dialect, self._array_separator, self._null, self._line_end
             )

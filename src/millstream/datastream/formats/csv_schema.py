@@ -35,6 +35,7 @@ class CsvSchema:
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
+        """Begin a schema."""
         return CsvSchemaBuilder()
 
     @property
@@ -47,6 +48,7 @@ class CsvSchema:
         return tuple(replace(c, separator=c.separator or self.array_separator) for c in self.columns)
 
     def size(self) -> int:
+        """Return how many columns there are."""
         return len(self.columns)
 
     def __len__(self) -> int:
@@ -60,12 +62,13 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """Builds a CsvSchema. Types of elements and numbers are those of Types; DataTypes do not exist here yet."""
+    """Builds a CsvSchema. Types of elements and numbers are those of Types, or of DataTypes."""
 
     def __init__(self) -> None:
         self._schema = CsvSchema()
 
     def build(self) -> CsvSchema:
+        """Return the schema."""
         return self._schema
 
     def _set(self, **changes: Any) -> CsvSchemaBuilder:
@@ -82,6 +85,7 @@ class CsvSchemaBuilder:
         return self._set(columns=(*self._schema.columns, *columns))
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
+        """Add a column of texts."""
         return self._add(Column(name, Types.STRING()))
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
@@ -100,12 +104,15 @@ class CsvSchemaBuilder:
         return self._add(Column(name, Types.LIST(element), separator))
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+        """Add the columns of another schema."""
         return self._add(*schema.columns)
 
     def clear_columns(self) -> CsvSchemaBuilder:
+        """Remove all columns."""
         return self._set(columns=())
 
     def size(self) -> int:
+        """Return how many columns there are."""
         return len(self._schema)
 
     def __len__(self) -> int:
@@ -114,18 +121,23 @@ class CsvSchemaBuilder:
     # --- characters
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
+        """Set what parts columns; a comma if not set."""
         return self._set_dialect(separator=_character("Column separator", char))
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
+        """Set what fields are quoted with; a double quote if not set."""
         return self._set_dialect(quote=_character("Quote char", char))
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
+        """Take quotes as any other character."""
         return self._set_dialect(quote=None)
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
+        """Set what escapes a character; nothing if not set."""
         return self._set_dialect(escape=_character("Escape char", char))
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
+        """Let nothing escape a character."""
         return self._set_dialect(escape=None)
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
@@ -141,6 +153,7 @@ class CsvSchemaBuilder:
         return self._set(array_separator=separator)
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
+        """Have none for array columns that were added with an empty one."""
         return self._set(array_separator="")
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
@@ -177,7 +190,7 @@ def _type(given: Any, usual: TypeInformation, method: str) -> TypeInformation:
         return usual
     if not isinstance(given, BasicTypeInfo):
         raise InvalidProgramError(
-            f"{method}() takes a basic type such as Types.INT(), not {given!r}; DataTypes do not exist here yet."
+            f"{method}() takes a basic type such as Types.INT() or DataTypes.INT(), not {given!r}."
         )
     return given
 

@@ -68,6 +68,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
+        """Begin a schema."""
         return JsonRowDeserializationSchema.Builder()
 
     class Builder:
@@ -98,6 +99,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self
 
         def build(self) -> JsonRowDeserializationSchema:
+            """Return the schema."""
             if self._type is None:
                 raise InvalidProgramError("JsonRowDeserializationSchema: give the type of the rows with type_info().")
             if self._needs_all and self._lenient:
@@ -144,6 +146,7 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
+        """Begin a schema."""
         return JsonRowSerializationSchema.Builder()
 
     class Builder:
@@ -153,10 +156,12 @@ class JsonRowSerializationSchema(SerializationSchema):
             self._type: RowTypeInfo | None = None
 
         def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
+            """Say what type the rows have."""
             self._type = check_row_type(type_info, "JsonRowSerializationSchema")
             return self
 
         def build(self) -> JsonRowSerializationSchema:
+            """Return the schema."""
             if self._type is None:
                 raise InvalidProgramError(
                     "JsonRowSerializationSchema: give the type of the rows with with_type_info()."

@@ -51,7 +51,7 @@ class OrcBulkWriters:
         Timestamps are written as they are, without a time zone.
 
         Args:
-            row_type: a row type of Types; DataTypes do not exist here yet.
+            row_type: a row type of Types, or of DataTypes.
             writer_properties: of ORC's settings, `orc.compress` (ZLIB if not set), `orc.stripe.size`,
                 `orc.compress.size` and `orc.row.index.stride` are read.
             hadoop_config: accepted, without effect.

@@ -27,7 +27,7 @@ class ParquetColumnarRowInputFormat(RowGroups, BulkFormat):
     are read too.
 
     Args:
-        row_type: a row type of Types; DataTypes do not exist here yet.
+        row_type: a row type of Types, or of DataTypes.
         hadoop_config: accepted, without effect.
         batch_size: how many rows are handed on at once.
         is_utc_timestamp: accepted; timestamps are read as they were written, without a time zone.
@@ -104,7 +104,7 @@ class ParquetBulkWriters:
         """Return the factory of writers.
 
         Args:
-            row_type: a row type of Types; DataTypes do not exist here yet.
+            row_type: a row type of Types, or of DataTypes.
             hadoop_config: of its keys `parquet.compression` is read (snappy if not set).
             utc_timestamp: accepted; timestamps are written as they are, without a time zone.
         """

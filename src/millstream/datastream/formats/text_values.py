@@ -154,7 +154,7 @@ def check_row_type(type_info: Any, what: str) -> RowTypeInfo:
     """Refuse what is not a row type of Types."""
     if not isinstance(type_info, RowTypeInfo):
         raise InvalidProgramError(
-            f"{what} takes a row type such as Types.ROW_NAMED(['id'], [Types.INT()]), not {type_info!r}; "
-            "DataTypes of the table module do not exist here yet."
+            f"{what} takes a row type such as Types.ROW_NAMED(['id'], [Types.INT()]) or "
+            f"DataTypes.ROW([DataTypes.FIELD('id', DataTypes.INT())]), not {type_info!r}."
         )
     return type_info

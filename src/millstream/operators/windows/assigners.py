@@ -29,10 +29,12 @@ class WindowAssignerContext(ABC):
     """What an assigner can ask."""
 
     @abstractmethod
-    def get_current_processing_time(self) -> int: ...
+    def get_current_processing_time(self) -> int:
+        """Return the time of the wall clock, in milliseconds."""
 
     @abstractmethod
-    def get_runtime_context(self) -> Any: ...
+    def get_runtime_context(self) -> Any:
+        """Return what the function may know of its job."""
 
 
 # Inside WindowAssigner the plain name is its attribute.
@@ -49,10 +51,12 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Return the windows of a record."""
 
     @abstractmethod
-    def get_default_trigger(self, env: Any = None) -> Trigger[T, W]: ...
+    def get_default_trigger(self, env: Any = None) -> Trigger[T, W]:
+        """Return what says when windows fire, where nothing else is set."""
 
     @abstractmethod
-    def is_event_time(self) -> bool: ...
+    def is_event_time(self) -> bool:
+        """Tell whether windows are of event time."""
 
     def get_window_serializer(self) -> Any:
         """Windows are pickled; Flink wants a serializer here and an assigner written for it has one."""
@@ -63,7 +67,8 @@ class MergeCallback(ABC, Generic[W]):
     """Told which windows become which."""
 
     @abstractmethod
-    def merge(self, to_be_merged: Iterable[W], merge_result: W) -> None: ...
+    def merge(self, to_be_merged: Iterable[W], merge_result: W) -> None:
+        """Say that several windows become one."""
 
 
 _Callback = MergeCallback
@@ -155,6 +160,7 @@ class TumblingEventTimeWindows(_Tumbling[T], _ByEventTime[T]):
 
     @staticmethod
     def of(size: Length, offset: Length | None = None) -> TumblingEventTimeWindows[Any]:
+        """Return windows of a size, one behind the other; moved by an offset if given."""
         return TumblingEventTimeWindows(to_millis(size), _offset(offset))
 
 
@@ -163,6 +169,7 @@ class TumblingProcessingTimeWindows(_Tumbling[T], _ByProcessingTime[T]):
 
     @staticmethod
     def of(size: Length, offset: Length | None = None) -> TumblingProcessingTimeWindows[Any]:
+        """Return windows of a size, one behind the other; moved by an offset if given."""
         return TumblingProcessingTimeWindows(to_millis(size), _offset(offset))
 
 
@@ -189,6 +196,7 @@ class SlidingEventTimeWindows(_Sliding[T], _ByEventTime[T]):
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingEventTimeWindows[Any]:
+        """Return windows of a size, a new one after every slide; moved by an offset if given."""
         return SlidingEventTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
 
 
@@ -197,6 +205,7 @@ class SlidingProcessingTimeWindows(_Sliding[T], _ByProcessingTime[T]):
 
     @staticmethod
     def of(size: Length, slide: Length, offset: Length | None = None) -> SlidingProcessingTimeWindows[Any]:
+        """Return windows of a size, a new one after every slide; moved by an offset if given."""
         return SlidingProcessingTimeWindows(to_millis(size), to_millis(slide), _offset(offset))
 
 
@@ -204,7 +213,8 @@ class SessionWindowTimeGapExtractor(ABC):
     """Reads off a record how long the gap after it may be."""
 
     @abstractmethod
-    def extract(self, element: Any) -> int: ...
+    def extract(self, element: Any) -> int:
+        """Return the gap behind a record, in milliseconds."""
 
 
 class _Sessions(_TimeWindows[T], MergingWindowAssigner[T, TimeWindow]):
@@ -243,10 +253,12 @@ class EventTimeSessionWindows(_Sessions[T], _ByEventTime[T]):
 
     @staticmethod
     def with_gap(size: Length) -> EventTimeSessionWindows[Any]:
+        """Return sessions that end when nothing came for so long."""
         return EventTimeSessionWindows(to_millis(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> EventTimeSessionWindows[Any]:
+        """Return sessions whose gap each record says."""
         return DynamicEventTimeSessionWindows(extractor)
 
 
@@ -258,10 +270,12 @@ class ProcessingTimeSessionWindows(_Sessions[T], _ByProcessingTime[T]):
 
     @staticmethod
     def with_gap(size: Length) -> ProcessingTimeSessionWindows[Any]:
+        """Return sessions that end when nothing came for so long."""
         return ProcessingTimeSessionWindows(to_millis(size))
 
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> ProcessingTimeSessionWindows[Any]:
+        """Return sessions whose gap each record says."""
         return DynamicProcessingTimeSessionWindows(extractor)
 
 
@@ -284,6 +298,7 @@ class GlobalWindows(WindowAssigner[T, GlobalWindow]):
 
     @staticmethod
     def create() -> GlobalWindows[Any]:
+        """Return the one window that never ends: give it a trigger."""
         return GlobalWindows()
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[GlobalWindow]:
@@ -310,6 +325,7 @@ class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
+        """Return windows of so many records."""
         return CountTumblingWindowAssigner(window_size)
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[CountWindow]:
@@ -343,6 +359,7 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Any]:
+        """Return windows of so many records, a new one after every so many."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[CountWindow]:

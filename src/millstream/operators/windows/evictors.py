@@ -21,12 +21,15 @@ class TimestampedValue:
         self.timestamp = timestamp
 
     def get_value(self) -> Any:
+        """Return the record."""
         return self.value
 
     def get_timestamp(self) -> int:
+        """Return its timestamp."""
         return MIN_WATERMARK if self.timestamp is None else self.timestamp
 
     def has_timestamp(self) -> bool:
+        """Tell whether it has one."""
         return self.timestamp is not None
 
 
@@ -39,12 +42,15 @@ class EvictorContext:
         self._metrics = metrics
 
     def get_current_watermark(self) -> int:
+        """Return how far event time has come, in milliseconds."""
         return self._watermark
 
     def get_current_processing_time(self) -> int:
+        """Return the time of the wall clock, in milliseconds."""
         return self._processing_time
 
     def get_metric_group(self) -> Any:
+        """Return where metrics are made."""
         return self._metrics
 
 
@@ -94,6 +100,7 @@ class CountEvictor(_BeforeOrAfter):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        """Keep the last so many records of a window."""
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -109,6 +116,7 @@ class TimeEvictor(_BeforeOrAfter):
 
     @staticmethod
     def of(window_size: Time | Duration | int, do_evict_after: bool = False) -> TimeEvictor:
+        """Keep the records of the last so many milliseconds."""
         return TimeEvictor(to_millis(window_size), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -128,6 +136,7 @@ class DeltaEvictor(_BeforeOrAfter):
 
     @staticmethod
     def of(threshold: float, delta_function: Any, do_evict_after: bool = False) -> DeltaEvictor:
+        """Keep the records that are near the last one, by a function."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:

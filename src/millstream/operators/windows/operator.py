@@ -434,12 +434,15 @@ class ProcessWindowContext:
         self._operator._state.cell.key = key
 
     def window(self) -> Any:
+        """Return the window."""
         return self._window
 
     def current_processing_time(self) -> int:
+        """Return the time of the wall clock, in milliseconds."""
         return self._operator.setup.clock()
 
     def current_watermark(self) -> int:
+        """Return how far event time has come, in milliseconds."""
         return self._operator.watermark
 
     def window_state(self) -> WindowStateStore:
@@ -462,6 +465,7 @@ class WindowStateStore:
         self._prefix = prefix
 
     def _handle(self, state_descriptor: StateDescriptor) -> Any:
+        """Return the state that a descriptor names, of this window or of its key."""
         name = f"{self._prefix}{state_descriptor.name}"
         return self._state.handle(renamed(state_descriptor, name), self._cell)
 

@@ -25,9 +25,11 @@ class TriggerResult(Enum):
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
+        """Tell whether the window's function is called."""
         return self.value[0]
 
     def is_purge(self) -> bool:
+        """Tell whether the window is emptied."""
         return self.value[1]
 
 
@@ -43,28 +45,36 @@ class TriggerContext(ABC):
     """What a trigger can ask and do; everything is of the current key and window."""
 
     @abstractmethod
-    def get_current_processing_time(self) -> int: ...
+    def get_current_processing_time(self) -> int:
+        """Return the time of the wall clock, in milliseconds."""
 
     @abstractmethod
-    def get_current_watermark(self) -> int: ...
+    def get_current_watermark(self) -> int:
+        """Return how far event time has come, in milliseconds."""
 
     @abstractmethod
-    def get_metric_group(self) -> Any: ...
+    def get_metric_group(self) -> Any:
+        """Return where metrics are made."""
 
     @abstractmethod
-    def register_processing_time_timer(self, time: int) -> None: ...
+    def register_processing_time_timer(self, time: int) -> None:
+        """Ask to be called at a time of the wall clock."""
 
     @abstractmethod
-    def register_event_time_timer(self, time: int) -> None: ...
+    def register_event_time_timer(self, time: int) -> None:
+        """Ask to be called at an event time."""
 
     @abstractmethod
-    def delete_processing_time_timer(self, time: int) -> None: ...
+    def delete_processing_time_timer(self, time: int) -> None:
+        """Take that back."""
 
     @abstractmethod
-    def delete_event_time_timer(self, time: int) -> None: ...
+    def delete_event_time_timer(self, time: int) -> None:
+        """Take that back."""
 
     @abstractmethod
-    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any: ...
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+        """Return a state of the key and the window."""
 
 
 class OnMergeContext(TriggerContext):
@@ -115,6 +125,7 @@ class EventTimeTrigger(Trigger[T, TimeWindow]):
 
     @staticmethod
     def create() -> EventTimeTrigger[Any]:
+        """Fire when event time has come to the window's end."""
         return EventTimeTrigger()
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -145,6 +156,7 @@ class ProcessingTimeTrigger(Trigger[T, TimeWindow]):
 
     @staticmethod
     def create() -> ProcessingTimeTrigger[Any]:
+        """Fire when the wall clock has come to the window's end."""
         return ProcessingTimeTrigger()
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -232,6 +244,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger[T]):
 
     @staticmethod
     def of(interval: Time | Duration | int) -> ContinuousEventTimeTrigger[Any]:
+        """Fire again and again, so far apart in event time."""
         return ContinuousEventTimeTrigger(to_millis(interval))
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -259,6 +272,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger[T]):
 
     @staticmethod
     def of(interval: Time | Duration | int) -> ContinuousProcessingTimeTrigger[Any]:
+        """Fire again and again, so far apart by the wall clock."""
         return ContinuousProcessingTimeTrigger(to_millis(interval))
 
     def on_element(self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
@@ -291,6 +305,7 @@ class CountTrigger(Trigger[T, Any]):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger[Any]:
+        """Fire at every so many records."""
         return CountTrigger(window_size)
 
     def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
@@ -327,6 +342,7 @@ class DeltaTrigger(Trigger[T, Any]):
 
     @staticmethod
     def of(threshold: float, delta_function: Any, type_info: Any = None) -> DeltaTrigger[Any]:
+        """Fire when a record is far enough from the one of the last time, by a function."""
         return DeltaTrigger(threshold, delta_function)
 
     def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
@@ -404,6 +420,7 @@ class PurgingTrigger(_Nested[T]):
 
     @staticmethod
     def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger[Any]:
+        """Empty the window whenever another trigger fires."""
         return PurgingTrigger(nested_trigger)
 
     def _change(self, result: TriggerResult, window: Any, ctx: TriggerContext) -> TriggerResult:
@@ -419,6 +436,7 @@ class NoRepeatedTrigger(_Nested[T]):
 
     @staticmethod
     def of(nested_trigger: Trigger[Any, Any]) -> NoRepeatedTrigger[Any]:
+        """Fire once, when another trigger does."""
         return NoRepeatedTrigger(nested_trigger)
 
     def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:

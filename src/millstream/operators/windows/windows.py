@@ -81,6 +81,7 @@ class GlobalWindow(Window):
 
     @staticmethod
     def get() -> GlobalWindow:
+        """Return the one there is."""
         return GLOBAL
 
     def max_timestamp(self) -> int:

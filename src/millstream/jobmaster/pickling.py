@@ -35,10 +35,10 @@ def _check(node: ChainNode) -> None:
         if error is not None:
             culprit = _deepest(what, value)
             raise InvalidProgramError(
-                f"Operator '{node.name}' cannot be sent to the workers: {culprit} cannot be pickled ({error}). "
+                f"Operator {node.label} cannot be sent to the workers: {culprit} cannot be pickled ({error}). "
                 "Make it in open(), which runs on the worker, or pass plain data instead."
             )
-    raise InvalidProgramError(f"Operator '{node.name}' cannot be sent to the workers: {_failure(node.operator)}.")
+    raise InvalidProgramError(f"Operator {node.label} cannot be sent to the workers: {_failure(node.operator)}.")
 
 
 def _failure(value: Any) -> str | None:

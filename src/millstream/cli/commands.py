@@ -1,0 +1,34 @@
+"""A group of commands that are imported when they are called: what runs a program needs none of what reads state."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+
+import click
+
+# Where a command is, by its name.
+_ELSEWHERE = {"savepoint": "millstream.cli.savepoint", "state": "millstream.cli.state"}
+
+
+class Commands(click.Group):
+    """The commands of `millstream`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as e:
+            alike = get_close_matches(args[0], self.list_commands(ctx), 1)
+            hint = f" Did you mean '{alike[0]}'?" if alike and "Did you mean" not in e.message else ""
+            raise click.UsageError(e.message + hint, ctx) from None
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(_ELSEWHERE[cmd_name]), cmd_name)
+        return command

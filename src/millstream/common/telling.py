@@ -1,0 +1,94 @@
+"""How an error is told: with the lines of the user's program, not ours."""
+
+from __future__ import annotations
+
+import io
+import linecache
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from traceback import extract_tb, format_list
+from types import TracebackType
+
+from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
+from millstream.common.missing import NotSupportedError
+
+__all__ = ["show_errors_our_way", "tell", "tell_any", "with_source_lines"]
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+# What runs a file or a cell as a program; the program's own frames come after its last.
+_RUNNERS = ("<frozen runpy>", f"IPython{os.sep}core{os.sep}interactiveshell.py")
+# Found where the program was put together: the line matters.
+_OF_THE_PROGRAM = (InvalidProgramError, NotSupportedError, TypeMismatchError)
+_FRAME = re.compile(r'  File "(.*)", line (\d+)(, in .*)?')
+
+
+def tell(error: MillstreamError) -> str:
+    """Return what to show of an error of ours: the sentence, behind the lines of the program that led to it."""
+    lines: list[str] = []
+    if isinstance(error, _OF_THE_PROGRAM):
+        frames = extract_tb(_inside_program(error))
+        lines = format_list([f for f in frames if not f.filename.startswith(_PACKAGE)])
+    return f"{''.join(lines)}{error}\n"
+
+
+def tell_any(error: Exception) -> str | None:
+    """Return what to show of any error of a program that was run as a file; None when it is not the program's."""
+    inner = _inside_program(error)
+    if inner is error.__traceback__:
+        return f"{error}\n" if isinstance(error, MillstreamError) else None
+    if isinstance(error, MillstreamError):
+        return tell(error)
+    # As Python itself shows it, suggestions of other names included; `traceback` has them only from 3.12 on.
+    shown = io.StringIO()
+    with redirect_stderr(shown):
+        sys.__excepthook__(type(error), error.with_traceback(inner), inner)
+    return shown.getvalue()
+
+
+def _inside_program(error: Exception) -> TracebackType | None:
+    """Return the traceback from the program's first frame on; all of it where nothing is around the program."""
+    inner = error.__traceback__
+    for tb in _frames(error.__traceback__):
+        if tb.tb_frame.f_code.co_filename.endswith(_RUNNERS):
+            inner = tb.tb_next
+    return inner
+
+
+def _frames(tb: TracebackType | None) -> Iterator[TracebackType]:
+    while tb is not None:
+        yield tb
+        tb = tb.tb_next
+
+
+def show_errors_our_way() -> None:
+    """Have errors of ours that end a program told by `tell`, unless the program has a way of its own."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _hook
+
+
+def _hook(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
+    if isinstance(error, MillstreamError):
+        sys.stderr.write(tell(error.with_traceback(tb)))
+    else:
+        sys.__excepthook__(kind, error, tb)
+
+
+def with_source_lines(text: str) -> str:
+    """Add to a traceback from another process the lines of source that only this one has: those of a notebook's cells.
+
+    Example:
+        >>> with_source_lines('  File "<nowhere>", line 1, in f')
+        '  File "<nowhere>", line 1, in f'
+    """
+    lines = text.split("\n")
+    completed: list[str] = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        completed.append(line)
+        found = _FRAME.fullmatch(line)
+        if found and not following.startswith("    "):
+            source = linecache.getline(found.group(1), int(found.group(2))).strip()
+            completed += [f"    {source}"] if source else []
+    return "\n".join(completed)

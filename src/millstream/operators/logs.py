@@ -1,0 +1,67 @@
+"""What user code says to `logging` in a worker: it travels to the driver's log with the report of its epoch."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+
+from millstream.operators.protocol import LogLine
+from millstream.operators.subtask import running_operator
+
+# What more than this is said in an epoch is only counted: a log is for people.
+MOST_LINES = 10_000
+
+
+class Logged(logging.Handler):
+    """Takes what is logged in this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[LogLine] = []
+        self._left_out = 0
+
+    def listen(self, levels: dict[str, int]) -> None:
+        """Take what all loggers let through, which have the levels that they have in the driver."""
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        root = logging.getLogger()
+        if self not in root.handlers:
+            root.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self._lines) >= MOST_LINES:
+            self._left_out += 1
+            return
+        operator = running_operator(inspect.currentframe())
+        line = LogLine(record.name, record.levelno, self.format(record), record.created, operator)
+        self._lines.append(line)
+
+    def take(self) -> list[LogLine]:
+        """Return what was said since the last call."""
+        lines, self._lines = self._lines, []
+        if self._left_out:
+            text = f"... and {self._left_out:,} more lines in this epoch"
+            lines.append(LogLine("millstream", logging.WARNING, text, lines[-1].created, None))
+            self._left_out = 0
+        return lines
+
+
+def levels() -> dict[str, int]:
+    """Return the levels that were set in this process, by logger; the root's under no name."""
+    named = {name: lg.level for name, lg in logging.root.manager.loggerDict.items() if isinstance(lg, logging.Logger)}
+    return {"": logging.root.level, **{name: level for name, level in named.items() if level != logging.NOTSET}}
+
+
+def pass_on(line: LogLine) -> None:
+    """Say in this process what was said in another."""
+    logger = logging.getLogger(line.name)
+    if not logger.isEnabledFor(line.level):
+        return
+    text = line.message if line.operator is None else f"[{line.operator}] {line.message}"
+    if not logger.hasHandlers():
+        # Then Python writes warnings and worse to standard error, and nothing but their text.
+        text = f"{logging.getLevelName(line.level)} {text}"
+    record = logger.makeRecord(line.name, line.level, "", 0, text, (), None)
+    record.created = line.created
+    record.msecs = line.created % 1 * 1000
+    logger.handle(record)

@@ -1,0 +1,66 @@
+"""Where Spark is said to run, and how much it says: refused in a sentence before a JVM is started for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from enum import Enum
+
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.setting import ChoiceSetting
+
+DEFAULT_MASTER = "local[*]"
+
+_KNOWN = re.compile(r"local|local\[(\*|[1-9]\d*)(,\s*\d+)?\]|local-cluster\[\d+,\s*\d+,\s*\d+\]|yarn|k8s://.+")
+_STANDALONE = re.compile(r"spark://([^:,/]+:\d+)(,[^:,/]+:\d+)*")
+_PATIENCE = 5.0
+
+
+class LogLevel(Enum):
+    """How much of Spark's log is shown."""
+
+    OFF = 0
+    FATAL = 1
+    ERROR = 2
+    WARN = 3
+    INFO = 4
+    DEBUG = 5
+    TRACE = 6
+    ALL = 7
+
+
+LOG_LEVEL = ChoiceSetting("millstream.spark.log-level", LogLevel.OFF)
+
+
+def check_settings(config: Configuration) -> None:
+    """Refuse settings of Spark with which it cannot start."""
+    LOG_LEVEL.read(config)
+    check_master(master_of(config))
+
+
+def master_of(config: Configuration) -> str:
+    return config.get_string("spark.master", os.environ.get("MASTER") or DEFAULT_MASTER)
+
+
+def check_master(master: str) -> None:
+    """Refuse a master that Spark does not know, or where nobody answers."""
+    if _STANDALONE.fullmatch(master):
+        addresses = [address.rpartition(":") for address in master.removeprefix("spark://").split(",")]
+        problems = [_unreachable(host, int(port)) for host, _, port in addresses]
+        if all(problems):
+            raise InvalidProgramError(f"spark.master is {master}: nobody answers there ({problems[0]}).")
+    elif not _KNOWN.fullmatch(master):
+        raise InvalidProgramError(
+            f"spark.master is {master!r}: it must be local, local[4], local[*], spark://host:port, yarn or k8s://..."
+        )
+
+
+def _unreachable(host: str, port: int) -> str | None:
+    """Return why nobody can be reached at an address; None if somebody can."""
+    try:
+        socket.create_connection((host, port), _PATIENCE).close()
+    except OSError as e:
+        return e.strerror or str(e)
+    return None

@@ -1,0 +1,68 @@
+"""What the command line says of options and commands that it does not know."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from millstream.cli.main import cli
+
+PROGRAM = """
+from millstream.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1]).map(str).print()
+env.execute()
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    (tmp_path / "job.py").write_text(PROGRAM)
+    return str(tmp_path / "job.py")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--paralelism", "3"], "--parallelism"),
+        (["run", "--from-savepiont", "x"], "--from-savepoint"),
+        (["info", "--sgv"], "--svg"),
+        (["savepoint", "check", "--jsn"], "--json"),
+        (["rnu"], "'run'"),
+        (["savepiont"], "savepoint"),
+    ],
+)
+def test_what_is_misspelt_is_not_taken_for_a_file(job: str, arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(cli, [*arguments, job])
+    assert done.exit_code == 2
+    assert said in done.output.partition("Did you mean")[2]
+
+
+def test_a_setting_without_a_value(job: str) -> None:
+    done = CliRunner().invoke(cli, ["run", "-D", "parallelism.default", job])
+    assert (done.exit_code, "-D parallelism.default: write it as key=value." in done.output) == (2, True)
+
+
+def planned(*arguments: str) -> list[dict[str, Any]]:
+    """In a process of its own: settings of a command line count for all that its process runs."""
+    command = [sys.executable, "-m", "millstream.cli.main", "info", *arguments]
+    nodes: list[dict[str, Any]] = json.loads(subprocess.check_output(command))["nodes"]
+    return nodes
+
+
+def test_options_behind_the_program_are_its_own(job: str) -> None:
+    assert len(planned(job, "--paralelism", "3")) == 3
+
+
+def test_info_takes_settings_and_names_lines(job: str) -> None:
+    nodes = planned("-D", "parallelism.default=3", job)
+    assert [(n["type"], n["parallelism"], n["made_at"]) for n in nodes[1:]] == [
+        ("Map", 3, "job.py:4"),
+        ("Print to Std. Out", 3, "job.py:4"),
+    ]

@@ -1,0 +1,53 @@
+"""The documentation: its links lead somewhere, and the programs of the tutorial print what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """The places in a page that a link can name."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+    for link in LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} is not there"
+        assert not anchor or anchor in anchors(target), f"{link} names no heading"
+
+
+def test_every_page_is_linked_from_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    linked = {(ROOT / link.partition("#")[0]).resolve() for link in LINK.findall(readme)}
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "docs" / "tutorial" / "1-a-first-program.md"]
+    assert [p.name for p in pages if p not in linked] == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "tutorial").glob("*.md")), ids=lambda page: page.stem)
+def test_the_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
+    found = re.search(
+        r"```python\n# (\S+)\n(.*?)```.*?\n    (millstream run .*?)\n.*?```\n(.*?)```", page.read_text(), re.DOTALL
+    )
+    assert found is not None
+    name, program, command, promised = found.groups()
+    (tmp_path / name).write_text(program)
+    line = command.replace("millstream run", f"{sys.executable} -m millstream.cli.main run")
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == promised, done.stderr
+    assert done.stderr == "millstream: running in this process, without Spark (millstream.engine=local)\n"

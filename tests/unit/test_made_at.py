@@ -1,0 +1,87 @@
+"""Every operator knows the line of the program that made it, and says so wherever it is named."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+import pytest
+
+from millstream.common.errors import InvalidProgramError, JobExecutionError
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.graph.job_graph import build_job_graph
+from millstream.graph.picture import draw
+from millstream.testing import LocalEnvironment
+
+
+def here(offset: int = 0) -> str:
+    """The line of the caller, or one that is so many lines away."""
+    frame = inspect.currentframe()
+    assert frame is not None and frame.f_back is not None
+    return f"test_made_at.py:{frame.f_back.f_lineno + offset}"
+
+
+def test_the_plan_and_the_picture_name_the_lines() -> None:
+    env = LocalEnvironment()
+    source = env.from_collection([1, 2])
+    made = [here(-1)]
+    mapped = (
+        source.map(lambda x: x)
+        .key_by(lambda x: x)
+        .reduce(lambda a, b: a + b)
+    )  # fmt: skip
+    made += [here(-4), here(-2)]
+    sink = mapped.print()
+    made.append(here(-1))
+    nodes = json.loads(env.get_execution_plan())["nodes"]
+    assert [node["made_at"] for node in nodes] == made
+    picture = draw(build_job_graph(env._stream_graph(None, [sink._transformation])))
+    assert f"<title>Map, made at {made[1]}</title>" in picture
+
+
+def test_an_error_in_user_code_names_the_line_and_not_a_number() -> None:
+    env = LocalEnvironment()
+    stream = env.from_collection([1, 0]).map(lambda x: 1 // x)
+    made = here(-1)
+    with pytest.raises(JobExecutionError) as e:
+        list(stream.execute_and_collect())
+    assert f"in operator 'Map' (no uid), made at {made}, subtask 1/1, epoch 1\nrecord: 0" in str(e.value)
+
+
+def test_what_is_refused_when_a_program_is_built_names_the_line() -> None:
+    env = LocalEnvironment()
+    stream = env.from_collection([1])
+    with pytest.raises(InvalidProgramError) as e:
+        stream.map(str).name("text").set_parallelism(0)
+    assert f"operator 'text' (made at {here(-1)})" in str(e.value)
+    stream.uid("a").map(str).uid("a").print()
+    made = here(-1)
+    with pytest.raises(InvalidProgramError) as e:
+        env.execute()
+    assert f"'Map' (made at {made}) have the same uid 'a'" in str(e.value)
+
+
+class BrokenSource(DataGeneratorSource):
+    def create_enumerator(self, parallelism: int, restored: Any) -> Any:
+        raise OSError("the broker is away")
+
+
+def test_a_source_that_fails_in_the_driver_is_named() -> None:
+    env = LocalEnvironment()
+    stream = env.from_source(BrokenSource(lambda i: i, 3), source_name="orders")
+    made = here(-1)
+    with pytest.raises(JobExecutionError) as e:
+        list(stream.execute_and_collect())
+    assert f"Source 'Source: orders' (made at {made}) could not say what to read: OSError('the broker" in str(e.value)
+
+
+def test_the_first_line_that_is_not_ours_counts() -> None:
+    def build() -> Any:
+        return StreamExecutionEnvironment().from_collection([1])
+
+    names: dict[str, Any] = {"__name__": "millstream.elsewhere", "build": build}
+    assert build()._transformation.made_at == here(-3)
+    exec("def indirectly():\n    return build()", names)
+    assert names["indirectly"]()._transformation.made_at == here(-5)

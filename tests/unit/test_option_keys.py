@@ -1,0 +1,152 @@
+"""Settings are found under the keys that Flink finds them under, and keys that nobody knows are told."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import pkgutil
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apache_flink import flink_folder, flink_python, needs_flink  # noqa: F401
+
+import millstream
+from millstream.common import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.known_keys import OWN, check_keys, flink_keys
+from millstream.common.setting import Setting
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.testing import LocalEnvironment
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests" / "pyflink"))
+
+from option_keys import KEYS, options_of_pyflink, read  # noqa: E402
+
+# What Flink has never had, or had before 1.17.
+OLDER_STILL = {"execution.checkpointing.prefer-checkpoint-for-recovery"}
+
+
+def all_settings() -> dict[str, Setting[Any]]:
+    """Every setting there is in the package."""
+    found: dict[str, Setting[Any]] = {}
+    for module in pkgutil.walk_packages(millstream.__path__, "millstream."):
+        if not module.name.startswith(("millstream.spark", "millstream.testing", "millstream.pyflink")):
+            things = vars(importlib.import_module(module.name)).values()
+            found |= {t.key: t for t in things if isinstance(t, Setting)}
+    return found
+
+
+def test_every_setting_has_the_older_keys_that_flink_knows() -> None:
+    flink = read(KEYS.read_text())
+    settings = all_settings()
+    assert len(settings) > 40
+    for key, setting in settings.items():
+        if key.startswith("millstream.") or key in OLDER_STILL:
+            continue
+        assert key in flink, f"{key} is no option of Flink's"
+        assert set(setting.old) == set(flink[key]), f"{key} is also found under {flink[key]}"
+
+
+@needs_flink
+@pytest.mark.skipif(os.environ.get("MILLSTREAM_PYFLINK") != "1", reason="starts a JVM")
+def test_the_list_is_what_apache_flink_says() -> None:
+    folder = flink_folder()
+    assert folder is not None
+    recorded, now = read(KEYS.read_text()), options_of_pyflink(folder)
+    assert recorded.keys() == now.keys()
+    assert {k: others for k, others in now.items() if not set(others) <= set(recorded[k])} == {}
+
+
+def env_with(**settings: str) -> StreamExecutionEnvironment:
+    config = Configuration.from_dict({k.replace("__", ".").replace("_", "-"): v for k, v in settings.items()})
+    return StreamExecutionEnvironment.get_execution_environment(config)
+
+
+def test_older_keys_count() -> None:
+    assert not env_with(pipeline__operator_chaining="false").is_chaining_enabled()
+    assert env_with(execution__buffer_timeout="7 ms").get_buffer_timeout() == 7
+    assert env_with(execution__buffer_timeout__enabled="false").get_buffer_timeout() == -1
+    assert env_with(task__cancellation_interval="5 s").get_config().get_task_cancellation_interval() == 5000
+    # Where both are set, the key of today wins.
+    both = env_with(pipeline__operator_chaining="false", pipeline__operator_chaining__enabled="true")
+    assert both.is_chaining_enabled()
+    both.disable_operator_chaining()
+    assert not both.is_chaining_enabled()
+
+
+def test_every_key_of_our_own_is_listed() -> None:
+    text = "".join(p.read_text() for p in (ROOT / "src").rglob("*.py"))
+    modules = {m.name for m in pkgutil.walk_packages(millstream.__path__, "millstream.")}
+    used = {k for k in re.findall(r'"(millstream\.[a-z.-]+[a-z])"', text) if k not in modules - set(OWN)}
+    internal = {"millstream.job", "millstream.operators.report", "millstream.release"}
+    assert used - internal == set(OWN)
+
+
+def test_misspelt_keys(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "millstream"):
+        check_keys(
+            ["execution.checkpointing.intervall", "state.unheard-of", "my.own.parameter", "input", "s3.endpoint"]
+        )
+    assert caplog.messages == [
+        "the configuration key execution.checkpointing.intervall is not known, and has no effect. "
+        "Did you mean execution.checkpointing.interval?",
+        "the configuration key state.unheard-of is not known, and has no effect.",
+    ]
+    with pytest.raises(InvalidProgramError, match=r"epoch.targt is .* Did you mean millstream.epoch.target\?"):
+        check_keys(["millstream.epoch.targt"])
+    assert {"pipeline.operator-chaining", "taskmanager.numberOfTaskSlots"} <= flink_keys()
+
+
+def test_keys_are_checked_when_a_job_starts(caplog: pytest.LogCaptureFixture) -> None:
+    env = LocalEnvironment(Configuration.from_dict({"paralelism.default": "3"}))
+    env.get_config().set_global_job_parameters({"state.mine": "x"})
+    list(env.from_collection([1]).execute_and_collect())
+    assert ["Did you mean parallelism.default?" in m for m in caplog.messages] == [True]
+    assert env.get_config().get_global_job_parameters() == {"state.mine": "x"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("execution.buffer-timeout.interval", "abc", "execution.buffer-timeout.interval: 'abc' is not a duration"),
+        ("execution.buffer-timeout", "abc", "execution.buffer-timeout: 'abc' is not a duration"),
+        ("millstream.epoch.target", "-1", "millstream.epoch.target is -1 ms: it must be at least 1 ms"),
+        ("millstream.epoch.max-records", "0", "millstream.epoch.max-records is 0: it must be at least 1"),
+        ("millstream.epoch.max-bytes", "x", "millstream.epoch.max-bytes='x' must be a number"),
+        ("parallelism.default", "0", r"the environment \(parallelism.default\) must be an int of at least 1"),
+        ("pipeline.max-parallelism", "many", "pipeline.max-parallelism='many' must be a number"),
+        ("execution.runtime-mode", "FAST", "execution.runtime-mode is 'FAST': it must be one of STREAMING, BATCH"),
+        ("execution.state-recovery.claim-mode", "MINE", "claim-mode is 'MINE': it must be one of CLAIM, NO_CLAIM"),
+        ("io.tmp.dirs", "/nowhere/at/all", "io.tmp.dirs is /nowhere/at/all: the job's own directory cannot be made"),
+        ("taskmanager.tmp.dirs", "/proc", "io.tmp.dirs is /proc: the job's own directory cannot be made"),
+        ("millstream.inlining", "perhaps", "millstream.inlining='perhaps' must be true or false"),
+        ("millstream.engine", "flink", "millstream.engine is 'flink': it must be one of SPARK, LOCAL"),
+    ],
+)
+def test_a_bad_value_names_its_key(key: str, value: str, said: str, tmp_path: Path) -> None:
+    config = Configuration.from_dict({"millstream.engine": "local", key: value, "millstream.quiet": "true"})
+    if "claim" in key:
+        config.set_string("execution.savepoint.path", str(tmp_path))
+    env = StreamExecutionEnvironment.get_execution_environment(config)
+    with pytest.raises(InvalidProgramError, match=said):
+        env.from_collection([1]).execute_and_collect(limit=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"spark.master": "lokal[2]"}, r"spark.master is 'lokal\[2\]': it must be local, local\[4\]"),
+        ({"spark.master": "local[0]"}, r"spark.master is 'local\[0\]': it must be local"),
+        ({"spark.master": "spark://127.0.0.1:9"}, r"spark.master is spark://127.0.0.1:9: nobody answers there \(Conn"),
+        ({"millstream.spark.log-level": "loud"}, "log-level is 'loud': it must be one of OFF, FATAL, ERROR, WARN"),
+    ],
+)
+def test_settings_of_spark_are_refused_before_it_starts(settings: dict[str, str], said: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    with pytest.raises(InvalidProgramError, match=said):
+        env.from_collection([1]).set_parallelism(1).execute_and_collect(limit=1)
