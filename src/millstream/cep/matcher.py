@@ -1,0 +1,92 @@
+"""What a key does when its time has come: the events that wait go to the automaton, and time goes on.
+
+Like the automaton this has no clock and no state of its own. It says when time has to be looked at again (`Runs.timers`)
+and whoever has a clock calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cmp_to_key
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from millstream.cep.automaton import Automaton, Runs
+
+_stamp = itemgetter(0)
+
+# Says which of two events of one timestamp comes first: below 0 for the first one, above 0 for the second.
+Comparator = Callable[[Any, Any], int]
+
+
+class Found(NamedTuple):
+    """A match, or a partial one whose time was up: its history, and its timestamp."""
+
+    cell: Any
+    timestamp: int
+    timed_out: bool
+
+
+class Matcher:
+    """An automaton with the order of events and the windows of time around it."""
+
+    def __init__(self, automaton: Automaton, comparator: Comparator | None = None) -> None:
+        self.automaton = automaton
+        self._order = None if comparator is None else cmp_to_key(comparator)
+
+    def fire(self, runs: Runs, events: Iterable[tuple[int, Any]], now: int) -> list[Found]:
+        """Process events up to a time, and let that time come.
+
+        Args:
+            runs: the runs of the key, which are changed.
+            events: timestamps and events, by timestamp and then in the order in which they came.
+            now: the watermark, or the wall clock; no event is later.
+        """
+        found: list[Found] = []
+        if self._order is not None:
+            events = self._sorted(events)
+        last: int | None = None
+        for timestamp, event in events:
+            if timestamp != last:
+                last = timestamp
+                if runs.queue is not None:
+                    self._advance(runs, timestamp, found)
+            self._event(runs, event, timestamp, found)
+        self._advance(runs, now, found)
+        runs.began = False
+        if runs.timers:
+            runs.timers = [t for t in runs.timers if t > now]
+        return found
+
+    def event(self, runs: Runs, event: Any, now: int) -> list[Found]:
+        """Process an event at once, in processing time."""
+        found: list[Found] = []
+        self._advance(runs, now, found)
+        self._event(runs, event, now, found)
+        runs.began = False
+        return found
+
+    def _event(self, runs: Runs, event: Any, timestamp: int, found: list[Found]) -> None:
+        automaton = self.automaton
+        matches = automaton.event(runs, event, timestamp)
+        if runs.began and automaton.window > 0:
+            due = timestamp + automaton.window
+            if due not in runs.timers[-1:]:
+                runs.timers.append(due)
+        for cell in matches:
+            found.append(Found(cell, timestamp, False))
+
+    def _advance(self, runs: Runs, timestamp: int, found: list[Found]) -> None:
+        matches, timed_out = self.automaton.advance(runs, timestamp)
+        for cell in matches:
+            found.append(Found(cell, timestamp, False))
+        for cell, due in timed_out:
+            found.append(Found(cell, due, True))
+
+    def _sorted(self, events: Iterable[tuple[int, Any]]) -> Iterable[tuple[int, Any]]:
+        order = self._order
+        assert order is not None
+        for timestamp, together in groupby(events, _stamp):
+            for event in sorted([e for _, e in together], key=order):
+                yield timestamp, event
