@@ -220,6 +220,18 @@ class Automaton:
     def state_names(self) -> list[str]:
         return list(self._decisions)
 
+    def asked(self, error: BaseException) -> tuple[str, Any] | None:
+        """Return the pattern whose condition raised an error and the event it was asked about; None if none did."""
+        tb = error.__traceback__
+        found = None
+        while tb is not None:
+            for decision in self._decisions.values():
+                pattern = decision.asked(tb)
+                if pattern is not None:
+                    found = pattern, tb.tb_frame.f_locals["event"]
+            tb = tb.tb_next
+        return found
+
     # --- events
 
     def begins(self, event: Any, timestamp: int) -> bool:

@@ -480,9 +480,7 @@ class _Compiler:
 
     # --- groups
 
-    def _group(
-        self, place: _Place, group: GroupPattern, sink: State, behind: State | None, first_round: bool
-    ) -> State:
+    def _group(self, place: _Place, group: GroupPattern, sink: State, behind: State | None, first_round: bool) -> State:
         inside = _Place(group.get_raw_pattern(), place.following, group, first_round)
         first = self._sequence(inside, sink)
         if behind is not None:
@@ -573,12 +571,7 @@ def _candidates(name: str) -> Iterator[str]:
 
 
 def _heads_optional_group(place: _Place) -> bool:
-    return (
-        place.is_head
-        and place.first_round
-        and place.group is not None
-        and place.group.get_quantifier().is_optional
-    )
+    return place.is_head and place.first_round and place.group is not None and place.group.get_quantifier().is_optional
 
 
 def _restrict(state: State, taken: Expression) -> None:

@@ -69,7 +69,10 @@ class SimpleCondition:
 
 class _Of(SimpleCondition):
     def __init__(self, function: Callable[[Any], bool]) -> None:
-        self.filter = function  # type: ignore[method-assign]
+        self.function = function
+
+    def filter(self, event: Any) -> bool:
+        return self.function(event)
 
 
 class RichIterativeCondition(IterativeCondition):
@@ -203,7 +206,7 @@ def as_atom(condition: Any, pattern: str, method: str) -> Atom:
         )
     text = f"{pattern}.{method}"
     if isinstance(condition, _Of):
-        return Atom(condition.filter, False, condition, pattern, text)
+        return Atom(condition.function, False, condition, pattern, text)
     iterative = isinstance(condition, IterativeCondition) or (
         not isinstance(condition, SimpleCondition) and _takes(call, condition, pattern, method) == 2
     )

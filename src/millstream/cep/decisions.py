@@ -17,6 +17,7 @@ import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from types import TracebackType
 from typing import Any
 
 from millstream.cep.compiler import Action, State, StateKind
@@ -63,6 +64,13 @@ class Decision:
     decide: Decide
     iterative: bool
     patterns: dict[int, str]
+
+    def asked(self, tb: TracebackType) -> str | None:
+        """Return the pattern whose condition a frame was asking, None when it is not one of this state's."""
+        if tb.tb_frame.f_code is not self.decide.__code__:
+            return None
+        atom = tb.tb_frame.f_locals.get("atom")
+        return self.patterns.get(tb.tb_lineno) if atom is None else atom.pattern
 
 
 class _Unknown(Exception):

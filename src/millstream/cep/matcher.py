@@ -1,7 +1,7 @@
 """What a key does when its time has come: the events that wait go to the automaton, and time goes on.
 
-Like the automaton this has no clock and no state of its own. It says when time has to be looked at again (`Runs.timers`)
-and whoever has a clock calls.
+Like the automaton this has no clock and no state of its own. It says when time has to be looked at again
+(`Runs.timers`), and whoever has a clock calls.
 """
 
 from __future__ import annotations

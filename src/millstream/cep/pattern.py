@@ -284,7 +284,8 @@ class Pattern:
             )
         if quantifier.is_single:
             raise MalformedPatternError(
-                "Option not applicable to singleton quantifier. Call one_or_more(), times(n, m) or times_or_more(n) first."
+                "Option not applicable to singleton quantifier. Call one_or_more(), times(n, m) or times_or_more(n) "
+                "before greedy()."
             )
         quantifier.is_greedy = True
         return self
@@ -460,7 +461,8 @@ def can_be_empty(last: Pattern) -> bool:
 def check_loop(pattern: Pattern) -> None:
     if can_be_empty(pattern):
         raise MalformedPatternError(
-            "A loop over a group in which everything is optional would never end: make one pattern inside it obligatory."
+            "A loop over a group in which everything is optional would never end: make one pattern inside it "
+            "obligatory."
         )
 
 

@@ -7,8 +7,8 @@ A case is a dict that JSON can hold:
     processing  whether in processing time; comparator, timeouts, late: whether there is one
     input       ["e", key, name, value, timestamp], ["w", watermark] or ["p", wall clock]
 
-An answer is {"out": [[kind, key, events, timestamp]]} and, where something was raised, "error". Events are told by their
-number among the inputs.
+An answer is {"out": [[kind, key, events, timestamp]]} and, where something was raised, "error". Events are told by
+their number among the inputs.
 """
 
 from __future__ import annotations
