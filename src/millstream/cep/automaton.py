@@ -15,7 +15,7 @@ keep.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.cep.compiler import StateGraph, StateKind
@@ -209,9 +209,9 @@ class Automaton:
         self._context = Context(clock)
 
     @property
-    def has_guards(self) -> bool:
-        """Whether a run may end because of the time since its last event."""
-        return bool(self._guards)
+    def follows_time(self) -> bool:
+        """Whether a run may end because time has passed."""
+        return self.window > 0 or bool(self._guards)
 
     def conditions(self) -> list[Atom]:
         """Return the conditions, each once: whoever runs the automaton opens and closes them."""
@@ -234,30 +234,44 @@ class Automaton:
 
     # --- events
 
-    def begins(self, event: Any, timestamp: int) -> bool:
-        """Tell whether an event can begin a match; where there are no runs, one that cannot does nothing."""
-        return not self._begin(event, self._context.about(None, timestamp)).unchanged
+    def outcome(self, run: Run, event: Any, timestamp: int) -> Outcome:
+        """Return what would become of a run with an event, for whoever wants to know why."""
+        decision = self._decisions.get(run[1])
+        if decision is None:
+            raise self._changed(run[1])
+        return decision.decide(event, self._context.about(run[2], timestamp))
 
-    def event(self, runs: Runs, event: Any, timestamp: int) -> list[Cell]:
+    def event(self, runs: Runs, event: Any, timestamp: int) -> Sequence[Cell]:
         """Let the runs take an event; return the matches that are complete, as histories, in order."""
         queue = runs.queue
         if queue is None:
-            queue = [self._start_run]
+            outcome = self._begin(event, self._context.about(None, timestamp) if self._begin_asks else None)
+            if outcome.unchanged:
+                return ()
+            left: list[Run] = []
+            completed: list[Run] = []
+            self._move(runs, outcome, self._start_run, event, timestamp, left, completed, -1)
+            return self._settle(runs, left, completed)
+        return self._events(runs, queue, event, timestamp)
+
+    def _events(self, runs: Runs, queue: list[Run], event: Any, timestamp: int) -> Sequence[Cell]:
         completed: list[Run] = []
         changed: list[Run] | None = None
+        # What is decided alike for all runs in a state is decided once.
         answers: dict[str, Outcome] = {}
-        decisions, about = self._decisions, self._context.about
+        decisions = self._decisions
         number = -1
         for at, run in enumerate(queue):
-            first, state, cell = run
+            state = run[1]
             outcome = answers.get(state)
             if outcome is None:
                 decision = decisions.get(state)
                 if decision is None:
                     raise self._changed(state)
-                outcome = decision.decide(event, about(cell, timestamp))
-                if not decision.iterative:
-                    answers[state] = outcome
+                if decision.iterative:
+                    outcome = decision.decide(event, self._context.about(run[2], timestamp))
+                else:
+                    outcome = answers[state] = decision.decide(event, None)
             if outcome.unchanged:
                 if changed is not None:
                     add(changed, run)
@@ -265,36 +279,53 @@ class Automaton:
             if changed is None:
                 # Up to here all stay where they are.
                 changed = queue[:at]
-            is_start = cell is None
-            taken: dict[str, Any] = {}
-            for pattern, target in outcome.runs:
-                if pattern is None:
-                    add(changed, (first, target, cell))
-                    continue
-                if number < 0:
-                    number = _number(runs, timestamp)
-                new = taken.get(pattern)
-                if new is None:
-                    new = taken[pattern] = (cell, pattern, event, timestamp, number)
-                add(changed, ((timestamp, number) if is_start else first, target, new))
-            for pattern in outcome.matches:
-                if pattern is None:
-                    add(completed, (first, "", cell))
-                    continue
-                if number < 0:
-                    number = _number(runs, timestamp)
-                new = taken.get(pattern)
-                if new is None:
-                    new = taken[pattern] = (cell, pattern, event, timestamp, number)
-                add(completed, ((timestamp, number) if is_start else first, "", new))
-            if is_start:
-                if timestamp > 0:
-                    runs.began = True
-                if not outcome.stopped:
-                    add(changed, run)
+            if outcome.gone:
+                continue
+            number = self._move(runs, outcome, run, event, timestamp, changed, completed, number)
         if changed is None:
-            return []
+            return ()
         return self._settle(runs, changed, completed)
+
+    def _move(
+        self,
+        runs: Runs,
+        outcome: Outcome,
+        run: Run,
+        event: Any,
+        timestamp: int,
+        left: list[Run],
+        completed: list[Run],
+        number: int,
+    ) -> int:
+        """Add what becomes of a run to what is left and to the matches; return the event's number, -1 for none yet."""
+        first, _, cell = run
+        if outcome.takes and number < 0:
+            if runs.stamp != timestamp:
+                runs.stamp, runs.count = timestamp, 0
+            number = runs.count
+            runs.count = number + 1
+        if cell is None and outcome.takes:
+            runs.began |= timestamp > 0
+            first = (timestamp, number)
+        # The same pattern takes an event into the same cell, whatever it leads to.
+        last, new = None, cell
+        for pattern, target in outcome.runs:
+            if pattern is None:
+                add(left, (first, target, cell))
+                continue
+            if pattern != last:
+                last, new = pattern, (cell, pattern, event, timestamp, number)
+            add(left, (first, target, new))
+        for pattern in outcome.matches:
+            if pattern is None:
+                add(completed, (first, "", cell))
+                continue
+            if pattern != last:
+                last, new = pattern, (cell, pattern, event, timestamp, number)
+            add(completed, (first, "", new))
+        if cell is None and not outcome.stopped:
+            add(left, run)
+        return number
 
     # --- time
 
@@ -356,12 +387,3 @@ class Automaton:
             f"State {state} does not exist in the NFA. The pattern has {', '.join(self.state_names())}: it was changed "
             "since this state was written. Give the operator another uid to begin anew, or change the pattern back."
         )
-
-
-def _number(runs: Runs, timestamp: int) -> int:
-    """Return the number of the event in hand among the taken ones of its timestamp."""
-    if runs.stamp != timestamp:
-        runs.stamp, runs.count = timestamp, 0
-    number = runs.count
-    runs.count = number + 1
-    return number

@@ -31,7 +31,7 @@ MAX_DEPTH = 40
 _NUMBERS = count(1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
     """What becomes of a run with an event.
 
@@ -40,12 +40,16 @@ class Outcome:
         matches: for each match that is complete, the pattern that took the event, or None.
         stopped: whether what must not come has come.
         unchanged: whether the run stays as it is.
+        takes: whether the event is taken.
+        gone: whether nothing is left of a run that is not the start's.
     """
 
     runs: tuple[tuple[str | None, str], ...]
     matches: tuple[str | None, ...]
     stopped: bool
     unchanged: bool
+    takes: bool
+    gone: bool
 
 
 Decide = Callable[[Any, Any], Outcome]
@@ -108,7 +112,10 @@ class _Walk:
         if stopped:
             runs.clear()
         same = [] if is_start else [(None, state.name)]
-        found = (tuple(runs), tuple(matches), stopped, runs == same and not matches and not stopped)
+        unchanged = runs == same and not matches and not stopped
+        takes = any(pattern is not None for pattern, _ in runs) or any(pattern is not None for pattern in matches)
+        gone = not runs and not matches and not is_start
+        found = (tuple(runs), tuple(matches), stopped, unchanged, takes, gone)
         return self._known.setdefault(found, Outcome(*found))
 
     def _results(self, answers: Answers, is_start: bool) -> Iterator[tuple[str | None, State]]:

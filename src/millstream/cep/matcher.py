@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import cmp_to_key
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from millstream.cep.automaton import Automaton, Runs
 
@@ -20,12 +20,8 @@ _stamp = itemgetter(0)
 Comparator = Callable[[Any, Any], int]
 
 
-class Found(NamedTuple):
-    """A match, or a partial one whose time was up: its history, and its timestamp."""
-
-    cell: Any
-    timestamp: int
-    timed_out: bool
+# A match, or a partial one whose time was up: its history, its timestamp, and which of the two it is.
+Found = tuple[Any, int, bool]
 
 
 class Matcher:
@@ -46,43 +42,46 @@ class Matcher:
         found: list[Found] = []
         if self._order is not None:
             events = self._sorted(events)
-        last: int | None = None
+        automaton, last = self.automaton, None
+        take, window, follows_time = automaton.event, automaton.window, automaton.follows_time
         for timestamp, event in events:
             if timestamp != last:
                 last = timestamp
-                if runs.queue is not None:
+                if follows_time and runs.queue is not None:
                     self._advance(runs, timestamp, found)
-            self._event(runs, event, timestamp, found)
-        self._advance(runs, now, found)
+            matches = take(runs, event, timestamp)
+            if runs.began and window > 0:
+                self._set_timer(runs, timestamp + window)
+            for cell in matches:
+                found.append((cell, timestamp, False))
         runs.began = False
-        if runs.timers:
-            runs.timers = [t for t in runs.timers if t > now]
+        if follows_time:
+            self._advance(runs, now, found)
+            if runs.timers:
+                runs.timers = [t for t in runs.timers if t > now]
         return found
 
     def event(self, runs: Runs, event: Any, now: int) -> list[Found]:
         """Process an event at once, in processing time."""
         found: list[Found] = []
         self._advance(runs, now, found)
-        self._event(runs, event, now, found)
+        for cell in self.automaton.event(runs, event, now):
+            found.append((cell, now, False))
+        if runs.began and self.automaton.window > 0:
+            self._set_timer(runs, now + self.automaton.window)
         runs.began = False
         return found
 
-    def _event(self, runs: Runs, event: Any, timestamp: int, found: list[Found]) -> None:
-        automaton = self.automaton
-        matches = automaton.event(runs, event, timestamp)
-        if runs.began and automaton.window > 0:
-            due = timestamp + automaton.window
-            if due not in runs.timers[-1:]:
-                runs.timers.append(due)
-        for cell in matches:
-            found.append(Found(cell, timestamp, False))
+    def _set_timer(self, runs: Runs, due: int) -> None:
+        if not runs.timers or runs.timers[-1] != due:
+            runs.timers.append(due)
 
     def _advance(self, runs: Runs, timestamp: int, found: list[Found]) -> None:
         matches, timed_out = self.automaton.advance(runs, timestamp)
         for cell in matches:
-            found.append(Found(cell, timestamp, False))
+            found.append((cell, timestamp, False))
         for cell, due in timed_out:
-            found.append(Found(cell, due, True))
+            found.append((cell, due, True))
 
     def _sorted(self, events: Iterable[tuple[int, Any]]) -> Iterable[tuple[int, Any]]:
         order = self._order

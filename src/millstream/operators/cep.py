@@ -12,19 +12,17 @@ prefix of it is due, and every key gets its part at once.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop, heappush
-from operator import itemgetter
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from millstream.cep.automaton import Automaton, Runs, match_of
+from millstream.cep.automaton import Automaton, Match, Runs, match_of
 from millstream.cep.compiler import compile_pattern
 from millstream.cep.functions import Handler
 from millstream.cep.matcher import Comparator, Found, Matcher
 from millstream.cep.pattern import Pattern
+from millstream.cep.waiting import Alarms, Waiting, WaitingEvents, by_time
 from millstream.common.errors import InvalidProgramError
-from millstream.common.values import detach
+from millstream.common.values import ATOMS, detach
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
@@ -33,7 +31,6 @@ from millstream.operators.failures import shorten
 from millstream.operators.functions import UserFunction
 from millstream.operators.metrics import Counter
 from millstream.operators.output_tag import OutputTag
-from millstream.operators.process import one_by_one
 from millstream.operators.values import detached
 from millstream.operators.windows.operator import LATE_DROPPED
 from millstream.state.key_groups import thaw
@@ -45,10 +42,6 @@ EVENTS, RUNS = "_cep_events", "_cep_runs"
 MANY_RUNS = 10_000
 
 _logger = logging.getLogger(__name__)
-
-# (timestamp, key, event)
-Waiting = tuple[int, Any, Any]
-_stamp = itemgetter(0)
 
 
 class PatternRuntimeContext:
@@ -82,71 +75,6 @@ class MatchTime:
     def current_processing_time(self) -> int:
         """Return the wall clock in milliseconds."""
         return self._clock()
-
-
-class Queue:
-    """Events of all keys that wait for their time, sorted; in a few lists, the older ones first."""
-
-    # With more lists than this they are made one.
-    MANY = 16
-
-    def __init__(self) -> None:
-        self._lists: list[list[Waiting]] = []
-
-    def clear(self) -> None:
-        self._lists.clear()
-
-    def add(self, events: list[Waiting]) -> None:
-        """Add events that came after those that are here, sorted by time."""
-        if events:
-            self._lists.append(events)
-        if len(self._lists) > self.MANY:
-            self._lists = [sorted((e for part in self._lists for e in part), key=_stamp)]
-
-    def take(self, until: int) -> list[Waiting]:
-        """Take out the events up to a time, in the order of time and then of arrival."""
-        due: list[Waiting] = []
-        left: list[list[Waiting]] = []
-        for part in self._lists:
-            if part[0][0] > until:
-                left.append(part)
-                continue
-            at = bisect_right(part, until, key=_stamp)
-            due += part[:at]
-            if at < len(part):
-                left.append(part[at:])
-        if len(self._lists) > 1:
-            due.sort(key=_stamp)
-        self._lists = left
-        return due
-
-
-class Alarms:
-    """When to look at which key without an event."""
-
-    def __init__(self) -> None:
-        self._keys: dict[int, list[Any]] = {}
-        self._times: list[int] = []
-
-    def clear(self) -> None:
-        self._keys.clear()
-        self._times.clear()
-
-    def set(self, time: int, key: Any) -> None:
-        keys = self._keys.get(time)
-        if keys is None:
-            self._keys[time] = [key]
-            heappush(self._times, time)
-        else:
-            keys.append(key)
-
-    def take(self, until: int) -> Iterator[Any]:
-        """Take out the keys whose time has come."""
-        while self._times and self._times[0] <= until:
-            yield from self._keys.pop(heappop(self._times))
-
-    def next_time(self) -> int | None:
-        return self._times[0] if self._times else None
 
 
 class CepOperator(Operator):
@@ -195,8 +123,10 @@ class CepOperator(Operator):
         # What came since the last watermark; the loop appends to it.
         self._arrived: list[Waiting] = []
         # What waits, and of that what this epoch's changes do not name yet.
-        self._queue = Queue()
+        self._queue = WaitingEvents()
         self._unwritten: list[Waiting] = []
+        # The keys with events in state.
+        self._written: set[Any] = set()
         self._alarms = Alarms()
         self._warned = False
         setup.state.when_loaded(self._load)
@@ -223,8 +153,9 @@ class CepOperator(Operator):
         self._unwritten.clear()
         self._queue.clear()
         self._alarms.clear()
+        self._written = {key for key, _ in self._events.rows()}
         waiting = [(stamp, key, event) for key, events in self._events.rows() for stamp, event in events]
-        waiting.sort(key=_stamp)
+        waiting.sort(key=by_time)
         self._queue.add(waiting)
         if self.processing_time:
             for stamp, key, _ in waiting:
@@ -235,9 +166,10 @@ class CepOperator(Operator):
     def snapshot(self, epoch: int) -> None:
         super().snapshot(epoch)
         self._sort_arrived()
-        append = self._events.append
+        append, written = self._events.append, self._written.add
         for stamp, key, event in self._unwritten:
             append(key, (stamp, event))
+            written(key)
         self._unwritten.clear()
 
     # --- events
@@ -280,7 +212,22 @@ class CepOperator(Operator):
             self._arrived.append((now, key, value))
             self._alarms.set(now + 1, key)
             return
-        self._with_runs(key, (), lambda runs: self._matcher.event(runs, value, now))
+        runs = self._runs.get(key)
+        known = runs is not None
+        if runs is None:
+            runs = Runs()
+        alarm = runs.timers[0] if runs.timers else None
+        try:
+            found = self._matcher.event(runs, value, now)
+        except Exception as e:
+            self._explain(e, key)
+            raise
+        if not runs.at_rest:
+            self._keep(key, runs, alarm)
+        elif known:
+            self._runs.remove(key)
+        if found:
+            self._emit(key, found)
 
     # --- time
 
@@ -347,7 +294,7 @@ class CepOperator(Operator):
     def _sort_arrived(self) -> None:
         arrived = self._arrived
         if arrived:
-            came = sorted(arrived, key=_stamp)
+            came = sorted(arrived, key=by_time)
             arrived.clear()
             self._unwritten += came
             self._queue.add(came)
@@ -359,44 +306,45 @@ class CepOperator(Operator):
             self._unwritten = [
                 e for e in self._unwritten if e[0] > until or (chosen is not None and e[1] not in chosen)
             ]
-        table = self._events
-        if not table.overlay and not table.base:
+        table, written = self._events, self._written
+        if not written:
             return
         for key in keys:
-            written = table.get(key)
-            if written:
-                left = [e for e in written if e[0] > until]
+            if key in written:
+                waited = table.get(key)
+                left = [e for e in waited if e[0] > until]
                 if not left:
                     table.remove(key)
-                elif len(left) < len(written):
+                    written.discard(key)
+                elif len(left) < len(waited):
                     table.put(key, left)
 
     def _look(self, key: Any, events: list[tuple[int, Any]], now: int) -> None:
-        self._with_runs(key, events, lambda runs: self._matcher.fire(runs, events, now))
-
-    def _with_runs(self, key: Any, events: Iterable[Any], work: Callable[[Runs], list[Found]]) -> None:
-        """Work on the runs of a key, keep what is left of them, and emit what was found."""
-        table = self._runs
-        runs = table.get(key)
+        """Let a key process its events up to a time, and that time."""
+        table, runs = self._runs, self._runs.get(key)
         known = runs is not None
         if runs is None:
             runs = Runs()
         alarm = runs.timers[0] if runs.timers else None
         try:
-            found = work(runs)
+            found = self._matcher.fire(runs, events, now)
         except Exception as e:
             self._explain(e, key)
             raise
-        if not runs.at_rest:
-            table.put(key, runs)
-            if runs.timers and runs.timers[0] != alarm:
-                self._set_alarm(key, runs)
-            if runs.queue is not None and len(runs.queue) > MANY_RUNS and not self._warned:
-                self._warn(key, len(runs.queue))
-        elif known:
-            table.remove(key)
+        if runs.queue is None and not runs.timers and not runs.completed:
+            if known:
+                table.remove(key)
+        else:
+            self._keep(key, runs, alarm)
         if found:
             self._emit(key, found)
+
+    def _keep(self, key: Any, runs: Runs, alarm: int | None) -> None:
+        self._runs.put(key, runs)
+        if runs.timers and runs.timers[0] != alarm:
+            self._set_alarm(key, runs)
+        if not self._warned and runs.queue is not None and len(runs.queue) > MANY_RUNS:
+            self._warn(key, len(runs.queue))
 
     def _set_alarm(self, key: Any, runs: Runs) -> None:
         if runs.timers:
@@ -405,24 +353,33 @@ class CepOperator(Operator):
     # --- results
 
     def _emit(self, key: Any, found: list[Found]) -> None:
-        emit, time, handler = self.setup.emit, self._time, self.handler
-        by_clock = self.processing_time
+        """Hand what was found to the user's functions, and emit what they return."""
+        time, handler, results = self._time, self.handler, []
+        last: int | None = None
         for cell, timestamp, timed_out in found:
             call = handler.timed_out if timed_out else handler.match
             if call is None:
                 continue
-            time._timestamp = timestamp
-            match = detach(match_of(cell))
+            if timestamp != last and results:
+                self._send(results, last)
+                results = []
+            last = time._timestamp = timestamp
+            match = _own(match_of(cell))
             try:
-                results = call(match, time)
-                if results is None:
+                returned = call(match, time)
+                if returned is None:
                     continue
                 if timed_out:
-                    results = [_tagged(r) for r in results]
-                emit(one_by_one(results), None if by_clock else timestamp)
+                    returned = [_tagged(r) for r in returned]
+                results += returned
             except Exception as e:
                 e.add_note(f"with the match {shorten(match)} of key {shorten(thaw(key))}")
                 raise
+        if results:
+            self._send(results, last)
+
+    def _send(self, results: list[Any], timestamp: int | None) -> None:
+        self.setup.emit(results, None if self.processing_time else timestamp)
 
     def _explain(self, error: Exception, key: Any) -> None:
         asked = self._automaton.asked(error)
@@ -443,6 +400,15 @@ class CepOperator(Operator):
             names,
             self.setup.context.get_task_name(),
         )
+
+
+def _own(match: Match) -> Match:
+    """Return a match whose events a function may change: state keeps others."""
+    for events in match.values():
+        for at, event in enumerate(events):
+            if event.__class__ not in ATOMS:
+                events[at] = detach(event)
+    return match
 
 
 def _tagged(result: Any) -> Any:
