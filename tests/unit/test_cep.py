@@ -301,7 +301,7 @@ def test_the_queue_keeps_elements_where_java_keeps_them() -> None:
     assert poll(heap)[1] == "a1"
     assert [e[1] for e in heap] == ["a3", "b1", "a2", "d1", "b2", "c1", "d2"]
     kept = keep(heap, "b")
-    assert [e[1] for e in kept] == ["b1", "b2", "c1", "d1", "d2"]
+    assert [e[1] for e in kept] == ["b1", "c1", "b2", "d1", "d2"]
     assert keep(kept, "a") is kept
 
 

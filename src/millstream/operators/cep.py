@@ -200,6 +200,9 @@ class CepOperator(Operator):
         )
 
     def late(self, value: Any, timestamp: int) -> None:
+        if timestamp == MIN_WATERMARK:
+            # This is how an event without one looks in a stream that has them.
+            self.refuse()
         if self.late_tag is not None:
             self.setup.emit(((self.late_tag, value),), timestamp)
         else:
