@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from millstream.cep.conditions import IterativeCondition, RichIterativeCondition, SimpleCondition
+from millstream.cep.dynamic import PatternProcessor, Removed
 from millstream.cep.functions import (
     PatternFlatSelectFunction,
     PatternFlatTimeoutFunction,
@@ -29,10 +30,12 @@ __all__ = [
     "PatternFlatSelectFunction",
     "PatternFlatTimeoutFunction",
     "PatternProcessFunction",
+    "PatternProcessor",
     "PatternSelectFunction",
     "PatternStream",
     "PatternTimeoutFunction",
     "Quantifier",
+    "Removed",
     "RichIterativeCondition",
     "RichPatternFlatSelectFunction",
     "RichPatternSelectFunction",

@@ -13,6 +13,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.data_stream import DataStream, KeyedStream
 from millstream.operators.cep import CepOperator
+from millstream.operators.dynamic_cep import DynamicCepOperator
 from millstream.operators.output_tag import OutputTag
 
 __all__ = ["CEP", "PatternStream"]
@@ -49,6 +50,53 @@ class CEP:
         # What cannot be looked for is said here, where the pattern is given.
         compile_pattern(pattern)
         return PatternStream(stream, pattern, _compare(comparator))
+
+    @staticmethod
+    def dynamic_patterns(
+        stream: DataStream[Any],
+        pattern_stream: DataStream[Any],
+        comparator: Any = None,
+        *,
+        late_data_output_tag: OutputTag[Any] | None = None,
+        processing_time: bool = False,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
+        """Look for patterns that come, change and go while the job runs.
+
+        Each is looked for on its own. A higher version replaces: what had begun of the old one is forgotten, and events
+        that are yet to be processed go to the new one. Event time is the least of both streams, as everywhere: give
+        the stream of patterns watermarks, or an idle time, if it does not end.
+
+        Args:
+            stream: the events.
+            pattern_stream: carries PatternProcessor(id, version, pattern, function) and Removed(id); it reaches
+                every subtask.
+            comparator: says in which order events of the same timestamp come.
+            late_data_output_tag: where events go that come too late; without it they are dropped and counted.
+            processing_time: whether to follow the wall clock.
+            output_type: the type of the results.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern, PatternProcessor
+            >>> from millstream.testing import StreamHarness
+            >>> harness = StreamHarness(CEP.dynamic_patterns, 2)
+            >>> pairs = Pattern.begin("a").where(lambda e: e == "a").next("b").where(lambda e: e == "b")
+            >>> found = lambda match, ctx: [f"pair at {ctx.timestamp()}"]
+            >>> harness.process_element(PatternProcessor("pairs", 1, pairs, found), timestamp=0, input=2)
+            >>> for time, event in enumerate("cab"):
+            ...     harness.process_element(event, timestamp=time)
+            >>> harness.process_watermark(5)
+            >>> harness.output()
+            ['pair at 2']
+        """
+        if late_data_output_tag is not None:
+            _checked_tag(late_data_output_tag, "dynamic_patterns")
+        operator = DynamicCepOperator(_compare(comparator), late_data_output_tag, processing_time)
+        patterns = pattern_stream.broadcast()
+        if isinstance(stream, KeyedStream):
+            return stream._then("DynamicCepOperator", operator, output_type, patterns)
+        everything = stream.key_by(_everything)
+        return everything._then("DynamicCepOperator", operator, output_type, patterns).force_non_parallel()
 
 
 @dataclass(frozen=True)

@@ -11,74 +11,31 @@ prefix of it is due, and every key gets its part at once.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from millstream.cep.automaton import Automaton, Match, Runs, match_of
-from millstream.cep.compiler import compile_pattern
 from millstream.cep.functions import Handler
-from millstream.cep.matcher import Comparator, Found, Matcher
+from millstream.cep.matcher import Comparator
 from millstream.cep.pattern import Pattern
 from millstream.cep.waiting import Alarms, Waiting, WaitingEvents, by_time
 from millstream.common.errors import InvalidProgramError
-from millstream.common.values import ATOMS, detach
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.context import RuntimeContext
-from millstream.operators.failures import shorten
 from millstream.operators.functions import UserFunction
+from millstream.operators.matching import Matching, set_alarm
 from millstream.operators.metrics import Counter
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.values import detached
 from millstream.operators.windows.operator import LATE_DROPPED
-from millstream.state.key_groups import thaw
 from millstream.state.kinds import LIST, VALUE
+from millstream.state.table import BY_KEY
 
 EVENTS, RUNS = "_cep_events", "_cep_runs"
 
-# A key with more runs than this is told of, once.
-MANY_RUNS = 10_000
 
-_logger = logging.getLogger(__name__)
-
-
-class PatternRuntimeContext:
-    """What functions and conditions of a pattern can ask about where they run: all but state."""
-
-    def __init__(self, context: RuntimeContext) -> None:
-        self._context = context
-
-    def __getattr__(self, name: str) -> Any:
-        if name.endswith("state") and name.startswith("get_"):
-            raise InvalidProgramError(
-                "State is not supported. Functions and conditions of a pattern have none: what was taken before is in "
-                "the match, or in ctx.get_events_for_pattern(name)."
-            )
-        return getattr(self._context, name)
-
-
-class MatchTime:
-    """What a function of matches can ask."""
-
-    __slots__ = ("_clock", "_timestamp")
-
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock = clock
-        self._timestamp = 0
-
-    def timestamp(self) -> int:
-        """Return the match's timestamp: that of its last event, or of what ended its time."""
-        return self._timestamp
-
-    def current_processing_time(self) -> int:
-        """Return the wall clock in milliseconds."""
-        return self._clock()
-
-
-class CepOperator(Operator):
-    """Looks for a pattern in the events of each key."""
+class PatternOperator(Operator):
+    """Keeps events until their time has come, and then hands them key by key to who looks for patterns."""
 
     keyed = True
     uses_key = True
@@ -87,26 +44,27 @@ class CepOperator(Operator):
 
     _dropped: Counter
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        handler: Handler,
-        comparator: Comparator | None,
-        late_tag: OutputTag | None,
-        processing_time: bool,
-    ) -> None:
-        self.pattern = pattern
-        self.handler = handler
+    def __init__(self, comparator: Comparator | None, late_tag: OutputTag | None, processing_time: bool) -> None:
         self.comparator = comparator
         self.late_tag = late_tag
         self.processing_time = processing_time
 
-    @property
-    def identity(self) -> str:
-        return "CepOperator"
+    # --- to be said by those who look for patterns
 
-    def functions(self) -> list[UserFunction]:
-        return [UserFunction(f, None) for f in self.handler.functions]
+    # How the rows of runs are addressed.
+    address = BY_KEY
+
+    def _take_now(self, key: Any, value: Any, now: int) -> None:
+        """Process an event at once."""
+        raise NotImplementedError(f"{type(self).__name__} must say who looks for patterns")
+
+    def _key_of(self, row: Any) -> Any:
+        """Return the key of a row of runs."""
+        return row
+
+    def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
+        """Let keys process their events up to a time; and let that time come for rows of runs."""
+        raise NotImplementedError(f"{type(self).__name__} must say who looks for patterns")
 
     # --- life
 
@@ -115,10 +73,7 @@ class CepOperator(Operator):
         assert setup.state is not None
         self._state = setup.state
         self._events = setup.state.table(EVENTS, LIST)
-        self._runs = setup.state.table(RUNS, VALUE)
-        self._automaton = Automaton(compile_pattern(self.pattern), setup.clock)
-        self._matcher = Matcher(self._automaton, self.comparator)
-        self._time = MatchTime(setup.clock)
+        self._runs = setup.state.table(RUNS, VALUE, self.address)
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
         # What came since the last watermark; the loop appends to it.
         self._arrived: list[Waiting] = []
@@ -127,25 +82,10 @@ class CepOperator(Operator):
         self._unwritten: list[Waiting] = []
         # The keys with events in state.
         self._written: set[Any] = set()
+        # When to look at which row of runs; with a comparator in processing time, also at which keys' events.
         self._alarms = Alarms()
-        self._warned = False
+        self._ripe = Alarms()
         setup.state.when_loaded(self._load)
-
-    def open(self) -> None:
-        context = PatternRuntimeContext(self.setup.context)
-        self.handler.open(context)
-        for owner in self._owners():
-            owner.open(context)
-
-    def close(self) -> None:
-        self.handler.close()
-        for owner in self._owners():
-            if hasattr(owner, "close"):
-                owner.close()
-
-    def _owners(self) -> list[Any]:
-        owners = {id(a.owner): a.owner for a in self._automaton.conditions()}
-        return [o for o in owners.values() if hasattr(o, "open")]
 
     def _load(self) -> None:
         """The state was read anew: make of it what is in memory."""
@@ -153,15 +93,16 @@ class CepOperator(Operator):
         self._unwritten.clear()
         self._queue.clear()
         self._alarms.clear()
+        self._ripe.clear()
         self._written = {key for key, _ in self._events.rows()}
         waiting = [(stamp, key, event) for key, events in self._events.rows() for stamp, event in events]
         waiting.sort(key=by_time)
         self._queue.add(waiting)
         if self.processing_time:
             for stamp, key, _ in waiting:
-                self._alarms.set(stamp + 1, key)
-        for key, runs in self._runs.rows():
-            self._set_alarm(key, runs)
+                self._ripe.set(stamp + 1, key)
+        for row, runs in self._runs.rows():
+            set_alarm(self._alarms, row, runs, self.processing_time)
 
     def snapshot(self, epoch: int) -> None:
         super().snapshot(epoch)
@@ -213,24 +154,9 @@ class CepOperator(Operator):
         now = self.setup.clock()
         if self.comparator is not None:
             self._arrived.append((now, key, value))
-            self._alarms.set(now + 1, key)
+            self._ripe.set(now + 1, key)
             return
-        runs = self._runs.get(key)
-        known = runs is not None
-        if runs is None:
-            runs = Runs()
-        alarm = runs.timers[0] if runs.timers else None
-        try:
-            found = self._matcher.event(runs, value, now)
-        except Exception as e:
-            self._explain(e, key)
-            raise
-        if not runs.at_rest:
-            self._keep(key, runs, alarm)
-        elif known:
-            self._runs.remove(key)
-        if found:
-            self._emit(key, found)
+        self._take_now(key, value, now)
 
     # --- time
 
@@ -253,7 +179,8 @@ class CepOperator(Operator):
         return self.processing_time
 
     def next_wake(self) -> int | None:
-        return self._alarms.next_time() if self.processing_time else None
+        times = [t for t in (self._alarms.next_time(), self._ripe.next_time()) if t is not None]
+        return min(times, default=None) if self.processing_time else None
 
     def on_processing_time(self) -> None:
         if self.processing_time:
@@ -270,19 +197,17 @@ class CepOperator(Operator):
                 events[key] = [(stamp, event)]
             else:
                 mine.append((stamp, event))
-        for key in list(self._alarms.take(watermark)):
-            events.setdefault(key, [])
         if due:
             self._written_no_longer(events, watermark)
-        for key, mine in events.items():
-            self._look(key, mine, watermark)
+        self._fire_keys(events, list(self._alarms.take(watermark)), watermark)
 
     def _fire_by_clock(self, now: int) -> None:
-        keys = dict.fromkeys(self._alarms.take(now))
-        if not keys:
+        rows, ripe = list(self._alarms.take(now)), dict.fromkeys(self._ripe.take(now))
+        if not rows and not ripe:
             return
         self._sort_arrived()
-        events: dict[Any, list[tuple[int, Any]]] = {key: [] for key in keys}
+        # A key that is looked at for one reason gets all its events.
+        events: dict[Any, list[tuple[int, Any]]] = {key: [] for key in (*ripe, *map(self._key_of, rows))}
         others: list[Waiting] = []
         for waiting in self._queue.take(MAX_WATERMARK):
             if waiting[1] in events:
@@ -291,8 +216,7 @@ class CepOperator(Operator):
                 others.append(waiting)
         self._queue.add(others)
         self._written_no_longer(events, MAX_WATERMARK)
-        for key, mine in events.items():
-            self._look(key, mine, now)
+        self._fire_keys(events, rows, now)
 
     def _sort_arrived(self) -> None:
         arrived = self._arrived
@@ -322,102 +246,43 @@ class CepOperator(Operator):
                 elif len(left) < len(waited):
                     table.put(key, left)
 
-    def _look(self, key: Any, events: list[tuple[int, Any]], now: int) -> None:
-        """Let a key process its events up to a time, and that time."""
-        table, runs = self._runs, self._runs.get(key)
-        known = runs is not None
-        if runs is None:
-            runs = Runs()
-        alarm = runs.timers[0] if runs.timers else None
-        try:
-            found = self._matcher.fire(runs, events, now)
-        except Exception as e:
-            self._explain(e, key)
-            raise
-        if runs.queue is None and not runs.timers and not runs.completed:
-            if known:
-                table.remove(key)
-        else:
-            self._keep(key, runs, alarm)
-        if found:
-            self._emit(key, found)
 
-    def _keep(self, key: Any, runs: Runs, alarm: int | None) -> None:
-        self._runs.put(key, runs)
-        if runs.timers and runs.timers[0] != alarm:
-            self._set_alarm(key, runs)
-        if not self._warned and runs.queue is not None and len(runs.queue) > MANY_RUNS:
-            self._warn(key, len(runs.queue))
+class CepOperator(PatternOperator):
+    """Looks for a pattern in the events of each key."""
 
-    def _set_alarm(self, key: Any, runs: Runs) -> None:
-        if runs.timers:
-            self._alarms.set(runs.timers[0] + self.processing_time, key)
+    def __init__(
+        self,
+        pattern: Pattern,
+        handler: Handler,
+        comparator: Comparator | None,
+        late_tag: OutputTag | None,
+        processing_time: bool,
+    ) -> None:
+        super().__init__(comparator, late_tag, processing_time)
+        self.pattern = pattern
+        self.handler = handler
 
-    # --- results
+    def functions(self) -> list[UserFunction]:
+        return [UserFunction(f, None) for f in self.handler.functions]
 
-    def _emit(self, key: Any, found: list[Found]) -> None:
-        """Hand what was found to the user's functions, and emit what they return."""
-        time, handler, results = self._time, self.handler, []
-        last: int | None = None
-        for cell, timestamp, timed_out in found:
-            call = handler.timed_out if timed_out else handler.match
-            if call is None:
-                continue
-            if timestamp != last and results:
-                self._send(results, last)
-                results = []
-            last = time._timestamp = timestamp
-            match = _own(match_of(cell))
-            try:
-                returned = call(match, time)
-                if returned is None:
-                    continue
-                if timed_out:
-                    returned = [_tagged(r) for r in returned]
-                results += returned
-            except Exception as e:
-                e.add_note(f"with the match {shorten(match)} of key {shorten(thaw(key))}")
-                raise
-        if results:
-            self._send(results, last)
-
-    def _send(self, results: list[Any], timestamp: int | None) -> None:
-        self.setup.emit(results, None if self.processing_time else timestamp)
-
-    def _explain(self, error: Exception, key: Any) -> None:
-        asked = self._automaton.asked(error)
-        about = f"key {shorten(thaw(key))}"
-        if asked is not None:
-            pattern, event = asked
-            about = f"a condition of pattern {pattern!r}, event {shorten(event)}, {about}"
-        error.add_note(f"in {about}")
-
-    def _warn(self, key: Any, many: int) -> None:
-        self._warned = True
-        names = " ".join(self._automaton.graph.names)
-        _logger.warning(
-            "Key %s has %s partial matches of pattern '%s' in operator '%s': say within(...) or until(...), or leave "
-            "allow_combinations() and followed_by_any() out, or they become ever more.",
-            shorten(thaw(key)),
-            f"{many:,}",
-            names,
-            self.setup.context.get_task_name(),
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._matching = Matching(
+            self.pattern, self.handler, self.comparator, setup, self._runs, self._alarms, self.processing_time
         )
 
+    def open(self) -> None:
+        self._matching.open()
 
-def _own(match: Match) -> Match:
-    """Return a match whose events a function may change: state keeps others."""
-    for events in match.values():
-        for at, event in enumerate(events):
-            if event.__class__ not in ATOMS:
-                events[at] = detach(event)
-    return match
+    def close(self) -> None:
+        self._matching.close()
 
+    def _take_now(self, key: Any, value: Any, now: int) -> None:
+        self._matching.event(key, key, value, now)
 
-def _tagged(result: Any) -> Any:
-    if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
-        return result
-    raise InvalidProgramError(
-        f"process_timed_out_match(...) yields (OutputTag, value) pairs and this is {shorten(result)}: a time-out has "
-        "no other output."
-    )
+    def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
+        for key in rows:
+            events.setdefault(key, [])
+        fire = self._matching.fire
+        for key, mine in events.items():
+            fire(key, key, mine, now)
