@@ -34,7 +34,7 @@ public class CepBench {
                         .followedBy("b").where(is("b")).followedBy("c").where(is("c"));
             case "greedy":
                 return Pattern.<Tuple3<Integer, String, Long>>begin("a").where(is("a")).next("b").where(is("b")).oneOrMore().greedy()
-                        .next("c").where(is("c"));
+                        .next("c").where(is("c")).within(Duration.ofMillis(2000));
             case "any":
                 return Pattern.<Tuple3<Integer, String, Long>>begin("a").where(is("a")).followedByAny("b").where(is("b"))
                         .followedByAny("c").where(is("c")).within(Duration.ofMillis(2000));

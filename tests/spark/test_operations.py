@@ -142,9 +142,8 @@ def _found(env: Env, batch_size: int) -> list[list[str]]:
     """Return what each of some patterns finds, by key and in order: late events, matches and time-outs."""
     chance = random.Random(5)
     events = [(chance.choice("klmn"), chance.choice("aabbc"), n % 9, n - chance.choice([0, 0, 7])) for n in range(500)]
-    stream = env.from_source(TestingSource(events, batch_size=batch_size)).assign_timestamps_and_watermarks(
-        per_element_watermarks(lambda e, _: e[3])
-    )
+    source = env.from_source(TestingSource(events, batch_size=batch_size)).set_parallelism(1)
+    stream = source.assign_timestamps_and_watermarks(per_element_watermarks(lambda e, _: e[3])).set_parallelism(1)
     a, skip = Pattern.begin("a").where(lambda e: e[1] == "a"), AfterMatchSkipStrategy.skip_past_last_event()
     patterns = [
         a.next("b").where(lambda e: e[1] == "b").times(1, 3).greedy().next("c").where(lambda e: e[1] == "c"),

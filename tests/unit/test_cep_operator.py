@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cep_cases import pattern_of
+from cep_on_operator import TIMED_OUT as TIMED_OUT_CASES
+from cep_on_operator import Matches, MatchesAndTimeOuts, by_value, expected
 
 from millstream.cep import (
     CEP,
@@ -14,8 +19,10 @@ from millstream.cep import (
     Pattern,
     PatternFlatSelectFunction,
     PatternProcessFunction,
+    PatternProcessor,
     PatternSelectFunction,
     PatternTimeoutFunction,
+    Removed,
     RichIterativeCondition,
     RichPatternSelectFunction,
     TimedOutPartialMatchHandler,
@@ -33,6 +40,11 @@ from millstream.testing import (
     per_element_watermarks,
 )
 
+sys.path.append(str(Path(__file__).parents[1] / "cep"))
+
+from record import recorded
+
+RECORDED = recorded()
 LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")
 
 
@@ -411,3 +423,103 @@ def test_a_failure_loses_and_doubles_nothing() -> None:
             found, late = CollectSink(), CollectSink()
     assert sorted(with_failures[0]) == sorted(found.results()) and len(found.results()) > 20
     assert sorted(map(repr, with_failures[1])) == sorted(map(repr, late.results())) and len(late.results()) > 20
+
+
+# --- patterns that come and go
+
+
+def processor(id: str, version: int, first: str, second: str, **window: int) -> PatternProcessor:
+    pattern = Pattern.begin("x").where(is_(first)).followed_by("y").where(is_(second))
+    if window:
+        pattern.within(window["within"])
+
+    class Tell(PatternProcessFunction, TimedOutPartialMatchHandler):
+        def process_match(self, match: Any, ctx: Any) -> Any:
+            yield f"{id} {version}: {joined(match)}"
+
+        def process_timed_out_match(self, match: Any, ctx: Any) -> Any:
+            yield TIMED_OUT, f"{id} {version}: {joined(match)}"
+
+    return PatternProcessor(id, version, pattern, Tell())
+
+
+def dynamic(snapshot: Any = None, parallelism: int = 1) -> StreamHarness:
+    return StreamHarness(
+        lambda events, patterns: CEP.dynamic_patterns(events.key_by(lambda e: e[1:]), patterns),
+        2,
+        side_outputs=[TIMED_OUT],
+        snapshot=snapshot,
+        parallelism=parallelism,
+    )
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_patterns_come_change_and_go(restarts: bool) -> None:
+    harness, said = dynamic(), []
+
+    def step(*events: Any) -> None:
+        nonlocal harness
+        for input, event, time in events:
+            harness.process_element(event, timestamp=time, input=input)
+            if input == 1:
+                harness.process_watermark(time)
+            if restarts:
+                said.extend([*harness.output(), *harness.side_output(TIMED_OUT)])
+                harness = dynamic(harness.snapshot(), parallelism=1 + time % 3)
+
+    step((2, processor("p", 1, "a", "b"), 0), (1, "a1", 1), (1, "b1", 2))
+    # Nothing is seen twice, and what a new pattern needs has to come after it.
+    step((1, "a1", 3), (2, processor("q", 1, "a", "c", within=50), 3), (1, "c1", 4), (1, "b1", 5))
+    # An older version, and one that is there, are not taken.
+    step((2, processor("p", 1, "a", "d"), 5), (2, processor("p", 0, "a", "d"), 5), (1, "a1", 6), (1, "b1", 7))
+    # What had begun of the old version is forgotten, and does not time out.
+    step((1, "a2", 8), (2, processor("q", 2, "a", "d", within=50), 8), (1, "c2", 9), (1, "d2", 10), (1, "a2", 20))
+    step((2, Removed("p"), 20), (1, "b2", 30), (1, "z", 100))
+    said.extend([*harness.output(), *harness.side_output(TIMED_OUT)])
+    assert sorted(said) == ["p 1: a1 b1", "p 1: a1 b1", "p 1: a1 b1", "q 2: a2"]
+    assert harness.num_keyed_state_entries() == 0
+
+
+def test_waiting_events_go_to_the_version_in_force_when_their_time_comes() -> None:
+    harness = dynamic()
+    harness.process_element(processor("p", 1, "a", "b"), timestamp=0, input=2)
+    for time, event in enumerate(["a1", "b1", "c1"]):
+        harness.process_element(event, timestamp=time + 1)
+    harness.process_element(processor("p", 2, "a", "c"), timestamp=0, input=2)
+    harness.process_watermark(10)
+    assert harness.output() == ["p 2: a1 c1"]
+
+
+@pytest.mark.parametrize("part", range(0, 60, 3))
+def test_a_dynamic_pattern_gives_what_the_same_pattern_gives(part: int) -> None:
+    case, theirs = RECORDED[part * 25]
+    if "error" in theirs or case["processing"]:
+        return
+
+    def build(events: DataStream, patterns: DataStream) -> DataStream:
+        compare = by_value if case["comparator"] else None
+        return CEP.dynamic_patterns(events.key_by(lambda e: e[0]), patterns, compare)
+
+    harness = StreamHarness(build, 2, side_outputs=[LATE, TIMED_OUT_CASES])
+    function = MatchesAndTimeOuts() if case["timeouts"] else Matches()
+    harness.process_element(PatternProcessor("one", 1, pattern_of(case), function), timestamp=0, input=2)
+    other = Pattern.begin("other").where(lambda e: e[1] == "c").within(3)
+    harness.process_element(PatternProcessor("two", 1, other, lambda m, ctx: ()), timestamp=0, input=2)
+    number = 0
+    for item in case["input"]:
+        if item[0] == "w":
+            harness.process_watermark(item[1])
+        else:
+            harness.process_element((*item[1:4], number), timestamp=item[4])
+            number += 1
+    found: dict[str, list[Any]] = {}
+    for kind, key, events, timestamp in [*harness.output(), *harness.side_output(TIMED_OUT_CASES)]:
+        found.setdefault(f"{key} {kind}", []).append([kind, key, events, timestamp])
+    assert found == {k: v for k, v in expected(theirs).items() if not k.endswith("late")}
+
+
+def test_what_is_no_pattern_is_refused() -> None:
+    with pytest.raises(JobExecutionError, match=r"carries PatternProcessor\(...\) and Removed\(id\), and this is 'p'"):
+        dynamic().process_element("p", timestamp=0, input=2)
+    with pytest.raises(InvalidProgramError, match="is an int"):
+        PatternProcessor("p", "1", Pattern.begin("a"), joined)  # type: ignore[arg-type]
