@@ -13,7 +13,10 @@ their number among the inputs.
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 from millstream.cep.conditions import IterativeCondition
@@ -21,9 +24,17 @@ from millstream.cep.pattern import MalformedPatternError, Pattern, WithinType
 from millstream.cep.skip import AfterMatchSkipStrategy
 
 Case = dict[str, Any]
+# Cases with Flink's answers, made by cep/record.py.
+RECORDED = Path(__file__).parent / "cep" / "recorded.jsonl.gz"
 # (key, name, value, number)
 Event = tuple[str, str, int, int]
 END = 2**63 - 1
+
+
+def recorded() -> list[tuple[Case, dict[str, Any]]]:
+    """Return the cases that are kept, with Flink's answers."""
+    with gzip.open(RECORDED, "rt") as lines:
+        return [tuple(json.loads(line)) for line in lines]  # type: ignore[misc]
 
 
 # --- conditions

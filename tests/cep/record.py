@@ -21,9 +21,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "src")]
 
 from apache_flink import flink_folder  # noqa: E402
-from cep_cases import DENSE, Case, Maker, answer, by_key  # noqa: E402
+from cep_cases import DENSE, RECORDED, Case, Maker, answer, by_key  # noqa: E402
 
-RECORDED = HERE / "recorded.jsonl.gz"
 SEEDS = [*range(1500), *range(DENSE, DENSE + 800)]
 WORK = Path(os.environ.get("MILLSTREAM_BENCH_CACHE", Path.home() / ".cache" / "millstream-bench")) / "flink-cep"
 
@@ -57,12 +56,6 @@ def _classpath() -> str:
 def endless(case: Case) -> bool:
     """Tell whether Flink would never end with a case."""
     return "never end" in answer(case).get("error", "")
-
-
-def recorded() -> list[tuple[Case, dict[str, Any]]]:
-    """Return the cases that are kept, with Flink's answers."""
-    with gzip.open(RECORDED, "rt") as lines:
-        return [tuple(json.loads(line)) for line in lines]  # type: ignore[misc]
 
 
 def _check(first: int, last: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import pickle
 import random
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cep_cases import answer, by_key, pattern_of
+from cep_cases import answer, by_key, pattern_of, recorded
 from cep_on_operator import answer as operator_answer
 from cep_on_operator import expected
 
@@ -32,10 +33,6 @@ from millstream.cep.queue import add, keep, poll
 from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.time import Duration
-
-sys.path.append(str(Path(__file__).parents[1] / "cep"))
-
-from record import recorded
 
 ALL = recorded()
 NO_EMPTY_GROUP = "Specifying a pattern with an optional path"
@@ -97,6 +94,12 @@ def test_a_refused_pattern_is_refused_in_flinks_words() -> None:
 
 
 # --- documented answers
+
+
+def test_the_page_of_patterns_says_what_is_so() -> None:
+    page = Path(__file__).parents[2] / "docs" / "cep.md"
+    outcome = doctest.testfile(str(page), module_relative=False)
+    assert outcome.failed == 0 and outcome.attempted > 30
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cep_cases import pattern_of
+from cep_cases import pattern_of, recorded
 from cep_on_operator import TIMED_OUT as TIMED_OUT_CASES
 from cep_on_operator import Matches, MatchesAndTimeOuts, by_value, expected
 
@@ -39,10 +37,6 @@ from millstream.testing import (
     TestingSource,
     per_element_watermarks,
 )
-
-sys.path.append(str(Path(__file__).parents[1] / "cep"))
-
-from record import recorded
 
 RECORDED = recorded()
 LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")
