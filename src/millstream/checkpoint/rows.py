@@ -195,6 +195,9 @@ _INTERNAL = {
     "_left": "join-left",
     "_right": "join-right",
     "_batch_input": "batch-input",
+    "_cep_events": "pattern-events",
+    "_cep_runs": "pattern-runs",
+    "_cep_patterns": "patterns",
 }
 
 

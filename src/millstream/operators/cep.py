@@ -23,11 +23,12 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
-from millstream.operators.matching import Matching, set_alarm
+from millstream.operators.matching import Matching, StatesOfPattern, set_alarm
 from millstream.operators.metrics import Counter
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.values import detached
 from millstream.operators.windows.operator import LATE_DROPPED
+from millstream.state.descriptors import ValueStateDescriptor
 from millstream.state.kinds import LIST, VALUE
 from millstream.state.table import BY_KEY
 
@@ -267,6 +268,8 @@ class CepOperator(PatternOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
+        # Lets a checkpoint say which states the runs in it can be in.
+        self._state.handle(ValueStateDescriptor(RUNS, StatesOfPattern(self.pattern)))
         self._matching = Matching(
             self.pattern, self.handler, self.comparator, setup, self._runs, self._alarms, self.processing_time
         )

@@ -13,6 +13,7 @@ from millstream.cep.matcher import Comparator, Found, Matcher
 from millstream.cep.pattern import Pattern
 from millstream.cep.waiting import Alarms
 from millstream.common.errors import InvalidProgramError
+from millstream.common.typeinfo import PickledBytesTypeInfo
 from millstream.common.values import ATOMS, detach
 from millstream.operators.base import OperatorSetup
 from millstream.operators.context import RuntimeContext
@@ -40,6 +41,27 @@ class PatternRuntimeContext:
                 "the match, or in ctx.get_events_for_pattern(name)."
             )
         return getattr(self._context, name)
+
+
+class StatesOfPattern(PickledBytesTypeInfo):
+    """What kind of state runs are: which states of a pattern they can be in."""
+
+    NAME = "runs in states "
+
+    def __init__(self, pattern: Pattern) -> None:
+        self._names = Automaton(compile_pattern(pattern)).state_names()
+
+    def __str__(self) -> str:
+        return self.NAME + ", ".join(sorted(self._names))
+
+    @staticmethod
+    def gone_and_new(before: str, now: str) -> tuple[list[str], list[str]] | None:
+        """Return the states that a pattern no longer has, and those that are new; None where this is not about runs."""
+        name = StatesOfPattern.NAME
+        if not before.startswith(name) or not now.startswith(name):
+            return None
+        old, new = (text.removeprefix(name).split(", ") for text in (before, now))
+        return [s for s in old if s not in new], [s for s in new if s not in old]
 
 
 class MatchTime:
