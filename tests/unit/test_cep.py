@@ -292,6 +292,16 @@ def test_a_key_whose_runs_are_gone_is_at_rest() -> None:
     assert runs.at_rest
 
 
+def test_time_is_looked_at_again_for_every_event_behind_one_that_began_a_run() -> None:
+    # As in Flink: for the events that are processed together with it, and for no others.
+    matcher = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10))))
+    runs = Runs()
+    matcher.fire(runs, [(4, "c"), (5, "a"), (6, "c")], 6)
+    assert runs.timers == [15, 16]
+    matcher.fire(runs, [(8, "c")], 8)
+    assert runs.timers == [15, 16]
+
+
 # --- Java's heap
 
 

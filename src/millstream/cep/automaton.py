@@ -200,8 +200,10 @@ class Automaton:
         }
         self._start = graph.start.name
         self._start_run: Run = (_LAST, self._start, None)
-        self._begin = self._decisions[self._start].decide
-        self._begin_asks = self._decisions[self._start].iterative
+        first = self._decisions[self._start]
+        self._begin = first.decide
+        # What becomes of the start's run with an event, where that is all to know; None where it depends on more.
+        self.begin = None if first.iterative else first.decide
         # How long a run may stay in a state since its last event.
         self._guards = {s.name: s.window for s in graph.states if s.window is not None and s.window > 0}
         self._pending = frozenset(s.name for s in graph.states if s.kind is StateKind.PENDING)
@@ -245,7 +247,7 @@ class Automaton:
         """Let the runs take an event; return the matches that are complete, as histories, in order."""
         queue = runs.queue
         if queue is None:
-            outcome = self._begin(event, self._context.about(None, timestamp) if self._begin_asks else None)
+            outcome = self._begin(event, self._context.about(None, timestamp) if self.begin is None else None)
             if outcome.unchanged:
                 return ()
             left: list[Run] = []

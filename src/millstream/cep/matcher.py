@@ -44,11 +44,15 @@ class Matcher:
             events = self._sorted(events)
         automaton, last = self.automaton, None
         take, window, follows_time = automaton.event, automaton.window, automaton.follows_time
+        begin = automaton.begin
         for timestamp, event in events:
-            if timestamp != last:
-                last = timestamp
-                if follows_time and runs.queue is not None:
-                    self._advance(runs, timestamp, found)
+            if runs.queue is None:
+                # Where nothing has begun, most events begin nothing.
+                if begin is not None and begin(event, None).unchanged and not runs.began:
+                    continue
+            elif follows_time and timestamp != last:
+                self._advance(runs, timestamp, found)
+            last = timestamp
             matches = take(runs, event, timestamp)
             if runs.began and window > 0:
                 self._set_timer(runs, timestamp + window)

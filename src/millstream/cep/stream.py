@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, overload
 
 from millstream.cep.compiler import compile_pattern
-from millstream.cep.functions import Handler, flat_selecting, processing, selecting
+from millstream.cep.functions import (
+    Handler,
+    MatchContext,
+    PatternFlatSelectFunction,
+    PatternFlatTimeoutFunction,
+    PatternProcessFunction,
+    PatternSelectFunction,
+    PatternTimeoutFunction,
+    flat_selecting,
+    processing,
+    selecting,
+)
 from millstream.cep.pattern import Pattern
 from millstream.common.errors import InvalidProgramError
+from millstream.common.type_variables import OUT, T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.data_stream import DataStream, KeyedStream
 from millstream.operators.cep import CepOperator
@@ -36,7 +48,7 @@ class CEP:
     """
 
     @staticmethod
-    def pattern(stream: DataStream[Any], pattern: Pattern, comparator: Any = None) -> PatternStream:
+    def pattern(stream: DataStream[T_co], pattern: Pattern, comparator: Any = None) -> PatternStream[T_co]:
         """Look for a pattern: among the events of each key in a keyed stream, else among all of them.
 
         Args:
@@ -100,30 +112,74 @@ class CEP:
 
 
 @dataclass(frozen=True)
-class PatternStream:
+class PatternStream(Generic[T_co]):
     """A stream in which a pattern is looked for; made by `CEP.pattern`."""
 
-    _stream: DataStream[Any]
+    _stream: DataStream[T_co]
     _pattern: Pattern
     _comparator: Callable[[Any, Any], int] | None = None
     _late_tag: OutputTag[Any] | None = None
     _processing_time: bool = False
 
-    def side_output_late_data(self, late_data_output_tag: OutputTag[Any]) -> PatternStream:
+    def side_output_late_data(self, late_data_output_tag: OutputTag[Any]) -> PatternStream[T_co]:
         """Send events that come too late to a side output; without this they are dropped and counted."""
         return replace(self, _late_tag=_checked_tag(late_data_output_tag, "side_output_late_data"))
 
-    def in_event_time(self) -> PatternStream:
+    def in_event_time(self) -> PatternStream[T_co]:
         """Follow the timestamps of events, as is done without saying so."""
         return replace(self, _processing_time=False)
 
-    def in_processing_time(self) -> PatternStream:
+    def in_processing_time(self) -> PatternStream[T_co]:
         """Follow the wall clock: events are taken as they come."""
         return replace(self, _processing_time=True)
+
+    @overload
+    def process(
+        self, pattern_process_function: PatternProcessFunction, output_type: TypeInformation | None = None
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def process(
+        self,
+        pattern_process_function: Callable[[dict[str, list[T_co]], MatchContext], Iterable[OUT] | None],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]: ...
 
     def process(self, pattern_process_function: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Call a PatternProcessFunction, or a function of (match, ctx), with every match; it yields results."""
         return self._then(processing(pattern_process_function), output_type)
+
+    @overload
+    def select(
+        self, function: PatternSelectFunction, /, *, output_type: TypeInformation | None = None
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def select(
+        self, function: Callable[[dict[str, list[T_co]]], OUT], /, *, output_type: TypeInformation | None = None
+    ) -> DataStream[OUT]: ...
+
+    @overload
+    def select(
+        self,
+        tag: OutputTag[Any],
+        timeout_function: PatternTimeoutFunction | Callable[[dict[str, list[T_co]], int], Any],
+        function: PatternSelectFunction,
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def select(
+        self,
+        tag: OutputTag[Any],
+        timeout_function: PatternTimeoutFunction | Callable[[dict[str, list[T_co]], int], Any],
+        function: Callable[[dict[str, list[T_co]]], OUT],
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]: ...
 
     def select(self, *functions: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Make one result of every match: `select(function)` or `select(tag, timeout_function, function)`.
@@ -134,6 +190,42 @@ class PatternStream:
             output_type: the type of the results.
         """
         return self._then(selecting(*_arguments(functions, "select")), output_type)
+
+    @overload
+    def flat_select(
+        self, function: PatternFlatSelectFunction, /, *, output_type: TypeInformation | None = None
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def flat_select(
+        self,
+        function: Callable[[dict[str, list[T_co]]], Iterable[OUT] | None],
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]: ...
+
+    @overload
+    def flat_select(
+        self,
+        tag: OutputTag[Any],
+        timeout_function: PatternFlatTimeoutFunction | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
+        function: PatternFlatSelectFunction,
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def flat_select(
+        self,
+        tag: OutputTag[Any],
+        timeout_function: PatternFlatTimeoutFunction | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
+        function: Callable[[dict[str, list[T_co]]], Iterable[OUT] | None],
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]: ...
 
     def flat_select(self, *functions: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
         """Make any number of results of a match: `flat_select(function)`, or with a tag and a time-out function.
