@@ -1,10 +1,11 @@
-"""The benchmark: the same programs on millstream, a bare loop, PyFlink, Bytewax and Spark's own state.
+"""The benchmark: the same programs on millstream, a bare loop, Flink in Java, PyFlink, Bytewax and Spark's own state.
 
-One run on one machine; what counts are the ratios. The bare loop and millstream take turns, three times, and the best
-of each counts, because neighbours on the machine only ever make a run slower; a peer, tens of times slower, runs once.
-Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes bench/results.json.
+One run on one machine; what counts are the ratios. The bare loop, millstream and Flink in Java take turns, three times,
+and the best of each counts, because neighbours on the machine only ever make a run slower; a peer that is tens of times
+slower runs once. Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes
+bench/results.json.
 
-    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k,l] [--without pyflink,bytewax,spark]
+    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k,l] [--without flink,pyflink,bytewax,spark]
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -26,11 +28,12 @@ CORES = len(os.sched_getaffinity(0))
 
 # What each program is to reach, as (of what, at least) or (of what, at most).
 GOALS: dict[str, list[tuple[str, float]]] = {
-    "a": [("bare", 0.75)],
-    "b": [("bare", 0.6), ("pyflink thread", 100), ("bytewax", 4), ("transformWithState", 20)],
-    "c": [("bare", 0.3)],
-    "g": [("bare", 0.4), ("pyflink thread", 50), ("bytewax", 4)],
-    "h": [("bare", 0.4), ("pyflink thread", 50), ("bytewax", 4)],
+    "a": [("bare", 0.75), ("flink java", 1)],
+    "b": [("bare", 0.65), ("flink java", 1), ("pyflink thread", 100), ("bytewax", 4), ("transformWithState", 20)],
+    "c": [("bare", 0.3), ("flink java", 1)],
+    "d": [("flink java", 1)],
+    "g": [("bare", 0.4), ("flink java", 1), ("pyflink thread", 50), ("bytewax", 4)],
+    "h": [("bare", 0.4), ("flink java", 1), ("pyflink thread", 50), ("bytewax", 4)],
 }
 
 TITLES = {
@@ -46,26 +49,43 @@ TITLES = {
 PROGRAMS: dict[str, tuple[list[str], dict[str, int]]] = {
     "a": (
         ["--program", "map_filter"],
-        {"millstream": 120_000_000, "bare": 16_000_000, "pyflink": 200_000, "bytewax": 2_000_000},
+        {"millstream": 120_000_000, "bare": 16_000_000, "flink": 60_000_000, "pyflink": 200_000, "bytewax": 2_000_000},
     ),
     "b": (
         ["--program", "keyed_reduce", "--keys", "1000"],
-        {"millstream": 80_000_000, "bare": 6_000_000, "pyflink": 60_000, "bytewax": 600_000, "spark": 400_000},
+        {
+            "millstream": 80_000_000,
+            "bare": 6_000_000,
+            "flink": 24_000_000,
+            "pyflink": 60_000,
+            "bytewax": 600_000,
+            "spark": 400_000,
+        },
     ),
     "c": (
         ["--program", "keyed_reduce", "--keys", "1000000"],
-        {"millstream": 30_000_000, "bare": 6_000_000, "pyflink": 60_000, "bytewax": 600_000, "spark": 400_000},
+        {
+            "millstream": 30_000_000,
+            "bare": 6_000_000,
+            "flink": 12_000_000,
+            "pyflink": 60_000,
+            "bytewax": 600_000,
+            "spark": 400_000,
+        },
     ),
-    "d": (["--program", "word_count"], {"millstream": 2_000_000, "bare": 300_000, "pyflink": 6_000, "bytewax": 40_000}),
+    "d": (
+        ["--program", "word_count"],
+        {"millstream": 2_000_000, "bare": 300_000, "flink": 1_000_000, "pyflink": 6_000, "bytewax": 40_000},
+    ),
     "g": (
         ["--program", "tumbling", "--keys", "10000"],
-        {"millstream": 20_000_000, "bare": 4_000_000, "pyflink": 60_000, "bytewax": 200_000},
+        {"millstream": 20_000_000, "bare": 4_000_000, "flink": 8_000_000, "pyflink": 60_000, "bytewax": 200_000},
     ),
     "h": (
         ["--program", "session", "--keys", "10000"],
-        {"millstream": 20_000_000, "bare": 4_000_000, "pyflink": 60_000, "bytewax": 200_000},
+        {"millstream": 20_000_000, "bare": 4_000_000, "flink": 8_000_000, "pyflink": 60_000, "bytewax": 200_000},
     ),
-}  # fmt: skip
+}
 
 
 ROUNDS = 3
@@ -80,6 +100,14 @@ def run_script(python: Path | str, script: str, arguments: list[str]) -> dict[st
         raise RuntimeError(f"{script} failed:\n{done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
+
+
+def flink_java() -> Path | None:
+    """Return the interpreter of the venv that has Flink's jars; None where they or javac cannot be had."""
+    if shutil.which("javac") is None:
+        print("  no javac: without Flink in Java", flush=True)
+        return None
+    return venv("pyflink")
 
 
 def throughput(only: list[str], without: list[str], scale: float) -> dict[str, dict[str, float]]:
@@ -104,9 +132,12 @@ def throughput(only: list[str], without: list[str], scale: float) -> dict[str, d
             row[name] = max(found, row.get(name, 0.0))
             print(f"  {TITLES[program]:32} {name:20} {found:>14,.0f} /s", flush=True)  # noqa: B023
 
+        java = None if "flink" in without else flink_java()
         for _ in range(ROUNDS):
             measure("bare", sys.executable, "bare.py", ["bare"])
             measure("millstream", sys.executable, "../millstream_job.py", ["millstream"])
+            if java is not None:
+                measure("flink java", java, "flink_java.py", ["flink"])
         for name, peer, script, extra in systems:
             if peer in without or peer not in counts:
                 continue

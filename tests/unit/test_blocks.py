@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.operators.blocks import IDLE, WATERMARK, Block, Layout, Record
+from millstream.common.shapes import ANYTHING, TEXT, Fixed, Shape, shape_of
+from millstream.operators.blocks import IDLE, WATERMARK, Block, Layout, Pieces, Record
 from millstream.operators.codegen import CodeWriter
 
 LAYOUTS = [Layout(key, timestamp) for key in (False, True) for timestamp in (False, True)]
@@ -92,3 +93,57 @@ def test_what_is_not_pickled_plainly_travels_too() -> None:
     layout = Layout(True, True)
     ((_, value, _),) = layout.decode(memoryview(layout.block_of([("k", loop, 1)]).encode())).records()
     assert value[0] is value
+
+
+# Tuples that are known to end in 1, with the timestamp among their members.
+PAIRS: list[Record] = [("a", ("a", 10, 1), 10), ("b", ("b", None, 1), None), ("a", ([2], 30, 1), 30)]
+PIECES = [Pieces((None, None, None)), Pieces((None, None, 1)), Pieces((None, None, 1), timestamp=1)]
+TAKEN_APART = [Layout(layout.has_key, layout.has_timestamp, pieces) for layout in LAYOUTS for pieces in PIECES]
+
+
+@pytest.mark.parametrize("layout", TAKEN_APART)
+def test_tuples_that_are_taken_apart_come_out_as_they_were(layout: Layout) -> None:
+    block = layout.block_of(PAIRS)
+    block.add_control(WATERMARK, 5)
+    sent = Layout(layout.has_key, layout.has_timestamp).decode(block.encode())
+    assert sent.layout == layout
+    assert len(sent) == 3
+    assert parts(sent) == [(carried(layout, PAIRS), (3, WATERMARK, 5))]
+    assert list(zip(*sent.columns(), strict=True)) == carried(layout, PAIRS)
+    assert layout.full([sent, layout.block_of(PAIRS[:2])], 3) == [0]
+
+
+@pytest.mark.parametrize("layout", TAKEN_APART)
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_loop_puts_together_what_was_taken_apart(layout: Layout, whole: bool) -> None:
+    target = Layout(layout.has_key, layout.has_timestamp) if whole else layout
+    bucket, w = target.new_block(), CodeWriter("copy")
+    with layout.loop(w) as (key, value):
+        target.append_code(w, w.bind(bucket.append, "append"), key and key.name, value)
+    w.build("batch")(layout.block_of(PAIRS).content)
+    assert list(bucket.records()) == carried(layout, PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("shape", "constants"),
+    [
+        (ANYTHING, None),
+        (TEXT, None),
+        (Fixed(()), None),
+        (Fixed((TEXT,) * 9), None),
+        (Fixed((TEXT, TEXT), null=True), None),
+        (Fixed((TEXT, shape_of(1))), (None, 1)),
+        (shape_of((1, 2)), (None, 2)),
+        (Fixed((TEXT, shape_of(True), shape_of(1.5))), (None, None, None)),
+    ],
+)
+def test_what_is_known_to_be_a_tuple_is_taken_apart(shape: Shape, constants: tuple[int | None, ...] | None) -> None:
+    pieces = Pieces.of(shape, None)
+    assert (pieces and pieces.constants) == constants
+
+
+@given(st.lists(st.tuples(st.text(), st.one_of(st.integers(), st.none(), st.lists(st.integers())))))
+def test_any_values_travel_in_pieces(values: list[Any]) -> None:
+    layout = Layout(False, False, Pieces((None, None)))
+    block = layout.block_of((None, value, None) for value in values)
+    assert [v for _, v, _ in Layout(False, False).decode(block.encode()).records()] == values

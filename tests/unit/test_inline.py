@@ -26,9 +26,9 @@ def evaluate(function: Callable[..., Any], *arguments: Any) -> Any:
         return name
 
     names = [f"x{i}" for i in range(len(arguments))]
-    text = inline(function, names, bind)
-    assert text is not None
-    return eval(text, {**bound, **dict(zip(names, arguments, strict=True))})
+    expression = inline(function, names, bind)
+    assert expression is not None
+    return eval(expression.text, {**bound, **dict(zip(names, arguments, strict=True))})
 
 
 def is_inlined(function: Callable[..., Any], arguments: int = 1) -> bool:
@@ -178,8 +178,9 @@ def test_a_variable_that_another_function_can_set_is_read_each_time() -> None:
         bound[hint] = value
         return hint
 
-    text = inline(read, ["x"], bind)
-    assert text is not None
+    expression = inline(read, ["x"], bind)
+    assert expression is not None
+    text = expression.text
     before = eval(text, {**bound, "x": 1})
     count()
     assert (before, eval(text, {**bound, "x": 1})) == (1, 2)

@@ -120,6 +120,13 @@ def widened(shape: Shape, other: Shape) -> Shape:
     return either(shape, other)
 
 
+def constant(shape: Shape) -> int | None:
+    """Return the one value that a shape has, if that is an int."""
+    if isinstance(shape, Whole) and not shape.null and shape.low == shape.high:
+        return shape.low
+    return None
+
+
 def never_null(shape: Shape) -> Shape:
     """Return a shape without None, also within tuples."""
     if isinstance(shape, Fixed):

@@ -25,7 +25,7 @@ class BatchInput:
 
     def __init__(self, state: KeyedState, edges: list[Edge]) -> None:
         self._state = state
-        self._layouts = {e.id: e.layout for e in edges}
+        self._edges = {e.id: e for e in edges}
 
     def add(self, edge: Edge, block: Block, epoch: int) -> None:
         """Keep records. Rows are by key and epoch, so that each is written once."""
@@ -36,7 +36,7 @@ class BatchInput:
                 row = overlay[(key, epoch)] = []
             row.append((time, edge.id, value))
 
-    def by_key(self) -> Iterator[Iterator[tuple[int, Block]]]:
+    def by_key(self) -> Iterator[Iterator[tuple[Edge, Block]]]:
         """Yield for each key its records, those of one edge that follow one another as one block."""
         by_key: dict[Any, list[_Row]] = {}
         for (key, _), rows in self._state.table(_TABLE, LIST, BY_NAMESPACE).rows():
@@ -45,6 +45,7 @@ class BatchInput:
             rows.sort(key=lambda r: MIN_WATERMARK if r[0] is None else r[0])
             yield self._blocks(key, rows)
 
-    def _blocks(self, key: Any, rows: list[_Row]) -> Iterator[tuple[int, Block]]:
-        for edge, found in groupby(rows, itemgetter(1)):
-            yield edge, self._layouts[edge].block_of((key, value, time) for time, _, value in found)
+    def _blocks(self, key: Any, rows: list[_Row]) -> Iterator[tuple[Edge, Block]]:
+        for number, found in groupby(rows, itemgetter(1)):
+            edge = self._edges[number]
+            yield edge, edge.layout.block_of((key, value, time) for time, _, value in found)

@@ -16,10 +16,11 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from millstream.common.pickles import dump
+from millstream.common.shapes import ANYTHING, Anything, Fixed, Shape, constant, shape_of
 from millstream.operators.codegen import CodeWriter, Key, Var
 
 # Control elements: (number of records before it, kind, value)
@@ -34,6 +35,45 @@ Record = tuple[Any, Any, int | None]
 
 _FRAME = struct.Struct(">IHIIII")
 
+# Longer tuples are not taken apart: one is quicker handed on as it is than put together from so many.
+_MOST_MEMBERS = 8
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How a sender that knows its records to be tuples of so many members takes them apart.
+
+    Attributes:
+        constants: for each member the int that it always is, None for one that travels.
+        timestamp: the member that is also the record's timestamp, None if none is.
+    """
+
+    constants: tuple[int | None, ...]
+    timestamp: int | None = None
+
+    @classmethod
+    def of(cls, shape: Shape, timestamp: int | None) -> Pieces | None:
+        """Return how records of a shape are taken apart, None if that shape is not one of tuples."""
+        if not isinstance(shape, Fixed) or shape.null or not 0 < len(shape.members) <= _MOST_MEMBERS:
+            return None
+        constants = [constant(m) for m in shape.members]
+        if None not in constants:
+            # A record of nothing could not be counted.
+            constants[0] = None
+        return cls(tuple(constants), timestamp)
+
+    @cached_property
+    def sent(self) -> list[int]:
+        """The members that travel."""
+        return [i for i, value in enumerate(self.constants) if value is None]
+
+    def shape(self, known: Shape) -> Shape:
+        """Return what is known of the records, from what was known without."""
+        members = [ANYTHING if c is None else shape_of(c) for c in self.constants]
+        if isinstance(known, Fixed) and len(known.members) == len(members):
+            members = [k if isinstance(m, Anything) else m for m, k in zip(members, known.members, strict=True)]
+        return Fixed(tuple(members))
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -42,15 +82,24 @@ class Layout:
     Attributes:
         has_key: whether the key travels with the record. One that is only a part of the record is cheaper found anew.
         has_timestamp: whether the timestamp travels with the record.
+        pieces: how the value is taken apart, None for one that travels whole. Every sender decides that for itself and
+            says it in its blocks.
     """
 
     has_key: bool
     has_timestamp: bool
+    pieces: Pieces | None = None
 
     @cached_property
     def _stride(self) -> int:
         """How many list items one record takes."""
-        return 1 + self.has_key + self.has_timestamp
+        value = 1 if self.pieces is None else len(self.pieces.sent)
+        return self.has_key + value + self._stamp_travels
+
+    @property
+    def _stamp_travels(self) -> bool:
+        """Whether the timestamp is an item of its own."""
+        return self.has_timestamp and (self.pieces is None or self.pieces.timestamp is None)
 
     def new_block(self) -> Block:
         """Return a block that holds nothing yet."""
@@ -62,15 +111,15 @@ class Layout:
         for key, value, timestamp in records:
             if self.has_key:
                 items.append(key)
-            items.append(value)
-            if self.has_timestamp:
+            items += [value] if self.pieces is None else [value[i] for i in self.pieces.sent]
+            if self._stamp_travels:
                 items.append(timestamp)
         return Block(self, items, [])
 
     def decode(self, body: bytes | memoryview) -> Block:
-        """Read what `Block.encode` wrote."""
-        items, controls = pickle.loads(body)
-        return Block(self, items, controls)
+        """Read what `Block.encode` wrote with this layout, or this one and pieces."""
+        items, controls, *pieces = pickle.loads(body)
+        return Block(_layout(self.has_key, self.has_timestamp, *pieces) if pieces else self, items, controls)
 
     def full(self, blocks: list[Block], records: int) -> list[int]:
         """Return the places of the blocks that hold so many records or more."""
@@ -82,9 +131,14 @@ class Layout:
         """Write how a record gets into a block, whose `Block.append` is in a variable."""
         if self.has_key:
             w.line(f"{append}({key})")
-        w.line(f"{append}({value.name})")
-        if self.has_timestamp:
+        for text in [value.name] if self.pieces is None else self._texts(w, value.name, self.pieces):
+            w.line(f"{append}({text})")
+        if self._stamp_travels:
             w.line(f"{append}({value.timestamp})")
+
+    def _texts(self, w: CodeWriter, name: str, pieces: Pieces) -> list[str]:
+        """Return the texts of the members that travel."""
+        return [w.member(name, i) or f"{name}[{i}]" for i in pieces.sent]
 
     @contextmanager
     def loop(self, w: CodeWriter) -> Iterator[tuple[Key | None, Var]]:
@@ -92,23 +146,40 @@ class Layout:
 
         What is written inside the `with` is the loop's body; it is given the record and, if that came along, its key.
         """
-        names = ["k"] * self.has_key + ["x"] + ["t"] * self.has_timestamp
-        head = "for x in batch:"
+        values = ["x"] if self.pieces is None else [f"x{i}" for i in self.pieces.sent]
+        names = ["k"] * self.has_key + values + ["t"] * self._stamp_travels
+        head = f"for {names[0]} in batch:"
         if len(names) > 1:
             w.line("it = iter(batch)")
             head = f"for {', '.join(names)} in zip({', '.join(['it'] * len(names))}):"
         with w.block(head):
             key = Key("k", hashable=True) if self.has_key else None
-            yield key, Var("x", "t" if self.has_timestamp else None, detached=True)
+            yield key, self._value(w)
+
+    def _value(self, w: CodeWriter) -> Var:
+        stamp = "t" if self.has_timestamp else None
+        if self.pieces is None:
+            return Var("x", stamp, detached=True)
+        members = [f"x{i}" if c is None else f"({c})" for i, c in enumerate(self.pieces.constants)]
+        w.tuple_of("x", tuple(members))
+        if not self._stamp_travels and self.pieces.timestamp is not None and self.has_timestamp:
+            stamp = members[self.pieces.timestamp]
+        return Var("x", stamp, detached=True)
+
+
+# One for all blocks, since loops are looked up by it.
+@cache
+def _layout(has_key: bool, has_timestamp: bool, constants: tuple[int | None, ...], timestamp: int | None) -> Layout:
+    return Layout(has_key, has_timestamp, Pieces(constants, timestamp))
 
 
 class Block:
     """Records of one layout, and the control elements between them."""
 
-    __slots__ = ("_controls", "_items", "_layout", "_stride")
+    __slots__ = ("_controls", "_items", "_stride", "layout")
 
     def __init__(self, layout: Layout, items: list[Any], controls: list[Control]) -> None:
-        self._layout = layout
+        self.layout = layout
         self._stride = layout._stride
         self._items = items
         self._controls = controls
@@ -143,10 +214,23 @@ class Block:
 
     def columns(self) -> tuple[list[Any], list[Any], list[int | None]]:
         """Return the keys, the values and the timestamps of the records."""
-        layout, items, stride = self._layout, self._items, self._stride
+        layout, items, stride = self.layout, self._items, self._stride
         keys = items[::stride] if layout.has_key else [None] * len(self)
-        timestamps = items[stride - 1 :: stride] if layout.has_timestamp else [None] * len(self)
-        return keys, items[layout.has_key :: stride], timestamps
+        if layout.pieces is None:
+            timestamps = items[stride - 1 :: stride] if layout.has_timestamp else [None] * len(self)
+            return keys, items[layout.has_key :: stride], timestamps
+        return keys, *self._put_together(layout.pieces)
+
+    def _put_together(self, pieces: Pieces) -> tuple[list[Any], list[int | None]]:
+        """Return the values and the timestamps of records that were taken apart."""
+        layout, items, stride, count = self.layout, self._items, self._stride, len(self)
+        columns: list[list[Any]] = [[value] * count for value in pieces.constants]
+        for at, member in enumerate(pieces.sent, int(layout.has_key)):
+            columns[member] = items[at::stride]
+        timestamps: list[Any] = [None] * count
+        if layout.has_timestamp:
+            timestamps = items[stride - 1 :: stride] if pieces.timestamp is None else columns[pieces.timestamp]
+        return list(zip(*columns, strict=True)), timestamps
 
     def records(self) -> Iterator[Record]:
         """Return the records, one by one."""
@@ -165,11 +249,14 @@ class Block:
             yield self._part(start, len(self)), None
 
     def _part(self, start: int, end: int) -> Block:
-        return Block(self._layout, self._items[start * self._stride : end * self._stride], [])
+        return Block(self.layout, self._items[start * self._stride : end * self._stride], [])
 
     def encode(self) -> bytes:
         """Write it, for `Layout.decode` to read."""
-        return dump((self._items, self._controls))
+        pieces = self.layout.pieces
+        if pieces is None:
+            return dump((self._items, self._controls))
+        return dump((self._items, self._controls, pieces.constants, pieces.timestamp))
 
     def clear(self) -> None:
         """Take out all there is; `append` still adds to it."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.common.shapes import ANYTHING
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
+from millstream.operators.blocks import Layout
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.fitting import made_to_fit
@@ -71,27 +72,57 @@ class ChainCompiler:
         self._writers = writers
         self._inlining = inlining
         self._pending: list[tuple[_Later, ChainNode]] = []
+        self._surveys = False
         for node in nodes:
             node.operator.declared_type = node.type_info
 
+    def survey(self, in_edges: Sequence[Edge]) -> None:
+        """Have each edge's writer learn of all records that the functions will send, so that it can settle on a layout.
+
+        Args:
+            in_edges: the edges whose functions there will be; none for a source.
+        """
+        self._surveys = True
+        if not in_edges:
+            self._source_code()
+        for edge in in_edges:
+            for many_new_keys in (False, True):
+                self._input_code(edge, edge.layout, many_new_keys)
+        for node in self._nodes:
+            if node.operator.emits_later:
+                self._rest_code(node)
+        while self._pending:
+            self._rest_code(self._pending.pop()[1])
+        self._surveys = False
+        for writer in self._writers.values():
+            writer.settle()
+
     def source_function(self) -> Callable[[Iterable[Any]], None]:
         """Return the function that takes a batch of a source's records."""
-        w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
-        with w.block("for x in batch:"):
-            self._node(w, self._nodes[0], 0, Var("x", None, detached=True), None)
+        w = self._source_code()
         self._compile_pending()
         return w.build("batch")
 
-    def input_function(self, edge: Edge, many_new_keys: bool) -> Callable[[Iterable[Any]], None]:
-        """Return the function that takes the content of a block that came over an edge."""
-        head = self._nodes[0]
-        w = CodeWriter(head.name, many_new_keys, self._inlining)
-        with edge.layout.loop(w) as (key, value):
-            shape = edge.type_info.shape() if edge.type_info is not None else None
-            value = replace(value, shape=shape or ANYTHING)
-            self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
+    def _source_code(self) -> CodeWriter:
+        w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
+        with w.block("for x in batch:"):
+            self._node(w, self._nodes[0], 0, Var("x", None, detached=True), None)
+        return w
+
+    def input_function(self, edge: Edge, layout: Layout, many_new_keys: bool) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes the content of a block of some layout that came over an edge."""
+        w = self._input_code(edge, layout, many_new_keys)
         self._compile_pending()
         return w.build("batch")
+
+    def _input_code(self, edge: Edge, layout: Layout, many_new_keys: bool) -> CodeWriter:
+        head = self._nodes[0]
+        w = CodeWriter(head.name, many_new_keys, self._inlining)
+        with layout.loop(w) as (key, value):
+            shape = (edge.type_info.shape() if edge.type_info is not None else None) or ANYTHING
+            value = replace(value, shape=shape if layout.pieces is None else layout.pieces.shape(shape))
+            self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
+        return w
 
     def emit_function(self, node: ChainNode) -> Callable[..., None]:
         """Return the function that takes what a node emits outside the loop, and the timestamp it has."""
@@ -105,10 +136,13 @@ class ChainCompiler:
             later.run = self._rest(node)
 
     def _rest(self, node: ChainNode) -> Callable[..., None]:
+        return self._rest_code(node).build("batch, t=None")
+
+    def _rest_code(self, node: ChainNode) -> CodeWriter:
         w = CodeWriter(f"{node.name} (later)", inlining=self._inlining)
         with w.block("for y in batch:", node.operator, "y"):
             self._outputs(w, node, Var("y", "t", detached=False))
-        return w.build("batch, t=None")
+        return w
 
     def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: Key | None) -> None:
         node.operator.code(w, input_index, value, key, lambda out: self._outputs(w, node, out))
@@ -150,6 +184,8 @@ class ChainCompiler:
                 elif not last:
                     mine = detached(w, mine)
                 self._node(w, behind, 0, mine, None)
+            elif self._surveys:
+                self._writers[output.edge].learn(w, mine)
             else:
                 self._writers[output.edge].code(w, mine, node.operator)
 

@@ -9,6 +9,7 @@ at no cost in the loop.
 from __future__ import annotations
 
 import linecache
+import re
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +18,10 @@ from itertools import count
 from types import FrameType
 from typing import Any
 
-from millstream.common.shapes import ANYTHING, Shape
+from millstream.common.shapes import ANYTHING, Fixed, Shape, constant
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.inference import elements_of, result_of
-from millstream.operators.inline import inline
+from millstream.operators.inline import Expression, inline
 
 # CPython refuses more than 20 nested loops, and 100 levels of indentation; a chain is cut well before.
 MAX_LOOPS = 12
@@ -31,6 +32,9 @@ _NUMBERS = count(1)
 # Under this name the globals of a generated function have the sites of its lines. A table of all functions would hold
 # operators, and through them the very functions, for ever.
 _SITES = "__millstream_sites__"
+_NAME = re.compile(r"[^\W\d]\w*")
+# Members that are written as they are where they are needed: variables and plain ints.
+_SIMPLE = re.compile(r"[^\W\d]\w*|\(-?\d+\)")
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,8 @@ class Site:
 
     Attributes:
         operator: the operator that wrote it.
-        variable: the variable with its input.
-        inlined: the user's functions whose text stands in the line, and the variables that are their arguments.
+        variable: the variable with its input, or the text that puts it together.
+        inlined: the user's functions whose text stands in the line, and the same of their arguments.
     """
 
     operator: Any
@@ -91,7 +95,11 @@ class Site:
 
 
 class CodeWriter:
-    """Collects the lines of one generated function."""
+    """Collects the lines of one generated function.
+
+    A variable may be a tuple of which only the members are there. It is put together by the first line that uses it as
+    a whole; most records are only asked for their members and never become one.
+    """
 
     def __init__(self, name: str, many_new_keys: bool = False, inlining: bool = True) -> None:
         # Whether most keys come once an epoch, so that looking for a key in the epoch's changes mostly fails.
@@ -109,6 +117,10 @@ class CodeWriter:
         self._inlined: list[tuple[Callable[..., Any], list[str]]] = []
         self._before: list[str] = []
         self._after: list[tuple[str, Any]] = []
+        self._members: dict[str, tuple[str, ...]] = {}
+        # The variables among them that have been put together, in this block and in each around it.
+        self._made: list[set[str]] = [set()]
+        self._copies: dict[str, str] = {}
 
     def bind(self, value: Any, hint: str) -> str:
         """Make an object known to the function under a name; it is a fast local there."""
@@ -123,13 +135,83 @@ class CodeWriter:
         self._vars += 1
         return f"{hint}{self._vars}"
 
+    # --- tuples
+
+    def tuple_of(self, name: str, members: tuple[str, ...], made: bool = False) -> None:
+        """Say that a variable is a tuple of other variables and ints, and whether it has been put together."""
+        self._members[name] = members
+        if made:
+            self._made[-1].add(name)
+
+    def take_apart(self, name: str, shape: Shape) -> None:
+        """Say what is known of the members of a variable that holds a tuple, if one of them is a constant."""
+        if isinstance(shape, Fixed) and not shape.null and any(constant(m) is not None for m in shape.members):
+            texts = [f"{name}[{i}]" if (c := constant(m)) is None else f"({c})" for i, m in enumerate(shape.members)]
+            self.tuple_of(name, tuple(texts), made=True)
+
+    def members(self, name: str) -> tuple[str, ...] | None:
+        """Return the texts of the members of a variable that is a tuple; None where they are not known."""
+        return self._members.get(name)
+
+    def member(self, name: str, place: int) -> str | None:
+        """Return the text of one member of a variable that is a tuple; None where it is not known."""
+        members = self._members.get(name, ())
+        return members[place] if place < len(members) else None
+
+    def written_out(self, name: str) -> str:
+        """Return the text that puts a tuple together, for where it is seldom needed; else the variable."""
+        if name not in self._members or any(name in made for made in self._made):
+            return name
+        return f"({', '.join(map(self.written_out, self._members[name]))},)"
+
+    def copy(self, name: str, text: str) -> None:
+        """Say that a variable has just been set to a text, which may be another variable."""
+        self._copies[name] = text
+
+    def origin(self, name: str | None) -> str | None:
+        """Return what a variable is a copy of, else itself."""
+        return None if name is None else self._copies.get(name, name)
+
+    def _put_together(self, text: str) -> None:
+        """Write the lines that put together the tuples which a text uses as a whole."""
+        for name in dict.fromkeys(_NAME.findall(text)):
+            whole = self.written_out(name)
+            if whole != name:
+                assert not text.startswith(("elif ", "else", "except")), f"{name} is not there in {text!r}"
+                self._lines.append("    " * self._indent + f"{name} = {whole}")
+                self._made[-1].add(name)
+
+    # --- users' functions
+
     def call(self, function: Callable[..., Any], *arguments: str) -> str:
         """Return the text that applies a user's function to variables; it belongs into the next line written."""
-        text = inline(function, list(arguments), self.bind) if self._inlining else None
-        if text is None:
+        expression = self._expression(function, *arguments)
+        if expression is None:
             return f"{self.bind(function, 'call')}({', '.join(arguments)})"
-        self._inlined.append((function, list(arguments)))
-        return text
+        self._has_inlined(function, *arguments)
+        return expression.text
+
+    def assign(self, out: str, operator: Any, variable: str, function: Callable[..., Any], *arguments: str) -> None:
+        """Write the lines that set a variable to what a user's function returns."""
+        expression = self._expression(function, *arguments)
+        if expression is None or not expression.members:
+            self.line(f"{out} = {self.call(function, *arguments)}", operator, variable)
+            return
+        members = []
+        for text in expression.members:
+            if not _SIMPLE.fullmatch(text):
+                self._has_inlined(function, *arguments)
+                member = self.var("m")
+                self.line(f"{member} = {text}", operator, variable)
+                text = member
+            members.append(text)
+        self.tuple_of(out, tuple(members))
+
+    def _expression(self, function: Callable[..., Any], *arguments: str) -> Expression | None:
+        return inline(function, list(arguments), self.bind, self.member) if self._inlining else None
+
+    def _has_inlined(self, function: Callable[..., Any], *arguments: str) -> None:
+        self._inlined.append((function, list(map(self.written_out, arguments))))
 
     def result(self, function: Callable[..., Any], *arguments: Shape) -> Shape:
         """Return what is known of the results of a user's function, from what is known of its arguments."""
@@ -147,10 +229,14 @@ class CodeWriter:
         """Write a line that runs once, after the loop."""
         self._after.append((f"    {text}", operator))
 
+    # --- lines
+
     def line(self, text: str, operator: Any = None, variable: str = "") -> None:
+        if self._members:
+            self._put_together(text)
         if operator is not None:
             # Two lines precede the body: the def line is number 1.
-            self._sites[len(self._lines) + 2] = Site(operator, variable, tuple(self._inlined))
+            self._sites[len(self._lines) + 2] = Site(operator, self.written_out(variable), tuple(self._inlined))
             self._inlined.clear()
         self._lines.append("    " * self._indent + text)
 
@@ -160,10 +246,12 @@ class CodeWriter:
         loop = text.startswith("for ")
         self._indent += 1
         self._loops += loop
+        self._made.append(set())
         start = len(self._lines)
         yield
         if len(self._lines) == start:
             self.line("pass")
+        self._made.pop()
         self._indent -= 1
         self._loops -= loop
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from millstream.common.shapes import ANYTHING, Shape, either, within
 from millstream.common.typeinfo import TypeInformation
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Layout
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Layout, Pieces
 from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.partitioners import Partitioner, Place
 from millstream.operators.values import detached
@@ -36,6 +37,13 @@ class Edge:
     type_info: TypeInformation | None = None
 
 
+def _known(w: CodeWriter, value: Var) -> tuple[Shape, int | None]:
+    """Return the shape of a record, and which of its members is its timestamp."""
+    members, origin = w.members(value.name) or (), w.origin(value.timestamp)
+    shape = value.shape if value.condition is None else ANYTHING
+    return shape, members.index(origin) if origin in members else None
+
+
 class EdgeWriter:
     """Collects what one subtask sends over one edge."""
 
@@ -46,15 +54,42 @@ class EdgeWriter:
         self._place = place
         # The targets each bucket goes to: one each, or all for one bucket.
         self._targets = [list(targets)] if edge.partitioner.broadcasts else [[t] for t in targets]
-        self._buckets = [edge.layout.new_block() for _ in self._targets]
+        self._layout = edge.layout
+        self._buckets: list[Block] = []
         self._block_records = _FIRST_BLOCK_RECORDS
+        # What is known of all records that are sent, and which member is their timestamp; before the first, nothing.
+        self._known: tuple[Shape, int | None] | None = None
+        self.settle()
+
+    def learn(self, w: CodeWriter, value: Var) -> None:
+        """Take into account that the loop will send such a record; `code` is told the same again."""
+        known = _known(w, value)
+        if self._known is not None:
+            shape, timestamp = self._known
+            known = either(shape, known[0]), timestamp if timestamp == known[1] else None
+        self._known = known
+
+    def settle(self) -> None:
+        """Decide how records lie in blocks, from what was learnt."""
+        if self._known is not None:
+            self._layout = replace(self.edge.layout, pieces=Pieces.of(*self._known))
+        self._buckets = [self._layout.new_block() for _ in self._targets]
 
     def code(self, w: CodeWriter, value: Var, operator: Any) -> None:
         """Write how a record gets into its bucket."""
+        self._check(w, value)
         value = detached(w, value)
         appends = [b.append for b in self._buckets]
         append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place)
-        self.edge.layout.append_code(w, append, key, value)
+        self._layout.append_code(w, append, key, value)
+
+    def _check(self, w: CodeWriter, value: Var) -> None:
+        """Make sure that a record is such a one as the layout is for."""
+        pieces = self._layout.pieces
+        if pieces is not None:
+            shape, timestamp = _known(w, value)
+            fits = within(shape, pieces.shape(ANYTHING)) and pieces.timestamp in (None, timestamp)
+            assert fits, f"a record that may be {shape} is sent as {pieces}"
 
     def watermark(self, watermark: int) -> None:
         self._control(WATERMARK, watermark)
@@ -71,7 +106,7 @@ class EdgeWriter:
 
     def full_blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield the blocks that should not wait for the end of the epoch."""
-        for i in self.edge.layout.full(self._buckets, self._block_records):
+        for i in self._layout.full(self._buckets, self._block_records):
             yield from self._take(i)
 
     def drain(self) -> Iterator[tuple[int, bytes]]:

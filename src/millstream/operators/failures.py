@@ -67,19 +67,28 @@ def locate(error: Exception) -> tuple[object | None, str | None, Exception]:
         if site is not None:
             operator = site.operator
             variables = tb.tb_frame.f_locals
-            if site.variable in variables:
-                record = shorten(variables[site.variable])
+            if site.variable:
+                record = _record(site.variable, variables) or record
             if tb.tb_next is None:
                 error = _call_again(site, variables, error)
         tb = tb.tb_next
     return operator, record, error
 
 
+def _record(text: str, variables: dict[str, Any]) -> str | None:
+    """Return the record of a line: a variable, or a tuple that is put together from several."""
+    try:
+        return shorten(eval(text, {}, variables))
+    except NameError:  # a line before the variable is set
+        return None
+
+
 def _call_again(site: Site, variables: dict[str, Any], error: Exception) -> Exception:
     """Call the functions whose text stands in a line that failed, so that the error shows the user's own lines."""
-    for function, arguments in site.inlined:
+    for function, texts in site.inlined:
+        arguments = [eval(text, {}, variables) for text in texts]
         try:
-            function(*map(variables.get, arguments))
+            function(*arguments)
         except Exception as again:
             # It was raised while the first one is handled; that is our doing and not part of the story.
             link: BaseException = again

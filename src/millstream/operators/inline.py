@@ -10,14 +10,18 @@ import __future__
 
 import dis
 import inspect
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 Bind = Callable[[Any, str], str]
+# Given a variable and a place, returns the text of that member of a tuple, None where it is not known.
+Member = Callable[[str, int], str | None]
 
 _LONGEST = 400
 # The closure's own, the local variable's and the argument's to getrefcount.
@@ -55,6 +59,9 @@ _INFIX: dict[str, Callable[[dis.Instruction], str]] = {
     "CONTAINS_OP": lambda i: "not in" if i.arg else "in",
 }
 
+# A constant that is a place in a tuple, as it is written.
+_PLACE = re.compile(r"\((\d+)\)")
+
 # The operations of a function that only walks into its argument.
 _PATH = SILENT | {"LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR", "LOAD_ATTR", "RETURN_VALUE"}
 
@@ -63,19 +70,37 @@ _FLAGS = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | inspect.CO_NESTED
 _FLAGS |= reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
 
-def inline(function: Any, arguments: list[str], bind: Bind) -> str | None:
-    """Return the text of the function's expression over variables, None when it must be called.
+@dataclass(frozen=True)
+class Expression:
+    """A function's expression over variables.
+
+    Attributes:
+        text: the expression.
+        members: the texts of the members where the expression puts a tuple together, else empty.
+    """
+
+    text: str
+    members: tuple[str, ...] = ()
+
+
+def _not_known(variable: str, place: int) -> str | None:
+    return None
+
+
+def inline(function: Any, arguments: list[str], bind: Bind, member: Member = _not_known) -> Expression | None:
+    """Return a function's expression over variables, None when it must be called.
 
     Args:
         function: the callable.
         arguments: the variables that hold its arguments.
         bind: gives an object a name in the generated function.
+        member: tells the members of variables that are tuples.
     """
     if isinstance(function, MethodType):
-        return inline(function.__func__, [bind(function.__self__, "self"), *arguments], bind)
+        return inline(function.__func__, [bind(function.__self__, "self"), *arguments], bind, member)
     if not isinstance(function, FunctionType) or not is_expression(function, len(arguments)):
         return None
-    return _Reader(function, arguments, bind).read()
+    return _Reader(function, arguments, bind, member).read()
 
 
 def is_path(function: Any) -> bool:
@@ -112,19 +137,23 @@ def _is_plain(i: dis.Instruction) -> bool:
 class _Reader:
     """Runs the bytecode of one function on texts instead of values."""
 
-    def __init__(self, function: FunctionType, arguments: list[str], bind: Bind) -> None:
+    def __init__(self, function: FunctionType, arguments: list[str], bind: Bind, member: Member) -> None:
         code = function.__code__
         self._function = function
         self._variables = dict(zip(code.co_varnames, arguments, strict=False))
         self._bind = bind
+        self._member = member
         self._stack: list[str] = []
+        # The tuple that was put together last.
+        self._tuple = Expression("")
 
-    def read(self) -> str | None:
+    def read(self) -> Expression | None:
         for instruction in dis.get_instructions(self._function.__code__):
             if instruction.opname == "RETURN_CONST":
-                return self._constant(instruction.argval)
+                return Expression(self._constant(instruction.argval))
             if instruction.opname == "RETURN_VALUE":
-                return self._stack.pop()
+                text = self._stack.pop()
+                return self._tuple if text is self._tuple.text else Expression(text)
             if instruction.opname in SILENT:
                 continue
             if not self._step(instruction) or sum(map(len, self._stack)) > _LONGEST:
@@ -149,8 +178,7 @@ class _Reader:
         elif name == "LOAD_ATTR":
             push(f"{self._stack.pop()}.{i.argval}")
         elif name == "BINARY_SUBSCR":
-            index, container = self._stack.pop(), self._stack.pop()
-            push(f"{container}[{index}]")
+            self._subscript()
         elif name in ("BUILD_TUPLE", "BUILD_LIST"):
             self._collect(i.arg or 0, "(%s,)" if name == "BUILD_TUPLE" else "[%s]")
         elif name in _UNARY:
@@ -162,10 +190,19 @@ class _Reader:
             return False
         return True
 
+    def _subscript(self) -> None:
+        index, container = self._stack.pop(), self._stack.pop()
+        place = _PLACE.fullmatch(index)
+        member = self._member(container, int(place[1])) if place else None
+        self._stack.append(member or f"{container}[{index}]")
+
     def _collect(self, count: int, shape: str) -> None:
         members = self._stack[len(self._stack) - count :]
         del self._stack[len(self._stack) - count :]
-        self._stack.append(shape % ", ".join(members) if members else shape.replace("%s,", "").replace("%s", ""))
+        text = shape % ", ".join(members) if members else shape.replace("%s,", "").replace("%s", "")
+        if shape.startswith("("):
+            self._tuple = Expression(text, tuple(members))
+        self._stack.append(text)
 
     def _constant(self, value: Any) -> str:
         if value.__class__ in _PLAIN_CONSTANTS:

@@ -66,7 +66,7 @@ class ReduceOperator(FunctionOperator):
         # A condition, not two blocks: the rest of the chain follows only once.
         reduced = w.call(self.function.call, old, value.name)
         w.line(
-            f"{overlay}[{k}] = {new} = {reduced} if {old} is not {missing} else {value.name}",
+            f"{overlay}[{k}] = {new} = {reduced} if {old} is not {missing} else {w.written_out(value.name)}",
             self,
             value.name,
         )

@@ -15,7 +15,7 @@ class MapOperator(FunctionOperator):
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
         out, call = w.var(), self.function.call
-        w.line(f"{out} = {w.call(call, value.name)}", self, value.name)
+        w.assign(out, self, value.name, call, value.name)
         detached = value.detached and keeps_nothing(self.function.function)
         downstream(value.renamed(out, detached, w.result(call, value.shape)))
 
@@ -38,5 +38,7 @@ class FlatMapOperator(FunctionOperator):
         many, out = w.var("r"), w.var()
         w.line(f"{many} = {w.call(self.function.call, value.name)}", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
+            shape = w.elements(self.function.call)
+            w.take_apart(out, shape)
             detached = value.detached and keeps_nothing(self.function.function)
-            downstream(value.renamed(out, detached, w.elements(self.function.call)))
+            downstream(value.renamed(out, detached, shape))

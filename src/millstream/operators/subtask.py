@@ -12,7 +12,7 @@ from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Control, Frame
+from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Control, Frame, Layout
 from millstream.operators.carried import Carried, decode, encode
 from millstream.operators.chain import ChainCompiler, ChainNode
 from millstream.operators.channels import Channel, merge
@@ -32,9 +32,6 @@ from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.keyed import KeyedState, StateStorage, Version
 from millstream.state.restored import StoredState
 
-# The input of a vertex that is a source, beside the edges of those that are not.
-SOURCE = -1
-
 # With more keys than this for each record, an epoch's keys count as mostly new.
 MANY_NEW_KEYS = 0.1
 
@@ -42,7 +39,8 @@ MANY_NEW_KEYS = 0.1
 LOOK_SECONDS = 0.002
 
 Loop = Callable[[Iterable[Any]], None]
-Loops = dict[int, Loop]
+# By the edge that records come over and their layout in a block.
+Loops = dict[tuple[int, Layout], Loop]
 
 # An address of an outgoing block: (edge, target subtask).
 Outgoing = tuple[Edge, int, bytes]
@@ -91,8 +89,9 @@ class Subtask:
         self._compiler = self._prepare(storage)
         self._node_of = {i: n for n in self._nodes for i in (n.id, f"{n.id}.operator") if i in self._states}
         # The loops, for epochs of few keys and for epochs of many new ones.
-        self._loops: dict[bool, Loops] = {}
-        self._inputs = self._compile(False)
+        self._loops: dict[bool, Loops] = {False: {}, True: {}}
+        self._inputs = self._loops[False]
+        self._read = self._compiler.source_function() if vertex.is_source else None
         self._batch = self._batch_input()
         self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
         # In BATCH time stands still.
@@ -144,6 +143,7 @@ class Subtask:
             node.operator.prepare(
                 OperatorSetup(context, state, _not_emitting, self._settings.batch, self._surroundings, own)
             )
+        compiler.survey(self.vertex.in_edges)
         for place, node in enumerate(self._nodes):
             if isinstance(node.operator, WatermarkOperator):
                 node.operator.advance = partial(self._pass_on, place)
@@ -151,14 +151,12 @@ class Subtask:
                 node.operator.setup.emit = compiler.emit_function(node)
         return compiler
 
-    def _compile(self, many_new_keys: bool) -> Loops:
-        found = self._loops.get(many_new_keys)
+    def _loop(self, edge: Edge, layout: Layout) -> Loop:
+        """Return the loop over blocks of some layout that come over an edge."""
+        found = self._inputs.get((edge.id, layout))
         if found is None:
-            if self.vertex.is_source:
-                found = {SOURCE: self._compiler.source_function()}
-            else:
-                found = {e.id: self._compiler.input_function(e, many_new_keys) for e in self.vertex.in_edges}
-            self._loops[many_new_keys] = found
+            many_new_keys = self._inputs is self._loops[True]
+            found = self._inputs[edge.id, layout] = self._compiler.input_function(edge, layout, many_new_keys)
         return found
 
     def _batch_input(self) -> BatchInput | None:
@@ -240,7 +238,8 @@ class Subtask:
 
     def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
-        run, head = self._inputs[SOURCE], self.vertex.head
+        run, head = self._read, self.vertex.head
+        assert run is not None
         while (batch := self._guarded(share.batch, head)) is not None:
             at = self._run_pieces(run, batch, share.at, until)
             self._records_in += share.took(at)
@@ -278,7 +277,7 @@ class Subtask:
         """Close the epoch: write state, stage output, and say what was done."""
         head = self._states.get(self.vertex.head.id)
         if head is not None:
-            self._inputs = self._compile(head.changed_keys() > MANY_NEW_KEYS * self._records_in)
+            self._inputs = self._loops[head.changed_keys() > MANY_NEW_KEYS * self._records_in]
         for node in self._nodes:
             self._guarded(partial(node.operator.snapshot, self._epoch), node)
         task, attempt = self._task, self._attempt
@@ -350,9 +349,9 @@ class Subtask:
         if self._batch is not None:
             self._batch.add(edge, block, self._epoch)
         elif not self._follows_clock:
-            self._run(self._inputs[edge.id], block.content)
+            self._run(self._loop(edge, block.layout), block.content)
         else:
-            self._run_pieces(self._inputs[edge.id], block.content, 0, math.inf, block.width)
+            self._run_pieces(self._loop(edge, block.layout), block.content, 0, math.inf, block.width)
 
     def _run_pieces(self, run: Loop, records: Sequence[Any], at: int, until: float, width: int = 1) -> int:
         """Run a loop over records piece by piece, and let time pass in between.
@@ -486,7 +485,7 @@ class Subtask:
         head = self.vertex.head
         for blocks in batch.by_key():
             for edge, block in blocks:
-                self._run(self._inputs[edge], block.content)
+                self._run(self._loop(edge, block.layout), block.content)
             self._guarded(head.operator.on_end_of_key, head)
 
     # --- what outlives the process

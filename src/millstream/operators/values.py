@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import Any
 
+from millstream.common.shapes import Anything, Fixed
 from millstream.common.values import ATOMS, detach
 from millstream.operators.codegen import CodeWriter, Var
 from millstream.operators.inline import BINARY_OPERATORS
@@ -126,6 +127,29 @@ def detached(w: CodeWriter, value: Var) -> Var:
     """Write the lines that copy a value which its maker could still change."""
     if value.detached:
         return value
+    return _members_detached(w, value) or _whole_detached(w, value)
+
+
+def _members_detached(w: CodeWriter, value: Var) -> Var | None:
+    """Write the lines for a tuple of which one member may be a value that can change; None for any other."""
+    members = w.members(value.name)
+    if members is None or not isinstance(value.shape, Fixed) or value.condition is not None:
+        return None
+    # What has a shape cannot change. Several that can may be one and the same, which only a copy of all would keep.
+    unknown = [i for i, shape in enumerate(value.shape.members) if isinstance(shape, Anything)]
+    if len(unknown) > 1 or any(isinstance(shape, Fixed) for shape in value.shape.members):
+        return None
+    out, copied = w.var(), list(members)
+    for i in unknown:
+        copied[i] = w.var("m")
+        w.line(f"{copied[i]} = {members[i]}")
+        with w.block(f"if {copied[i]}.__class__ not in {w.bind(ATOMS, 'atoms')}:"):
+            w.line(f"{copied[i]} = {w.bind(detach, 'detach')}({copied[i]})")
+    w.tuple_of(out, tuple(copied))
+    return replace(value, name=out, detached=True)
+
+
+def _whole_detached(w: CodeWriter, value: Var) -> Var:
     atoms, copy, out, member = w.bind(ATOMS, "atoms"), w.bind(detach, "detach"), w.var(), w.var("m")
     w.line(f"{out} = {value.name}")
     with (

@@ -111,7 +111,9 @@ class WatermarkOperator(Operator):
         if self.strategy.assigner is not None:
             stamp = w.var("t")
             before = value.timestamp or str(MIN_WATERMARK)
-            w.line(f"{stamp} = {w.call(self.strategy.assigner, value.name, before)}", self, value.name)
+            text = w.call(self.strategy.assigner, value.name, before)
+            w.line(f"{stamp} = {text}", self, value.name)
+            w.copy(stamp, text)
             with w.block(f"if {stamp}.__class__ is not int:"):
                 w.line(f"{w.bind(_not_a_timestamp, 'refuse')}({stamp})", self, value.name)
         elif stamp is None:

@@ -99,7 +99,8 @@ class PaneOperator(WindowOperator):
         k, old, missing = key.name, w.var("a"), w.bind(MISSING, "missing")
         look_up(w, self, old, k, value.name, overlay, base_get)
         if isinstance(self.contents, Reduced):
-            new = f"{w.call(self.contents.reduce, old, value.name)} if {old} is not {missing} else {value.name}"
+            reduced, first = w.call(self.contents.reduce, old, value.name), w.written_out(value.name)
+            new = f"{reduced} if {old} is not {missing} else {first}"
         else:
             assert isinstance(self.contents, Aggregated)
             create = w.bind(self.contents.function.create_accumulator, "create")

@@ -1,0 +1,160 @@
+"""Records that are known to be tuples travel as their members: nobody can tell from results, errors or state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from millstream.common import Configuration, Time, WatermarkStrategy
+from millstream.datastream import DataStream, OutputTag, StreamExecutionEnvironment
+from millstream.datastream.functions import KeyedProcessFunction, ProcessFunction
+from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.operators import codegen
+from millstream.operators.failures import SubtaskFailed
+from millstream.testing import CollectSink
+from millstream.testing.local import LocalJob
+
+Program = Callable[[DataStream], DataStream]
+
+
+def run(program: Program, inlining: bool = True, records: int = 50) -> list[Any]:
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"millstream.inlining": str(inlining).lower()})
+    )
+    env.set_parallelism(2)
+    sink: CollectSink[Any] = CollectSink()
+    program(env.from_collection(list(range(records)))).sink_to(sink)
+    LocalJob(env).run()
+    return sorted(sink.results(), key=repr)
+
+
+def lines_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what will have all lines that are generated from now on."""
+    lines: list[str] = []
+    build = codegen.CodeWriter.build
+
+    def spy(self: codegen.CodeWriter, parameters: str) -> Any:
+        function = build(self, parameters)
+        lines.extend(line.strip() for line in codegen.linecache.getlines(function.__code__.co_filename))
+        return function
+
+    monkeypatch.setattr(codegen.CodeWriter, "build", spy)
+    return lines
+
+
+class Late(KeyedProcessFunction):
+    """Emits from the loop and, when the stream ends, from a timer."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        ctx.timer_service().register_event_time_timer(1000)
+        yield value
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        yield ctx.get_current_key(), timestamp
+
+
+class Sides(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        yield value
+        yield OutputTag("odd"), (value, 1)
+
+
+def windowed(stream: DataStream) -> DataStream:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
+    stamped = stream.map(lambda x: (x % 3, x, 1)).assign_timestamps_and_watermarks(strategy)
+    windows = stamped.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    return windows.reduce(lambda a, b: (a[0], max(a[1], b[1]), a[2] + b[2]))
+
+
+PROGRAMS: dict[str, Program] = {
+    "a constant": lambda s: s.map(lambda x: (x % 7, 1)).key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])),
+    "all constant": lambda s: s.map(lambda x: (1, 2)).key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])),
+    "a key of its own": lambda s: (
+        s.map(lambda x: (x, x * x, 3)).key_by(lambda t: t[1] % 5).reduce(lambda a, b: (a[0] + b[0], b[1], a[2] + b[2]))
+    ),
+    "the whole": lambda s: s.map(lambda x: (x % 7, 1)).rebalance().map(lambda t: t),
+    "the whole and its members": lambda s: s.map(lambda x: (x % 7, 1)).rebalance().map(lambda t: (t, t[0], t[1], t)),
+    "beyond its end": lambda s: s.map(lambda x: (x, x)).rebalance().map(lambda t: (t[-1], t[0:1], t * 2)),
+    "of a flat_map": lambda s: (
+        s.flat_map(lambda x: [(w, 1) for w in (x, -x)]).key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    ),
+    "two ways": lambda s: (
+        (m := s.map(lambda x: (x % 7, 1))).rebalance().map(lambda t: t[0]).union(m.key_by(lambda t: t[0]).map(str))
+    ),
+    "a window": windowed,
+    "of a timer": lambda s: (
+        s.key_by(lambda x: x % 7).process(Late()).map(lambda v: (v, 5)).rebalance().map(lambda t: t)
+    ),
+    "a side": lambda s: s.process(Sides()).get_side_output(OutputTag("odd")).rebalance().map(lambda t: t),
+    "a list": lambda s: s.map(lambda x: (x, [x])).rebalance().map(lambda t: t),
+    "filtered": lambda s: s.map(lambda x: (x, 1)).filter(lambda t: t[0] % 2 == 0).rebalance().map(lambda t: t),
+    "reduced and sent on": lambda s: (
+        s.map(lambda x: (x % 7, 1))
+        .key_by(lambda t: t[0])
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+        .key_by(lambda t: t[1])
+        .reduce(lambda a, b: (a[0] + b[0], a[1]))
+    ),
+    "no hash": lambda s: s.map(lambda x: ([x % 3], 1)).key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_results_are_those_of_records_that_travel_whole(program: Program) -> None:
+    assert run(program) == run(program, inlining=False)
+    assert run(program)
+
+
+def test_a_constant_does_not_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = lines_of(monkeypatch)
+    run(PROGRAMS["a constant"])
+    assert "for x0 in batch:" in lines
+    assert not any(line.startswith("x = ") for line in lines)
+
+
+def test_a_timestamp_that_is_a_member_travels_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = lines_of(monkeypatch)
+    run(windowed)
+    assert "for x0, x1 in zip(it, it):" in lines
+
+
+def test_a_tuple_is_put_together_where_a_function_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = lines_of(monkeypatch)
+    run(PROGRAMS["two ways"])
+    assert lines.count("x = (x0, (1),)") == 2  # in each of two subtasks
+
+
+FAILING: dict[str, tuple[Program, str]] = {
+    "written out": (lambda s: s.map(lambda x: (x, 1)).rebalance().map(lambda t: 1 // (t[0] - 7)), "(7, 1)"),
+    "called": (lambda s: s.map(lambda x: (x, 1)).rebalance().map(lambda t: int(1 / (t[0] - 7))), "(7, 1)"),
+    "a member": (lambda s: s.map(lambda x: (x, 1 // (x - 7))).rebalance().map(lambda t: t), "7"),
+    "behind a tuple": (lambda s: s.map(lambda x: (x, 1)).map(lambda t: (t[0], 1 // (t[0] - 7))), "(7, 1)"),
+    "a key": (lambda s: s.map(lambda x: (x, 1)).key_by(lambda t: 1 // (t[0] - 7)).map(lambda t: t), "(7, 1)"),
+}
+
+
+@pytest.mark.parametrize(("program", "record"), FAILING.values(), ids=FAILING)
+def test_an_error_shows_the_record_as_the_user_knows_it(program: Program, record: str) -> None:
+    with pytest.raises(SubtaskFailed) as raised:
+        run(program)
+    failure = raised.value.failure
+    assert failure.record == record
+    assert "ZeroDivisionError" in failure.user_traceback
+    assert __file__ in failure.user_traceback
+
+
+def test_a_member_that_changes_later_travels_as_it_was() -> None:
+    class Growing(ProcessFunction):
+        def open(self, runtime_context: Any) -> None:
+            self.seen: list[int] = []
+
+        def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+            self.seen.append(value)
+            yield self.seen
+
+    found = run(
+        lambda s: s.process(Growing()).map(lambda seen: (seen, 1)).rebalance().map(lambda t: len(t[0])), records=6
+    )
+    assert found == [1, 1, 2, 2, 3, 3]
