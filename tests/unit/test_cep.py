@@ -30,6 +30,7 @@ from millstream.cep.automaton import Automaton, PatternChangedError, Runs, match
 from millstream.cep.compiler import compile_pattern
 from millstream.cep.matcher import Matcher
 from millstream.cep.queue import add, keep, poll
+from millstream.cep.waiting import WaitingEvents
 from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.time import Duration
@@ -413,3 +414,40 @@ def test_getters() -> None:
 def test_a_rich_condition_without_its_context_says_why() -> None:
     with pytest.raises(InvalidProgramError, match="must call super"):
         RichIterativeCondition().get_runtime_context()
+
+
+# --- what waits
+
+
+def test_waiting_events_come_in_the_order_of_time_and_arrival() -> None:
+    chance = random.Random(3)
+    waiting, model, number = WaitingEvents(), [], 0
+    for _ in range(300):
+        came = [(chance.randrange(60), "key", number + n) for n in range(chance.choice([0, 1, 1, 5, 40]))]
+        number += len(came)
+        model += came
+        waiting.add(sorted(came, key=lambda e: e[0]))
+        until = chance.randrange(-1, 70)
+        due = sorted((e for e in model if e[0] <= until), key=lambda e: e[0])
+        model = [e for e in model if e[0] > until]
+        assert waiting.take(until) == due
+
+
+def test_a_watermark_after_every_event_costs_no_look_at_all_that_waits() -> None:
+    waiting = WaitingEvents()
+    waiting.add([(n + 1_000_000, "key", n) for n in range(20_000)])
+    steps = 0
+
+    def count(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal steps
+        steps += event == "line"
+        return count
+
+    sys.settrace(count)
+    try:
+        for n in range(500):
+            waiting.add([(n, "key", n), (n + 900_000, "key", n)])
+            assert len(waiting.take(n)) == 1
+    finally:
+        sys.settrace(None)
+    assert steps < 500 * 200

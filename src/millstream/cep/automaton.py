@@ -104,6 +104,7 @@ def _flat(run: Run, cells: dict[int, int], flat: list[Any]) -> Any:
     return stamp, number, state, cells[id(cell)]
 
 
+# Files of state name this function, so here it stays.
 def _restored(
     queue: list[Any] | None, completed: list[Any], flat: list[Any], stamp: int, count: int, timers: list[int]
 ) -> Runs:

@@ -13,41 +13,67 @@ Waiting = tuple[int, Any, Any]
 by_time = itemgetter(0)
 
 
-class WaitingEvents:
-    """Events of all keys that wait for their time, sorted; in a few lists, the older ones first."""
+class _Sorted:
+    """Events sorted by time; those before a place are gone."""
 
-    # With more lists than this they are made one.
-    MANY = 16
+    __slots__ = ("at", "events")
+
+    def __init__(self, events: list[Waiting]) -> None:
+        self.events = events
+        self.at = 0
+
+    def __len__(self) -> int:
+        return len(self.events) - self.at
+
+    def take(self, until: int) -> list[Waiting]:
+        to = bisect_right(self.events, until, self.at, key=by_time)
+        due = self.events[self.at : to]
+        self.at = to
+        if to > len(self.events) >> 1:
+            # Half of it is gone, so that moving the rest costs no more than what was taken.
+            del self.events[:to]
+            self.at = 0
+        return due
+
+    def rest(self) -> list[Waiting]:
+        return self.events[self.at :]
+
+
+class WaitingEvents:
+    """Events of all keys that wait for their time, in a few sorted lists, those that came first before the others.
+
+    Each list is less than half as long as the one before it, so there are few, and an event is moved seldom.
+
+    Example:
+        >>> waiting = WaitingEvents()
+        >>> waiting.add([(1, "k", "a"), (5, "k", "b")])
+        >>> waiting.add([(1, "k", "c")])
+        >>> waiting.take(4), waiting.take(5)
+        ([(1, 'k', 'a'), (1, 'k', 'c')], [(5, 'k', 'b')])
+    """
 
     def __init__(self) -> None:
-        self._lists: list[list[Waiting]] = []
+        self._lists: list[_Sorted] = []
 
     def clear(self) -> None:
         self._lists.clear()
 
     def add(self, events: list[Waiting]) -> None:
-        """Add events that came after those that are here, sorted by time."""
-        if events:
-            self._lists.append(events)
-        if len(self._lists) > self.MANY:
-            self._lists = [sorted((e for part in self._lists for e in part), key=by_time)]
+        """Add events that came after those that are here, sorted by time; the list is this object's from now on."""
+        if not events:
+            return
+        lists = self._lists
+        while lists and len(lists[-1]) <= 2 * len(events):
+            events = sorted(lists.pop().rest() + events, key=by_time)
+        lists.append(_Sorted(events))
 
     def take(self, until: int) -> list[Waiting]:
         """Take out the events up to a time, in the order of time and then of arrival."""
-        due: list[Waiting] = []
-        left: list[list[Waiting]] = []
-        for part in self._lists:
-            if part[0][0] > until:
-                left.append(part)
-                continue
-            at = bisect_right(part, until, key=by_time)
-            due += part[:at]
-            if at < len(part):
-                left.append(part[at:])
-        if len(self._lists) > 1:
-            due.sort(key=by_time)
-        self._lists = left
-        return due
+        taken = [part.take(until) for part in self._lists]
+        self._lists = [part for part in self._lists if len(part)]
+        if len(taken) == 1:
+            return taken[0]
+        return sorted((event for due in taken for event in due), key=by_time)
 
 
 class Alarms:

@@ -78,9 +78,9 @@ class PatternOperator(Operator):
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
         # What came since the last watermark; the loop appends to it.
         self._arrived: list[Waiting] = []
-        # What waits, and of that what this epoch's changes do not name yet.
+        # What waits, and what has come in this epoch.
         self._queue = WaitingEvents()
-        self._unwritten: list[Waiting] = []
+        self._came: list[Waiting] = []
         # The keys with events in state.
         self._written: set[Any] = set()
         # When to look at which row of runs; with a comparator in processing time, also at which keys' events.
@@ -91,7 +91,7 @@ class PatternOperator(Operator):
     def _load(self) -> None:
         """The state was read anew: make of it what is in memory."""
         self._arrived.clear()
-        self._unwritten.clear()
+        self._came.clear()
         self._queue.clear()
         self._alarms.clear()
         self._ripe.clear()
@@ -109,10 +109,13 @@ class PatternOperator(Operator):
         super().snapshot(epoch)
         self._sort_arrived()
         append, written = self._events.append, self._written.add
-        for stamp, key, event in self._unwritten:
-            append(key, (stamp, event))
-            written(key)
-        self._unwritten.clear()
+        # What the watermark has reached does not wait any more. By the clock, what does was taken out.
+        reached = MIN_WATERMARK if self.processing_time else self.watermark
+        for stamp, key, event in self._came:
+            if stamp > reached:
+                append(key, (stamp, event))
+                written(key)
+        self._came.clear()
 
     # --- events
 
@@ -174,6 +177,8 @@ class PatternOperator(Operator):
         self.watermark = MAX_WATERMARK
         self._fire(MAX_WATERMARK)
         self.watermark = MIN_WATERMARK
+        # All of it was processed.
+        self._came.clear()
 
     @property
     def follows_clock(self) -> bool:
@@ -216,6 +221,7 @@ class PatternOperator(Operator):
             else:
                 others.append(waiting)
         self._queue.add(others)
+        self._came = [e for e in self._came if e[1] not in events]
         self._written_no_longer(events, MAX_WATERMARK)
         self._fire_keys(events, rows, now)
 
@@ -224,16 +230,11 @@ class PatternOperator(Operator):
         if arrived:
             came = sorted(arrived, key=by_time)
             arrived.clear()
-            self._unwritten += came
+            self._came += came
             self._queue.add(came)
 
     def _written_no_longer(self, keys: Iterable[Any], until: int) -> None:
-        """Events up to a time no longer wait: take them out of what is written, or will be."""
-        if self._unwritten:
-            chosen = keys if self.processing_time else None
-            self._unwritten = [
-                e for e in self._unwritten if e[0] > until or (chosen is not None and e[1] not in chosen)
-            ]
+        """Events of keys up to a time no longer wait: take them out of what is written."""
         table, written = self._events, self._written
         if not written:
             return
