@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from millstream.cep import CEP, AfterMatchSkipStrategy, Pattern
-from millstream.common import Row, Types
+from millstream.cep import CEP, AfterMatchSkipStrategy, Pattern, PatternProcessor, Removed
+from millstream.common import Row, Types, WatermarkStrategy
 from millstream.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -166,6 +166,22 @@ def _found(env: Env, batch_size: int) -> list[list[str]]:
 
 def _key(match: dict[str, list[Any]]) -> Any:
     return next(iter(match.values()))[0][0]
+
+
+def test_patterns_that_come_while_the_job_runs(env: Env, collect: Collect) -> None:
+    by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[2])
+    events = [(key, letter, n) for n, letter in enumerate("abac") for key in range(8)]
+    stream = env.from_collection(events).assign_timestamps_and_watermarks(by_time).key_by(lambda e: e[0])
+    a = Pattern.begin("a").where(lambda e: e[1] == "a")
+    patterns = [
+        PatternProcessor("gone", 1, a, lambda match, ctx: ["gone"]),
+        PatternProcessor("ab", 1, a, lambda match, ctx: ["replaced"]),
+        PatternProcessor("ab", 2, a.next("b").where(lambda e: e[1] == "b"), lambda match, ctx: [_key(match)]),
+        Removed("gone"),
+    ]
+    # Both streams have ended before the watermark comes, so that these patterns are in force by then.
+    found = CEP.dynamic_patterns(stream, env.from_collection(patterns).set_parallelism(1))
+    assert sorted(collect(found)) == list(range(8))
 
 
 class CountPerKey(KeyedProcessFunction[str, Any, Any]):
