@@ -27,7 +27,8 @@ from millstream.cep import (
 )
 from millstream.common import Configuration, Duration, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, JobExecutionError
-from millstream.datastream import DataStream, OutputTag, RuntimeExecutionMode
+from millstream.datastream import CheckpointedFunction, DataStream, OutputTag, RuntimeExecutionMode
+from millstream.datastream.state import ListStateDescriptor
 from millstream.testing import (
     ABORT,
     CepHarness,
@@ -245,18 +246,16 @@ def test_a_time_out_has_no_other_output() -> None:
         harness.process_watermark(50)
 
 
-def test_functions_and_conditions_are_opened_and_closed_and_have_no_state() -> None:
-    calls: list[str] = []
-
+def test_functions_and_conditions_are_opened_and_closed_and_have_no_state(tmp_path: Path) -> None:
     class Function(RichPatternSelectFunction):
         def open(self, runtime_context: Any) -> None:
-            calls.append(f"open in {runtime_context.get_task_name()}")
+            self.where = runtime_context.get_task_name()
 
         def close(self) -> None:
-            calls.append("close")
+            (tmp_path / "function").touch()
 
         def select(self, match: Any) -> Any:
-            return joined(match)
+            return f"{joined(match)} in {self.where}"
 
     class Condition(RichIterativeCondition):
         def open(self, runtime_context: Any) -> None:
@@ -264,16 +263,19 @@ def test_functions_and_conditions_are_opened_and_closed_and_have_no_state() -> N
             with pytest.raises(InvalidProgramError, match="State is not supported."):
                 runtime_context.get_state(None)
 
+        def close(self) -> None:
+            (tmp_path / "condition").touch()
+
         def filter(self, event: Any, ctx: Any) -> bool:
             return self.get_runtime_context().get_number_of_parallel_subtasks() == 1 and event[0] == "a"
 
-    function = Function()
     pattern = Pattern.begin("a").where(Condition())
-    with StreamHarness(lambda stream: CEP.pattern(stream, pattern).select(function)) as harness:
+    with StreamHarness(lambda stream: CEP.pattern(stream, pattern).select(Function())) as harness:
         harness.process_element("a", timestamp=1)
         harness.process_watermark(1)
-        assert harness.output() == ["a"]
-    assert calls == ["open in GlobalCepOperator", "close"] or calls == []
+        assert harness.output() == ["a in GlobalCepOperator"]
+        assert list(tmp_path.iterdir()) == []
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["condition", "function"]
 
 
 def test_a_match_can_be_changed_without_harm() -> None:
@@ -517,3 +519,25 @@ def test_what_is_no_pattern_is_refused() -> None:
         dynamic().process_element("p", timestamp=0, input=2)
     with pytest.raises(InvalidProgramError, match="is an int"):
         PatternProcessor("p", "1", Pattern.begin("a"), joined)  # type: ignore[arg-type]
+
+
+def test_a_function_may_have_state_of_its_subtask() -> None:
+    class Counting(PatternProcessFunction, CheckpointedFunction):
+        def initialize_state(self, context: Any) -> None:
+            self.kept = context.get_operator_state_store().get_list_state(ListStateDescriptor("count"))
+            self.count = sum(self.kept.get())
+
+        def snapshot_state(self, context: Any) -> None:
+            self.kept.update([self.count])
+
+        def process_match(self, match: Any, ctx: Any) -> Any:
+            self.count += 1
+            yield self.count
+
+    harness = CepHarness(Pattern.begin("a"), Counting())
+    harness.process_elements(["a", "a"], timestamp=1)
+    harness.process_watermark(1)
+    harness = CepHarness(Pattern.begin("a"), Counting(), snapshot=harness.snapshot())
+    harness.process_element("a", timestamp=2)
+    harness.process_watermark(2)
+    assert harness.output() == [3]

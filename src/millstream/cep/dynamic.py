@@ -36,6 +36,10 @@ class PatternProcessor:
     def __post_init__(self) -> None:
         if not isinstance(self.version, int):
             raise InvalidProgramError(f"The version of pattern {self.id!r} is an int, not {self.version!r}.")
+        try:
+            hash(self.id)
+        except TypeError:
+            raise InvalidProgramError(f"The id of a pattern must be hashable, and {self.id!r} is not.") from None
         # What cannot be looked for is said where it is made, not in the job.
         compile_pattern(self.pattern)
         self.handler()

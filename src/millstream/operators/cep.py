@@ -12,6 +12,7 @@ prefix of it is due, and every key gets its part at once.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from millstream.cep.functions import Handler
@@ -23,7 +24,7 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.functions import UserFunction
-from millstream.operators.matching import Matching, StatesOfPattern, set_alarm
+from millstream.operators.matching import Matching, PatternRuntimeContext, StatesOfPattern, set_alarm
 from millstream.operators.metrics import Counter
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.values import detached
@@ -70,7 +71,7 @@ class PatternOperator(Operator):
     # --- life
 
     def prepare(self, setup: OperatorSetup) -> None:
-        super().prepare(setup)
+        super().prepare(replace(setup, context=PatternRuntimeContext(setup.context)))
         assert setup.state is not None
         self._state = setup.state
         self._events = setup.state.table(EVENTS, LIST)
@@ -272,14 +273,16 @@ class CepOperator(PatternOperator):
         # Lets a checkpoint say which states the runs in it can be in.
         self._state.handle(ValueStateDescriptor(RUNS, StatesOfPattern(self.pattern)))
         self._matching = Matching(
-            self.pattern, self.handler, self.comparator, setup, self._runs, self._alarms, self.processing_time
+            self.pattern, self.handler, self.comparator, self.setup, self._runs, self._alarms, self.processing_time
         )
 
     def open(self) -> None:
-        self._matching.open()
+        super().open()
+        self._matching.open_conditions()
 
     def close(self) -> None:
-        self._matching.close()
+        super().close()
+        self._matching.close_conditions()
 
     def _take_now(self, key: Any, value: Any, now: int) -> None:
         self._matching.event(key, key, value, now)

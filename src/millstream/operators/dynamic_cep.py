@@ -47,12 +47,20 @@ class DynamicCepOperator(PatternOperator):
     def open(self) -> None:
         self._is_open = True
         for matching in self._matchings.values():
-            matching.open()
+            self._open(matching)
 
     def close(self) -> None:
         self._is_open = False
         for matching in self._matchings.values():
-            matching.close()
+            self._close(matching)
+
+    def _open(self, matching: Matching) -> None:
+        matching.handler.open(self.setup.context)
+        matching.open_conditions()
+
+    def _close(self, matching: Matching) -> None:
+        matching.handler.close()
+        matching.close_conditions()
 
     def _load_patterns(self) -> None:
         """The state was read anew: look for what is in it."""
@@ -97,7 +105,7 @@ class DynamicCepOperator(PatternOperator):
     def _drop(self, known: Any) -> None:
         matching = self._matchings.pop(known)
         if self._is_open:
-            matching.close()
+            self._close(matching)
 
     def _adopt(self, processor: PatternProcessor) -> None:
         matching = self._matchings[processor.id] = Matching(
@@ -110,7 +118,7 @@ class DynamicCepOperator(PatternOperator):
             self.processing_time,
         )
         if self._is_open:
-            matching.open()
+            self._open(matching)
 
     # --- events
 

@@ -19,6 +19,7 @@ from millstream.operators.base import OperatorSetup
 from millstream.operators.context import RuntimeContext
 from millstream.operators.failures import shorten
 from millstream.operators.output_tag import OutputTag
+from millstream.state.descriptors import StateDescriptor
 from millstream.state.key_groups import thaw
 from millstream.state.table import StateTable
 
@@ -28,19 +29,17 @@ MANY_RUNS = 10_000
 _logger = logging.getLogger(__name__)
 
 
-class PatternRuntimeContext:
+class PatternRuntimeContext(RuntimeContext):
     """What functions and conditions of a pattern can ask about where they run: all but state."""
 
     def __init__(self, context: RuntimeContext) -> None:
-        self._context = context
+        vars(self).update(vars(context))
 
-    def __getattr__(self, name: str) -> Any:
-        if name.endswith("state") and name.startswith("get_"):
-            raise InvalidProgramError(
-                "State is not supported. Functions and conditions of a pattern have none: what was taken before is in "
-                "the match, or in ctx.get_events_for_pattern(name)."
-            )
-        return getattr(self._context, name)
+    def _state(self, descriptor: StateDescriptor) -> Any:
+        raise InvalidProgramError(
+            "State is not supported. Functions and conditions of a pattern have none: what was taken before is in the "
+            "match, or in ctx.get_events_for_pattern(name)."
+        )
 
 
 class StatesOfPattern(PickledBytesTypeInfo):
@@ -107,14 +106,11 @@ class Matching:
 
     # --- life
 
-    def open(self) -> None:
-        context = PatternRuntimeContext(self.setup.context)
-        self.handler.open(context)
+    def open_conditions(self) -> None:
         for owner in self._owners():
-            owner.open(context)
+            owner.open(self.setup.context)
 
-    def close(self) -> None:
-        self.handler.close()
+    def close_conditions(self) -> None:
         for owner in self._owners():
             if hasattr(owner, "close"):
                 owner.close()
