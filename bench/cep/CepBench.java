@@ -15,7 +15,7 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.util.Collector;
 
-/** The same programs as bench/cep/run.py, on Flink: CepBench case events keys. */
+/** The same programs as bench/cep/run.py, on Flink: CepBench case:events:keys ... */
 public class CepBench {
     static final String[] LETTERS = {"a", "b", "c", "d"};
     static final AtomicLong MATCHES = new AtomicLong();
@@ -54,11 +54,9 @@ public class CepBench {
         }
     }
 
-    public static void main(String[] args) throws Exception {
-        String name = args[0];
-        long events = Long.parseLong(args[1]);
-        int keys = Integer.parseInt(args[2]);
+    static double run(String name, long events, int keys) throws Exception {
         long half = events / 2;
+        MATCHES.set(0);
         Configuration settings = new Configuration();
         settings.setString("taskmanager.memory.network.min", "64mb");
         settings.setString("taskmanager.memory.network.max", "64mb");
@@ -86,8 +84,20 @@ public class CepBench {
                 .sinkTo(new DiscardingSink<>());
         long start = System.nanoTime();
         env.execute();
-        double seconds = (System.nanoTime() - start) / 1e9;
-        System.out.printf("{\"case\": \"%s\", \"events\": %d, \"seconds\": %.2f, \"matches\": %d}%n", name, events, seconds, MATCHES.get());
+        return (System.nanoTime() - start) / 1e9;
+    }
+
+    public static void main(String[] args) throws Exception {
+        // The first job also starts what later ones find started, and compiles what they run.
+        run("strict", 100_000, 1000);
+        for (String arg : args) {
+            String[] parts = arg.split(":");
+            long events = Long.parseLong(parts[1]);
+            double seconds = run(parts[0], events, Integer.parseInt(parts[2]));
+            System.out.printf(
+                    "{\"case\": \"%s\", \"events\": %d, \"seconds\": %.2f, \"matches\": %d}%n",
+                    parts[0], events, seconds, MATCHES.get());
+        }
         System.exit(0);
     }
 }
