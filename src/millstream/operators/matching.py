@@ -178,7 +178,8 @@ class Matching:
 
     def _emit(self, key: Any, found: list[Found]) -> None:
         """Hand what was found to the user's functions, and emit what they return."""
-        time, handler, results = self._time, self.handler, []
+        time, handler = self._time, self.handler
+        results: list[Any] = []
         last: int | None = None
         for cell, timestamp, timed_out in found:
             call = handler.timed_out if timed_out else handler.match
