@@ -116,4 +116,5 @@ def _is_ours(tb: TracebackType) -> bool:
     name = tb.tb_frame.f_code.co_filename
     if name.startswith("<millstream "):
         return True
-    return "/millstream/" in name.replace("\\", "/") and ("/operators/" in name or "/cep/" in name)
+    path = name.replace("\\", "/")
+    return "/millstream/operators/" in path or "/millstream/cep/" in path
