@@ -212,9 +212,9 @@ class Automaton:
         self._context = Context(clock)
 
     @property
-    def follows_time(self) -> bool:
-        """Whether a run may end because time has passed."""
-        return self.window > 0 or bool(self._guards)
+    def has_guards(self) -> bool:
+        """Whether a run may end because of the time since its last event."""
+        return bool(self._guards)
 
     def conditions(self) -> list[Atom]:
         """Return the conditions, each once: whoever runs the automaton opens and closes them."""
@@ -276,7 +276,12 @@ class Automaton:
                 else:
                     outcome = answers[state] = decision.decide(event, None)
             if outcome.unchanged:
-                if changed is not None:
+                if changed is None:
+                    continue
+                # Mostly it stays behind the one that is above it in the heap.
+                if changed and run[0] >= changed[(len(changed) - 1) >> 1][0]:
+                    changed.append(run)
+                else:
                     add(changed, run)
                 continue
             if changed is None:

@@ -100,7 +100,7 @@ class Matching:
         self._runs = runs
         self._alarms = alarms
         self._automaton = Automaton(compile_pattern(pattern), setup.clock)
-        self._matcher = Matcher(self._automaton, comparator)
+        self._matcher = Matcher(self._automaton, comparator, processing_time)
         self._time = MatchTime(setup.clock)
         self._warned = False
 
