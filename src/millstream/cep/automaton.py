@@ -249,13 +249,15 @@ class Automaton:
         queue = runs.queue
         if queue is None:
             outcome = self._begin(event, self._context.about(None, timestamp) if self.begin is None else None)
-            if outcome.unchanged:
-                return ()
-            left: list[Run] = []
-            completed: list[Run] = []
-            self._move(runs, outcome, self._start_run, event, timestamp, left, completed, -1)
-            return self._settle(runs, left, completed)
+            return () if outcome.unchanged else self.start(runs, outcome, event, timestamp)
         return self._events(runs, queue, event, timestamp)
+
+    def start(self, runs: Runs, outcome: Outcome, event: Any, timestamp: int) -> Sequence[Cell]:
+        """Let the start's run, the only one there is, take an event of which `begin` has said what becomes of it."""
+        left: list[Run] = []
+        completed: list[Run] = []
+        self._move(runs, outcome, self._start_run, event, timestamp, left, completed, -1)
+        return self._settle(runs, left, completed)
 
     def _events(self, runs: Runs, queue: list[Run], event: Any, timestamp: int) -> Sequence[Cell]:
         completed: list[Run] = []

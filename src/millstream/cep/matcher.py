@@ -48,17 +48,22 @@ class Matcher:
         if self._order is not None:
             events = self._sorted(events)
         automaton, last = self.automaton, None
-        take, begin, window, guarded = automaton.event, automaton.begin, automaton.window, automaton.has_guards
+        take, start, begin = automaton.event, automaton.start, automaton.begin
+        window, guarded = automaton.window, automaton.has_guards
         for timestamp, event in events:
             queue = runs.queue
-            if queue is None:
-                # Where nothing has begun, most events begin nothing.
-                if begin is not None and begin(event, None).unchanged and not runs.began:
-                    continue
-            elif timestamp != last and (guarded or timestamp - queue[0][0][0] >= window > 0):
+            if queue is not None and timestamp != last and (guarded or timestamp - queue[0][0][0] >= window > 0):
                 self._advance(runs, timestamp, found)
+                queue = runs.queue
             last = timestamp
-            matches = take(runs, event, timestamp)
+            if queue is None and begin is not None:
+                # Where nothing has begun, most events begin nothing.
+                outcome = begin(event, None)
+                if outcome.unchanged and not runs.began:
+                    continue
+                matches = () if outcome.unchanged else start(runs, outcome, event, timestamp)
+            else:
+                matches = take(runs, event, timestamp)
             if runs.began and window > 0 and self._needs_all_timers(runs):
                 _set_timer(runs, timestamp + window)
             for cell in matches:
