@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millstream.cep.compiler import StateGraph, StateKind
 from millstream.cep.conditions import Atom
 from millstream.cep.decisions import Decision, Outcome, atoms_of, decision_of
 from millstream.cep.queue import add, keep, poll
+from millstream.cep.states import StateGraph, StateKind
 from millstream.common.errors import MillstreamError
 
 # (previous, pattern, event, timestamp, number)
