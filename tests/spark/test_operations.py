@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from millstream.common import Configuration, Row, Types
+from millstream.cep import CEP, AfterMatchSkipStrategy, Pattern, PatternProcessor, Removed
+from millstream.common import Configuration, Row, Types, WatermarkStrategy
 from millstream.common.errors import JobExecutionError
 from millstream.datastream import (
     CoFlatMapFunction,
@@ -32,7 +34,7 @@ from millstream.datastream import (
 )
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.state import ValueStateDescriptor
-from millstream.testing import CollectSink
+from millstream.testing import CollectSink, LocalEnvironment, TestingSource, per_element_watermarks
 
 Env = StreamExecutionEnvironment
 Collect = Callable[[DataStream], list[Any]]
@@ -126,6 +128,61 @@ def test_results_do_not_depend_on_parallelism(env: Env, collect: Collect, parall
     for x in range(10_000):
         expected[f"k{x % 97}"] += x
     assert last == expected
+
+
+LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")
+
+
+def test_patterns_are_found_wherever_epochs_are_cut(env: Env) -> None:
+    here, there = _found(LocalEnvironment(), 1_000), _found(env, 23)
+    assert here == there
+    assert min(len(found) for found in here) > 20
+
+
+def _found(env: Env, batch_size: int) -> list[list[str]]:
+    """Return what each of some patterns finds, by key and in order: late events, matches and time-outs."""
+    chance = random.Random(5)
+    events = [(chance.choice("klmn"), chance.choice("aabbc"), n % 9, n - chance.choice([0, 0, 7])) for n in range(500)]
+    source = env.from_source(TestingSource(events, batch_size=batch_size)).set_parallelism(1)
+    stream = source.assign_timestamps_and_watermarks(per_element_watermarks(lambda e, _: e[3])).set_parallelism(1)
+    a, skip = Pattern.begin("a").where(lambda e: e[1] == "a"), AfterMatchSkipStrategy.skip_past_last_event()
+    patterns = [
+        a.next("b").where(lambda e: e[1] == "b").times(1, 3).greedy().next("c").where(lambda e: e[1] == "c"),
+        Pattern.begin("a", skip).where(lambda e: e[2] > 2).one_or_more().followed_by("c").where(lambda e: e[1] == "c"),
+        a.not_followed_by("c").where(lambda e: e[1] == "c").within(30),
+        a.followed_by_any("b").where(lambda e, ctx: e[2] > ctx.get_events_for_pattern("a")[0][2]).within(20),
+    ]
+    sinks = []
+    for pattern in patterns:
+        found = CEP.pattern(stream.key_by(lambda e: e[0]), pattern).side_output_late_data(LATE)
+        matches = found.select(TIMED_OUT, lambda m, t: (_key(m), t, m), lambda m: (_key(m), m))
+        for results in (matches, matches.get_side_output(TIMED_OUT), matches.get_side_output(LATE)):
+            sinks.append(CollectSink())
+            results.sink_to(sinks[-1])
+    env.execute()
+    # In order within a key; patterns without a window have no time-outs, and one that waits for its end has none.
+    each = [[repr(r) for r in sorted(s.results(), key=lambda r: r[0])] for s in sinks]
+    return [found for at, found in enumerate(each) if at not in (1, 4, 7)]
+
+
+def _key(match: dict[str, list[Any]]) -> Any:
+    return next(iter(match.values()))[0][0]
+
+
+def test_patterns_that_come_while_the_job_runs(env: Env, collect: Collect) -> None:
+    by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[2])
+    events = [(key, letter, n) for n, letter in enumerate("abac") for key in range(8)]
+    stream = env.from_collection(events).assign_timestamps_and_watermarks(by_time).key_by(lambda e: e[0])
+    a = Pattern.begin("a").where(lambda e: e[1] == "a")
+    patterns = [
+        PatternProcessor("gone", 1, a, lambda match, ctx: ["gone"]),
+        PatternProcessor("ab", 1, a, lambda match, ctx: ["replaced"]),
+        PatternProcessor("ab", 2, a.next("b").where(lambda e: e[1] == "b"), lambda match, ctx: [_key(match)]),
+        Removed("gone"),
+    ]
+    # Both streams have ended before the watermark comes, so that these patterns are in force by then.
+    found = CEP.dynamic_patterns(stream, env.from_collection(patterns).set_parallelism(1))
+    assert sorted(collect(found)) == list(range(8))
 
 
 class CountPerKey(KeyedProcessFunction[str, Any, Any]):

@@ -9,9 +9,18 @@ from typing import Any
 import pytest
 from plugin_runner import run_pytest
 
+from millstream.cep import CEP, Pattern
 from millstream.common import Configuration
-from millstream.datastream import StreamExecutionEnvironment
-from millstream.testing import ABORT, KILL, CollectSink, FailingSink, TestingSource
+from millstream.datastream import OutputTag, StreamExecutionEnvironment
+from millstream.testing import (
+    ABORT,
+    KILL,
+    CollectSink,
+    FailingSink,
+    LocalEnvironment,
+    TestingSource,
+    per_element_watermarks,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -48,6 +57,31 @@ def test_a_source_that_fails_once_loses_and_doubles_nothing(patient: Env, failur
     assert sorted(p.name for p in once.iterdir()) == ["element-30", "element-61"]
     assert sorted(r[:2] for r in sink.results()) == [(k, n) for k in range(3) for n in range(1, 31)]
     assert {(k, 30, sum(range(k, 90, 3))) for k in range(3)} <= set(sink.results())
+
+
+def test_a_killed_worker_loses_and_doubles_no_match_and_no_time_out(patient: Env, once: Path) -> None:
+    events: list[Any] = [(n % 5, "abac"[n // 5 % 4], n) for n in range(200)]
+    good = _matches(LocalEnvironment(), TestingSource(events))
+    for at in (150, 101, 33):
+        events.insert(at, KILL)
+    assert _matches(patient, TestingSource(events, batch_size=7, directory=str(once))) == good
+    assert len(good[0]) > 10 and len(good[1]) > 10
+    assert len(list(once.iterdir())) == 3
+
+
+def _matches(env: Env, source: TestingSource) -> tuple[list[str], list[str]]:
+    """Return the matches and the time-outs of a pattern."""
+    tag, found, late = OutputTag("late"), CollectSink(), CollectSink()
+    first = Pattern.begin("a").where(lambda e: e[1] == "a")
+    pattern = first.followed_by_any("b").where(lambda e: e[1] == "b").within(50)
+    events = env.from_source(source).set_parallelism(1)
+    marked = events.assign_timestamps_and_watermarks(per_element_watermarks(lambda e, _: e[2])).set_parallelism(1)
+    keyed = marked.key_by(lambda e: e[0])
+    matches = CEP.pattern(keyed, pattern).select(tag, lambda m, t: repr((m, t)), repr)
+    matches.sink_to(found)
+    matches.get_side_output(tag).sink_to(late)
+    env.execute()
+    return sorted(found.results()), sorted(late.results())
 
 
 def test_the_job_has_really_failed(config: Configuration) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, assert_type
 
+from millstream.cep import CEP, Pattern, PatternStream
 from millstream.common import Row, Time, Types, WatermarkStrategy
 from millstream.datastream import (
     AggregateFunction,
@@ -340,6 +341,15 @@ assert_type(grouped.apply(Group()), DataStream[float])
 near = keyed.interval_join(numbers.key_by(lambda n: str(n))).between(-5, 5)
 assert_type(near.process(Near()), DataStream[bytes])
 assert_type(near.process(lambda left, right, ctx: [left.amount + right]), DataStream[int])
+
+# --- patterns
+
+found = CEP.pattern(keyed, Pattern.begin("a"))
+assert_type(found.in_processing_time(), PatternStream[Event])
+assert_type(found.select(lambda match: match["a"][0].amount), DataStream[int])
+assert_type(found.select(OutputTag("late"), lambda match, time: time, lambda match: "x"), DataStream[str])
+assert_type(found.flat_select(lambda match: [e.user for e in match["a"]]), DataStream[str])
+assert_type(found.process(lambda match, ctx: [ctx.timestamp()]), DataStream[int])
 
 # --- asynchronous requests
 

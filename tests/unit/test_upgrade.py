@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from state_programs import build
 
+from millstream.cep import CEP, Pattern
 from millstream.checkpoint.declared import declared_states
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.restore import restore
@@ -169,6 +170,28 @@ def test_a_type_that_was_not_declared_before_or_is_not_now_fits(tmp_path: Path) 
     untyped = ValueStateDescriptor("held")
     assert check(saved(holding(Holding(untyped)), tmp_path / "1"), holding(Holding(INT))).fits()
     assert check(saved(holding(Holding(INT)), tmp_path / "2"), holding(Holding(untyped))).fits()
+
+
+def test_states_of_a_pattern_that_are_gone_are_named(tmp_path: Path) -> None:
+    def program(pattern: Pattern) -> Env:
+        env = Env.get_execution_environment().set_parallelism(1)
+        marks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e)
+        numbers = env.from_collection(list(range(20))).uid("numbers").assign_timestamps_and_watermarks(marks)
+        found = CEP.pattern(numbers.key_by(lambda x: x % 5), pattern).select(str).uid("patterns")
+        found.sink_to(CollectSink()).uid("out")
+        return env
+
+    def ten() -> Pattern:
+        return Pattern.begin("ten").where(lambda n: n % 10 > 2)
+
+    before = saved(program(ten().next("never").where(lambda n: n < 0).times(2)), tmp_path)
+    same = check(before, program(ten().next("never").where(lambda n: n < 5).times(2)))
+    assert same.fits() and "pattern-runs (value" in str(same.matches) and "pattern-events (list" in str(same.matches)
+    other = check(before, program(ten().next("other").optional().next("never")))
+    assert not other.fits()
+    assert [(f.state, f.text) for f in other.changed] == [
+        ("pattern-runs", "may have runs in states that the pattern no longer has: never:0; new are other")
+    ]
 
 
 def test_new_states_start_empty_and_those_that_nobody_asks_for_stay(tmp_path: Path) -> None:

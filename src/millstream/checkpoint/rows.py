@@ -199,6 +199,9 @@ _INTERNAL = {
     "_right": "join-right",
     "_batch_input": "batch-input",
     REQUESTS: "requests-in-flight",
+    "_cep_events": "pattern-events",
+    "_cep_runs": "pattern-runs",
+    "_cep_patterns": "patterns",
 }
 
 

@@ -11,6 +11,7 @@ from millstream.checkpoint.restore import has_state
 from millstream.checkpoint.rows import is_internal, shown_name
 from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.chain import ChainNode
+from millstream.operators.matching import StatesOfPattern
 from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
@@ -158,7 +159,13 @@ def _changes(state: StateInfo, now: dict[str, str]) -> Iterator[str]:
         yield f"was {before.name} state and is {after.name} state now"
         return
     declared = now.get("type", "")
-    if state.type and declared and declared != state.type:
+    states = StatesOfPattern.gone_and_new(state.type, declared)
+    if states is not None:
+        gone, new = states
+        if gone:
+            more = f"; new are {', '.join(new)}" if new else ""
+            yield f"may have runs in states that the pattern no longer has: {', '.join(gone)}{more}"
+    elif state.type and declared and declared != state.type:
         yield f"was declared as {state.type} and is declared as {declared} now; values stay what they were"
     if bool(state.ttl) != bool(now.get("ttl", "")):
         was, does = ("expired", "does not") if state.ttl else ("did not expire", "does")

@@ -149,4 +149,7 @@ def user_traceback(error: BaseException) -> str:
 
 def _is_ours(tb: TracebackType) -> bool:
     name = tb.tb_frame.f_code.co_filename
-    return name.startswith("<millstream ") or ("/millstream/" in name.replace("\\", "/") and "/operators/" in name)
+    if name.startswith("<millstream "):
+        return True
+    path = name.replace("\\", "/")
+    return "/millstream/operators/" in path or "/millstream/cep/" in path

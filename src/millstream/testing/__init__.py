@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from millstream.testing.cep_harness import CepHarness
     from millstream.testing.clock import ManualClock
     from millstream.testing.collect_sink import CollectSink
     from millstream.testing.failing_sink import FailingSink
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from millstream.testing.watermarks import per_element_watermarks
 
 _HOMES = {
+    "cep_harness": ["CepHarness"],
     "clock": ["ManualClock"],
     "collect_sink": ["CollectSink"],
     "failing_sink": ["FailingSink"],
@@ -52,6 +54,7 @@ __all__ = [
     "ABORT",
     "KILL",
     "BroadcastHarness",
+    "CepHarness",
     "CollectSink",
     "FailingSink",
     "HarnessSettings",

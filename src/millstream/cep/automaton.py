@@ -1,0 +1,392 @@
+"""The automaton: runs of a compiled pattern over events and time.
+
+Nothing here has a clock, a state backend or an engine: the runs of one key go in with an event or a step of time, and
+matches and time-outs come out. A run is
+
+    (first event, state, history)
+
+where the first event is told by its timestamp and its number, a state by its name, and the history is a chain of cells
+(previous cell, pattern, event, timestamp, number). Cells never change, so runs that began alike share them, and what no
+run needs any more is gone by itself.
+
+The one run in the start state begins a match with every event it can. Where it is the only one, there is nothing to
+keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millstream.cep.compiler import StateGraph, StateKind
+from millstream.cep.conditions import Atom
+from millstream.cep.decisions import Decision, Outcome, atoms_of, decision_of
+from millstream.cep.queue import add, keep, poll
+from millstream.common.errors import MillstreamError
+
+# (previous, pattern, event, timestamp, number)
+Cell = tuple[Any, str, Any, int, int]
+# The first event: timestamp and number.
+First = tuple[int, int]
+Run = tuple[First, str, Any]
+# A match, or a partial one: the events by pattern, in the order in which they were taken.
+Match = dict[str, list[Any]]
+
+_MAX = 2**63 - 1
+# The start's run is behind all others.
+_LAST: First = (_MAX, 2**31 - 1)
+
+
+class PatternChangedError(MillstreamError):
+    """State holds a run in a state that the pattern does not have."""
+
+
+class Runs:
+    """The runs of one key: all there is to know to go on from.
+
+    Attributes:
+        queue: the runs, the start's among them, as a heap by their first event; None where there is only the start's.
+        completed: matches that wait until no run that began earlier is left, as such a heap.
+        stamp: the timestamp whose taken events are being counted.
+        count: how many there were.
+        began: whether a run has begun since this was last set to False, with a timestamp above 0.
+        timers: when time has to be looked at without an event; kept here for whoever has a clock.
+    """
+
+    __slots__ = ("began", "completed", "count", "queue", "stamp", "timers")
+
+    def __init__(self) -> None:
+        self.queue: list[Run] | None = None
+        self.completed: list[Run] = []
+        self.stamp = -(2**63)
+        self.count = 0
+        self.began = False
+        self.timers: list[int] = []
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing would be lost by forgetting this."""
+        return self.queue is None and not self.completed and not self.timers
+
+    def __reduce__(self) -> Any:
+        # As flat lists in which every cell stands once, whoever shares it: chains of cells may be too deep to nest.
+        cells: dict[int, int] = {}
+        flat: list[tuple[int, str, Any, int, int]] = []
+        queue = None if self.queue is None else [_flat(run, cells, flat) for run in self.queue]
+        completed = [_flat(run, cells, flat) for run in self.completed]
+        return _restored, (queue, completed, flat, self.stamp, self.count, self.timers)
+
+    def __repr__(self) -> str:
+        """Show runs and histories for those who look into state."""
+        shown = [f"{run[1]} after {_shown(run[2])}" for run in self.queue or () if run[2] is not None]
+        shown += [f"waiting match {_shown(run[2])}" for run in self.completed]
+        timers = f", timers at {self.timers}" if self.timers else ""
+        return f"<runs: {'; '.join(shown) or 'none'}{timers}>"
+
+
+def _shown(cell: Any) -> str:
+    return ", ".join(f"{name}={events!r}" for name, events in match_of(cell).items())
+
+
+def _flat(run: Run, cells: dict[int, int], flat: list[Any]) -> Any:
+    (stamp, number), state, cell = run
+    if cell is None:
+        return None, state
+    chain = []
+    at = cell
+    while at is not None and id(at) not in cells:
+        chain.append(at)
+        at = at[0]
+    for c in reversed(chain):
+        previous = -1 if c[0] is None else cells[id(c[0])]
+        cells[id(c)] = len(flat)
+        flat.append((previous, *c[1:]))
+    return stamp, number, state, cells[id(cell)]
+
+
+# Files of state name this function, so here it stays.
+def _restored(
+    queue: list[Any] | None, completed: list[Any], flat: list[Any], stamp: int, count: int, timers: list[int]
+) -> Runs:
+    cells: list[Any] = []
+    for previous, *rest in flat:
+        cells.append((None if previous < 0 else cells[previous], *rest))
+
+    def run(stored: Any) -> Run:
+        if stored[0] is None:
+            return _LAST, stored[1], None
+        first, number, state, cell = stored
+        return (first, number), state, cells[cell]
+
+    runs = Runs()
+    runs.queue = None if queue is None else [run(r) for r in queue]
+    runs.completed = [run(r) for r in completed]
+    runs.stamp, runs.count, runs.timers = stamp, count, timers
+    return runs
+
+
+def match_of(cell: Any) -> Match:
+    """Return the events of a history by pattern."""
+    chain = []
+    while cell is not None:
+        chain.append(cell)
+        cell = cell[0]
+    match: Match = {}
+    for at in reversed(chain):
+        name = at[1]
+        events = match.get(name)
+        if events is None:
+            match[name] = [at[2]]
+        else:
+            events.append(at[2])
+    return match
+
+
+def _ids(cell: Any) -> list[tuple[str, First]]:
+    found = []
+    while cell is not None:
+        found.append((cell[1], (cell[3], cell[4])))
+        cell = cell[0]
+    return found[::-1]
+
+
+class Context:
+    """What conditions can ask; one for an automaton, made to fit the run in hand."""
+
+    __slots__ = ("_cell", "_clock", "_match", "_timestamp")
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._cell: Any = None
+        self._match: Match | None = None
+        self._timestamp = 0
+
+    def get_events_for_pattern(self, name: str) -> list[Any]:
+        """Return the events that a pattern has taken in this partial match so far, in order."""
+        if self._match is None:
+            self._match = match_of(self._cell)
+        return self._match.get(name, [])
+
+    def timestamp(self) -> int:
+        """Return the timestamp of the event; in processing time, when it came."""
+        return self._timestamp
+
+    def current_processing_time(self) -> int:
+        """Return the wall clock in milliseconds."""
+        return self._clock()
+
+    def about(self, cell: Any, timestamp: int) -> Context:
+        """Make this the context of a run."""
+        self._cell, self._timestamp, self._match = cell, timestamp, None
+        return self
+
+
+class Automaton:
+    """A compiled pattern that takes events.
+
+    Example:
+        >>> from millstream.cep.compiler import compile_pattern
+        >>> from millstream.cep.pattern import Pattern
+        >>> pattern = Pattern.begin("a").where(lambda e: e == "a").next("b").where(lambda e: e == "b")
+        >>> automaton, runs = Automaton(compile_pattern(pattern)), Runs()
+        >>> [match_of(m) for m in automaton.event(runs, "a", 1)], [match_of(m) for m in automaton.event(runs, "b", 2)]
+        ([], [{'a': ['a'], 'b': ['b']}])
+    """
+
+    def __init__(self, graph: StateGraph, clock: Callable[[], int] = lambda: 0) -> None:
+        self.graph = graph
+        self.window = graph.window
+        self._decisions: dict[str, Decision] = {
+            s.name: decision_of(s) for s in graph.states if s.kind not in (StateKind.FINAL, StateKind.STOP)
+        }
+        self._start = graph.start.name
+        self._start_run: Run = (_LAST, self._start, None)
+        first = self._decisions[self._start]
+        self._begin = first.decide
+        # What becomes of the start's run with an event, where that is all to know; None where it depends on more.
+        self.begin = None if first.iterative else first.decide
+        # How long a run may stay in a state since its last event.
+        self._guards = {s.name: s.window for s in graph.states if s.window is not None and s.window > 0}
+        self._pending = frozenset(s.name for s in graph.states if s.kind is StateKind.PENDING)
+        self._skip = graph.skip_strategy
+        self._context = Context(clock)
+
+    @property
+    def follows_time(self) -> bool:
+        """Whether a run may end because time has passed."""
+        return self.window > 0 or bool(self._guards)
+
+    def conditions(self) -> list[Atom]:
+        """Return the conditions, each once: whoever runs the automaton opens and closes them."""
+        return atoms_of(self.graph.states)
+
+    def state_names(self) -> list[str]:
+        return list(self._decisions)
+
+    def asked(self, error: BaseException) -> tuple[str, Any] | None:
+        """Return the pattern whose condition raised an error and the event it was asked about; None if none did."""
+        tb = error.__traceback__
+        found = None
+        while tb is not None:
+            for decision in self._decisions.values():
+                pattern = decision.asked(tb)
+                if pattern is not None:
+                    found = pattern, tb.tb_frame.f_locals["event"]
+            tb = tb.tb_next
+        return found
+
+    # --- events
+
+    def outcome(self, run: Run, event: Any, timestamp: int) -> Outcome:
+        """Return what would become of a run with an event, for whoever wants to know why."""
+        decision = self._decisions.get(run[1])
+        if decision is None:
+            raise self._changed(run[1])
+        return decision.decide(event, self._context.about(run[2], timestamp))
+
+    def event(self, runs: Runs, event: Any, timestamp: int) -> Sequence[Cell]:
+        """Let the runs take an event; return the matches that are complete, as histories, in order."""
+        queue = runs.queue
+        if queue is None:
+            outcome = self._begin(event, self._context.about(None, timestamp) if self.begin is None else None)
+            if outcome.unchanged:
+                return ()
+            left: list[Run] = []
+            completed: list[Run] = []
+            self._move(runs, outcome, self._start_run, event, timestamp, left, completed, -1)
+            return self._settle(runs, left, completed)
+        return self._events(runs, queue, event, timestamp)
+
+    def _events(self, runs: Runs, queue: list[Run], event: Any, timestamp: int) -> Sequence[Cell]:
+        completed: list[Run] = []
+        changed: list[Run] | None = None
+        # What is decided alike for all runs in a state is decided once.
+        answers: dict[str, Outcome] = {}
+        decisions = self._decisions
+        number = -1
+        for at, run in enumerate(queue):
+            state = run[1]
+            outcome = answers.get(state)
+            if outcome is None:
+                decision = decisions.get(state)
+                if decision is None:
+                    raise self._changed(state)
+                if decision.iterative:
+                    outcome = decision.decide(event, self._context.about(run[2], timestamp))
+                else:
+                    outcome = answers[state] = decision.decide(event, None)
+            if outcome.unchanged:
+                if changed is not None:
+                    add(changed, run)
+                continue
+            if changed is None:
+                # Up to here all stay where they are.
+                changed = queue[:at]
+            if outcome.gone:
+                continue
+            number = self._move(runs, outcome, run, event, timestamp, changed, completed, number)
+        if changed is None:
+            return ()
+        return self._settle(runs, changed, completed)
+
+    def _move(
+        self,
+        runs: Runs,
+        outcome: Outcome,
+        run: Run,
+        event: Any,
+        timestamp: int,
+        left: list[Run],
+        completed: list[Run],
+        number: int,
+    ) -> int:
+        """Add what becomes of a run to what is left and to the matches; return the event's number, -1 for none yet."""
+        first, _, cell = run
+        if outcome.takes and number < 0:
+            if runs.stamp != timestamp:
+                runs.stamp, runs.count = timestamp, 0
+            number = runs.count
+            runs.count = number + 1
+        if cell is None and outcome.takes:
+            runs.began |= timestamp > 0
+            first = (timestamp, number)
+        # The same pattern takes an event into the same cell, whatever it leads to.
+        last, new = None, cell
+        for pattern, target in outcome.runs:
+            if pattern is None:
+                add(left, (first, target, cell))
+                continue
+            if pattern != last:
+                last, new = pattern, (cell, pattern, event, timestamp, number)
+            add(left, (first, target, new))
+        for pattern in outcome.matches:
+            if pattern is None:
+                add(completed, (first, "", cell))
+                continue
+            if pattern != last:
+                last, new = pattern, (cell, pattern, event, timestamp, number)
+            add(completed, (first, "", new))
+        if cell is None and not outcome.stopped:
+            add(left, run)
+        return number
+
+    # --- time
+
+    def advance(self, runs: Runs, timestamp: int) -> tuple[list[Cell], list[tuple[Cell, int]]]:
+        """Let time pass; return matches that are complete now, and histories that have timed out, with their time."""
+        queue, window = runs.queue, self.window
+        if queue is None or (not self._guards and (window <= 0 or timestamp - queue[0][0][0] < window)):
+            # The first run began first; where it is in time, all are.
+            return [], []
+        left: list[Run] = []
+        completed: list[Run] = []
+        timed_out: list[tuple[Cell, int]] = []
+        guards, pending = self._guards, self._pending
+        for run in queue:
+            first, state, cell = run
+            if cell is None:
+                add(left, run)
+                continue
+            if state not in self._decisions:
+                raise self._changed(state)
+            guard = guards.get(state, 0)
+            # A distance that Java's long cannot hold, from before 1970 to the end of time, is none there.
+            by_guard = guard > 0 and guard <= timestamp - cell[3] <= _MAX
+            if not by_guard and not (window > 0 and window <= timestamp - first[0] <= _MAX):
+                add(left, run)
+            elif state in pending:
+                add(completed, run)
+            else:
+                timed_out.append((cell, cell[3] + guard if by_guard else first[0] + window))
+        if len(left) == len(queue):
+            return [], []
+        return self._settle(runs, left, completed), timed_out
+
+    # --- matches
+
+    def _settle(self, runs: Runs, queue: list[Run], completed: list[Run]) -> list[Cell]:
+        """Take over what is left, and return the matches that may be emitted now."""
+        found: list[Cell] = []
+        if not self._skip.skips:
+            while completed:
+                found.append(poll(completed)[2])
+        else:
+            waiting = runs.completed
+            for run in completed:
+                add(waiting, run)
+            while waiting and not (queue and waiting[0][0] > queue[0][0]):
+                cell = poll(waiting)[2]
+                bound = self._skip.bound(_ids(cell))
+                if bound is not None:
+                    queue = keep(queue, bound)
+                    waiting = keep(waiting, bound)
+                found.append(cell)
+            runs.completed = waiting
+        runs.queue = None if len(queue) == 1 and queue[0][2] is None else queue
+        return found
+
+    def _changed(self, state: str) -> PatternChangedError:
+        return PatternChangedError(
+            f"State {state} does not exist in the NFA. The pattern has {', '.join(self.state_names())}: it was changed "
+            "since this state was written. Give the operator another uid to begin anew, or change the pattern back."
+        )

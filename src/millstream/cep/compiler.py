@@ -1,0 +1,580 @@
+"""Compiles a sequence of patterns into states and the edges between them.
+
+The sequence is read from its last pattern to its first, as Flink does, because a pattern's states lead to those of the
+pattern behind it. States have the names that Flink gives them, so that one knows where to look in its documentation
+and logs. Nothing here runs anything: `automaton.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from millstream.cep.conditions import TRUE, And, Expression, Not
+from millstream.cep.pattern import (
+    Contiguity,
+    GroupPattern,
+    MalformedPatternError,
+    Pattern,
+    Times,
+    WithinType,
+    all_patterns,
+    can_be_empty,
+    check_loop,
+    sequence,
+)
+from millstream.cep.skip import AfterMatchSkipStrategy
+
+FINAL_NAME = "$endState$"
+
+
+class StateKind(Enum):
+    """What a run in a state stands for."""
+
+    START = "start"
+    NORMAL = "state"
+    # Waits for the end of its window, which makes it a match.
+    PENDING = "pending"
+    STOP = "stop"
+    FINAL = "final"
+
+
+class Action(Enum):
+    """What an edge does with the event."""
+
+    TAKE = "take"
+    IGNORE = "ignore"
+    PROCEED = "proceed"
+
+
+@dataclass(eq=False)
+class Edge:
+    """A way out of a state.
+
+    Attributes:
+        pattern: the pattern that takes the event, where it is taken.
+    """
+
+    action: Action
+    pattern: str
+    target: State
+    condition: Expression
+
+
+@dataclass(eq=False)
+class State:
+    """A state, its edges in the order in which they are tried, and how long a run may stay since its last event."""
+
+    name: str
+    kind: StateKind
+    edges: list[Edge] = field(default_factory=list)
+    window: int | None = None
+
+    @property
+    def pattern(self) -> str:
+        """The pattern that the state belongs to."""
+        return self.name.partition(":")[0]
+
+    def take(self, target: State, condition: Expression) -> None:
+        self._add(Action.TAKE, target, condition)
+
+    def ignore(self, target: State, condition: Expression) -> None:
+        self._add(Action.IGNORE, target, condition)
+
+    def proceed(self, target: State, condition: Expression) -> None:
+        self._add(Action.PROCEED, target, condition)
+
+    def _add(self, action: Action, target: State, condition: Expression) -> None:
+        self.edges.append(Edge(action, self.pattern, target, condition))
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.value} {self.name}>"
+
+
+@dataclass(frozen=True, eq=False)
+class StateGraph:
+    """A compiled sequence.
+
+    Attributes:
+        states: all states.
+        start: the one where every match begins.
+        window: how long a match may take in milliseconds; 0 for no limit.
+        skip_strategy: what is dropped after a match.
+        names: the patterns that can take events, first to last.
+    """
+
+    states: tuple[State, ...]
+    start: State
+    window: int
+    skip_strategy: AfterMatchSkipStrategy
+    names: tuple[str, ...]
+
+    def explain(self) -> str:
+        """Return the states and their edges as text, the start first."""
+        lines: list[str] = []
+        for state in reversed(self.states):
+            within = f" within {state.window} ms of the event before" if state.window else ""
+            lines.append(f"{state.kind.value} {state.name}{within}")
+            if state.kind is not StateKind.STOP:
+                lines += [f"  {e.action.value} -> {e.target.name} when {e.condition}" for e in state.edges]
+        if self.window > 0:
+            lines.append(f"within {self.window} ms of the first event")
+        if self.skip_strategy.skips:
+            lines.append(f"after a match: {self.skip_strategy!r}")
+        return "\n".join(lines)
+
+    def can_be_empty(self) -> bool:
+        """Tell whether a match may have no events at all: PROCEED edges lead from the start to the end."""
+        seen: set[int] = set()
+        todo = [self.start]
+        while todo:
+            state = todo.pop()
+            if state.kind is StateKind.FINAL:
+                return True
+            if id(state) not in seen:
+                seen.add(id(state))
+                todo += [e.target for e in state.edges if e.action is Action.PROCEED]
+        return False
+
+
+def compile_pattern(pattern: Pattern) -> StateGraph:
+    """Compile a sequence, given by its last pattern; what cannot be looked for is an error.
+
+    Example:
+        >>> [s.name for s in compile_pattern(Pattern.begin("a").times(2).next("b")).states]
+        ['$endState$', 'b', 'a', 'a:0']
+    """
+    if not isinstance(pattern, Pattern):
+        raise MalformedPatternError(f"A pattern is made with Pattern.begin(...), and this is {pattern!r}.")
+    _check(pattern)
+    compiler = _Compiler()
+    graph = compiler.compile(pattern)
+    _check_windows(pattern, graph, compiler.has_window)
+    return graph
+
+
+def _check(last: Pattern) -> None:
+    seen = {FINAL_NAME}
+    for pattern in reversed(list(all_patterns(last))):
+        name = pattern.get_name()
+        if name in seen:
+            raise MalformedPatternError(
+                f"Duplicate pattern name: {name}. Names must be unique. Also across groups: give one of them another."
+            )
+        seen.add(name)
+    target = last.get_after_match_skip_strategy().pattern_name
+    if target is not None and all(p.get_name() != target for p in sequence(last)):
+        raise MalformedPatternError(
+            "The pattern name specified in AfterMatchSkipStrategy can not be found in the given Pattern: "
+            f"{target!r} is none of {', '.join(repr(p.get_name()) for p in sequence(last))}. Patterns inside groups "
+            "cannot be skipped to."
+        )
+    _check_groups(last)
+
+
+def _check_groups(last: Pattern) -> None:
+    """Refuse what Flink accepts and then does not survive."""
+    for pattern in sequence(last):
+        previous = pattern.get_previous()
+        if pattern.get_quantifier().is_negated and previous is not None and can_be_empty(previous):
+            raise MalformedPatternError(
+                f"Pattern {pattern.get_name()!r} is negated and stands behind a group that can be empty: "
+                "make one pattern inside the group obligatory."
+            )
+        if isinstance(pattern, GroupPattern):
+            if pattern.get_quantifier().is_looping:
+                check_loop(pattern)
+            _check_groups(pattern.get_raw_pattern())
+
+
+def _check_windows(last: Pattern, graph: StateGraph, has_window: bool) -> None:
+    if has_window and any(s.window is not None and s.window > graph.window for s in graph.states):
+        raise MalformedPatternError(
+            "The window length between the previous and current event cannot be larger than the window length between "
+            f"the first and last event for a Pattern. That is {graph.window} ms here."
+        )
+    guard = next((s.window for s in graph.states if s.name == last.get_name()), None)
+    if (
+        last.get_quantifier().outer is Contiguity.NOT_FOLLOW
+        and (guard is None or guard <= 0)
+        and (not has_window or graph.window == 0)
+    ):
+        raise MalformedPatternError(
+            "NotFollowedBy is not supported without windowTime as a last part of a Pattern! Say how long it must not "
+            f"come: call within(...) behind not_followed_by({last.get_name()!r})."
+        )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the compiler is.
+
+    Attributes:
+        pattern: the pattern that is compiled.
+        following: the pattern behind it, in the sequence or in the one around the group.
+        group: the group it is in.
+        first_round: whether this is the first round through the group.
+    """
+
+    pattern: Pattern
+    following: Pattern | None
+    group: GroupPattern | None
+    first_round: bool
+
+    @property
+    def is_head(self) -> bool:
+        """Whether the pattern is the first of a group."""
+        return self.group is not None and self.pattern.get_previous() is None
+
+    @property
+    def until(self) -> Expression | None:
+        """The condition that ends the loop around."""
+        return None if self.group is None else self.group.get_until_condition()
+
+    def before(self) -> _Place:
+        """Return the place of the pattern before this one."""
+        previous = self.pattern.get_previous()
+        assert previous is not None
+        return _Place(previous, self.pattern, self.group, self.first_round)
+
+    # --- conditions of its edges
+
+    def take_condition(self, pattern: Pattern | None = None) -> Expression:
+        return _until(self.until, (pattern or self.pattern).get_condition())
+
+    def proceed_condition(self) -> Expression:
+        return _until(self.until, TRUE)
+
+    def outer_ignore(self) -> Expression | None:
+        """Return when an event between the pattern before and this one is passed over, None for never."""
+        contiguity = self.pattern.get_quantifier().outer
+        if self.is_head:
+            assert self.group is not None
+            quantifier = self.group.get_quantifier()
+            contiguity = quantifier.outer if self.first_round else quantifier.inner
+        return self._ignore(contiguity)
+
+    def inner_ignore(self) -> Expression | None:
+        """Return when an event between two of this pattern's is passed over, None for never."""
+        contiguity = self.pattern.get_quantifier().inner
+        if self.is_head:
+            assert self.group is not None
+            contiguity = self.group.get_quantifier().inner
+        return self._ignore(contiguity)
+
+    def _ignore(self, contiguity: Contiguity) -> Expression | None:
+        if contiguity is Contiguity.RELAXED:
+            return _until(self.until, Not(self.pattern.get_condition()))
+        if contiguity is Contiguity.ANY:
+            return _until(self.until, TRUE)
+        return None
+
+    # --- negations
+
+    def bans(self) -> list[Pattern]:
+        """Return the patterns that must not come before this one: not_followed_by, also beyond optional patterns."""
+        found: list[Pattern] = []
+        previous = self.pattern.get_previous()
+        while previous is not None:
+            quantifier = previous.get_quantifier()
+            banned = quantifier.outer is Contiguity.NOT_FOLLOW
+            if not banned and not quantifier.is_optional:
+                break
+            if banned:
+                found.append(previous)
+            previous = previous.get_previous()
+        return found
+
+    @property
+    def lifts_bans(self) -> bool:
+        """Whether taking an event here means that what must not come before it may come behind it."""
+        return self.pattern.get_quantifier().is_optional and bool(self.bans())
+
+
+def _until(until: Expression | None, condition: Expression) -> Expression:
+    return condition if until is None else And(Not(until), condition)
+
+
+def _until_or_none(until: Expression | None, condition: Expression | None) -> Expression | None:
+    return None if condition is None else _until(until, condition)
+
+
+class _Compiler:
+    """Makes the states of one sequence."""
+
+    def __init__(self) -> None:
+        self._states: list[State] = []
+        self._names: set[str] = set()
+        self._stops: dict[str, State] = {}
+        # The copy of a state that a greedy loop with an until condition leads to when that condition holds.
+        self._unrestricted: dict[str, State] = {}
+        self._window: int | None = None
+
+    @property
+    def has_window(self) -> bool:
+        return self._window is not None
+
+    def compile(self, last: Pattern) -> StateGraph:
+        end = self._state(FINAL_NAME, StateKind.FINAL)
+        self._window = last.get_window_size()
+        start = self._sequence(_Place(last, None, None, True), end)
+        start.kind = StateKind.START
+        names = tuple(p.get_name() for p in all_patterns(last) if not p.get_quantifier().is_negated)
+        strategy = last.get_after_match_skip_strategy()
+        return StateGraph(tuple(self._states), start, self._window or 0, strategy, names)
+
+    # --- sequences
+
+    def _sequence(self, place: _Place, sink: State) -> State:
+        """Make the states of a sequence that leads to a state; return its first."""
+        while place.pattern.get_previous() is not None:
+            outer = place.pattern.get_quantifier().outer
+            if outer is Contiguity.NOT_FOLLOW:
+                sink = self._pending(place, sink)
+            elif outer is Contiguity.NOT_NEXT:
+                sink = self._not_next(place, sink)
+            else:
+                sink = self._pattern(place, sink)
+            place = place.before()
+            # The window of the whole match is the least of all.
+            length = place.pattern.get_window_size()
+            if length is not None and (self._window is None or length < self._window):
+                self._window = length
+        return self._pattern(place, sink)
+
+    def _pending(self, place: _Place, sink: State) -> State:
+        """Make the state that waits for the end of the window; elsewhere than at the end there is none."""
+        guarded = place.pattern.get_window_size(WithinType.PREVIOUS_AND_CURRENT) is not None
+        if sink.kind is not StateKind.FINAL or not (guarded or (self._window or 0) > 0):
+            return sink
+        pending = self._taking_state(place, StateKind.PENDING)
+        banned = place.take_condition()
+        stop = self._stop(banned, place.pattern.get_name())
+        pending.proceed(stop, banned)
+        pending.ignore(pending, Not(banned))
+        return pending
+
+    def _not_next(self, place: _Place, sink: State) -> State:
+        state = self._taking_state(place)
+        banned = place.take_condition()
+        stop = self._stop(banned, place.pattern.get_name())
+        if sink.kind is StateKind.FINAL:
+            # The match is complete with the event behind, and not before it.
+            state.ignore(sink, Not(banned))
+        else:
+            state.proceed(sink, Not(banned))
+        state.proceed(stop, banned)
+        return state
+
+    def _pattern(self, place: _Place, sink: State) -> State:
+        quantifier = place.pattern.get_quantifier()
+        times = place.pattern.get_times()
+        if quantifier.is_looping:
+            assert times is not None
+            loop = self._loop(place, self._without_bans(place, sink))
+            first = self._times(place, loop, sink, times)
+        elif quantifier.is_times:
+            assert times is not None
+            first = self._times(place, sink, sink, times)
+        else:
+            first = self._single(
+                place, sink, sink, place.take_condition(), place.outer_ignore(), quantifier.is_optional, True
+            )
+        self._ban(place, first)
+        return first
+
+    # --- one pattern
+
+    def _times(self, place: _Place, sink: State, behind: State, times: Times) -> State:
+        """Make the states that count: the optional ones behind, then the obligatory ones, the first one in front."""
+        until = place.pattern.get_until_condition()
+        ignore = _until_or_none(until, place.inner_ignore())
+        take = _until(until, place.take_condition())
+        quantifier = place.pattern.get_quantifier()
+        if quantifier.is_greedy and times.at_least != times.at_most:
+            if until is not None:
+                self._unrestricted[sink.name] = self._copy(sink)
+            _restrict(sink, take)
+        state = sink
+        for _ in range(times.at_least, times.at_most):
+            state = self._single(place, state, behind, take, ignore, True, False)
+            self._ban_following(place, state)
+        for _ in range(times.at_least - 1):
+            state = self._single(place, state, None, take, ignore, False, False)
+            self._ban_following(place, state)
+        return self._single(place, state, behind, take, place.outer_ignore(), quantifier.is_optional, True)
+
+    def _single(
+        self,
+        place: _Place,
+        sink: State,
+        behind: State | None,
+        take: Expression,
+        ignore: Expression | None,
+        optional: bool,
+        first_round: bool,
+    ) -> State:
+        """Make the state that takes one event, or one round of a group; return it."""
+        pattern = place.pattern
+        if isinstance(pattern, GroupPattern):
+            return self._group(place, pattern, sink, behind if optional else None, first_round)
+        state = self._taking_state(place)
+        taken = self._without_bans(place, sink)
+        state.take(taken, take)
+        if optional:
+            assert behind is not None
+            self._leave(place, state, behind)
+        if ignore is not None:
+            waits = state
+            if optional or _heads_optional_group(place):
+                # Leaving the pattern out is decided at the first event, so what waits has no way past it.
+                waits = self._state(pattern.get_name(), StateKind.NORMAL)
+                waits.take(taken, take)
+                waits.ignore(waits, ignore)
+                self._ban(place, waits)
+            state.ignore(waits, ignore)
+        return state
+
+    def _loop(self, place: _Place, sink: State) -> State:
+        """Make the state that takes any number of events."""
+        pattern = place.pattern
+        if isinstance(pattern, GroupPattern):
+            return self._group_loop(place, pattern, sink)
+        until = pattern.get_until_condition()
+        ignore = _until_or_none(until, place.inner_ignore())
+        take = _until(until, place.take_condition())
+        state = self._taking_state(place)
+        if pattern.get_quantifier().is_greedy:
+            if until is not None:
+                self._unrestricted[sink.name] = self._copy(sink)
+            self._leave(place, state, sink)
+            _restrict(sink, place.take_condition())
+        else:
+            state.proceed(sink, place.proceed_condition())
+        state.take(state, take)
+        self._ban_following(place, state)
+        if ignore is not None:
+            waits = self._state(pattern.get_name(), StateKind.NORMAL)
+            waits.take(state, take)
+            waits.ignore(waits, ignore)
+            state.ignore(waits, ignore)
+            self._ban_following(place, waits)
+        return state
+
+    def _leave(self, place: _Place, state: State, behind: State) -> None:
+        """Add the way past a pattern to what is behind it; a greedy one with an until condition has two."""
+        always = place.proceed_condition()
+        until = place.pattern.get_until_condition()
+        if not place.pattern.get_quantifier().is_greedy or until is None:
+            state.proceed(behind, always)
+            return
+        unrestricted = self._unrestricted.get(behind.name)
+        if unrestricted is None:
+            raise MalformedPatternError(
+                f"Pattern {place.pattern.get_name()!r} is greedy, optional and has an until condition, and there is a "
+                "negated pattern before it: leave one of the four out."
+            )
+        state.proceed(unrestricted, And(always, until))
+        state.proceed(behind, And(always, Not(until)))
+
+    # --- groups
+
+    def _group(self, place: _Place, group: GroupPattern, sink: State, behind: State | None, first_round: bool) -> State:
+        inside = _Place(group.get_raw_pattern(), place.following, group, first_round)
+        first = self._sequence(inside, sink)
+        if behind is not None:
+            first.proceed(behind, place.proceed_condition())
+        return first
+
+    def _group_loop(self, place: _Place, group: GroupPattern, sink: State) -> State:
+        # Where a round ends; from here the next may begin, or the loop be left.
+        turn = self._taking_state(place)
+        inside = _Place(group.get_raw_pattern(), place.following, group, False)
+        first = self._sequence(inside, turn)
+        first.proceed(sink, place.proceed_condition())
+        turn.proceed(first, place.proceed_condition())
+        return first
+
+    # --- negations
+
+    def _stop(self, condition: Expression, name: str) -> State:
+        stop = self._stops.get(name)
+        if stop is None:
+            stop = self._stops[name] = self._state(name, StateKind.STOP)
+            stop.take(stop, condition)
+        return stop
+
+    def _ban(self, place: _Place, state: State) -> None:
+        """Add the ways to stop by what must not come before this pattern."""
+        for banned in place.bans():
+            condition = place.take_condition(banned)
+            state.proceed(self._stop(condition, banned.get_name()), condition)
+
+    def _ban_following(self, place: _Place, state: State) -> None:
+        """Add the way to stop to a state of a loop that has not_followed_by behind it."""
+        following = place.following
+        if following is not None and following.get_quantifier().outer is Contiguity.NOT_FOLLOW:
+            condition = place.take_condition(following)
+            state.proceed(self._stop(condition, following.get_name()), condition)
+
+    def _without_bans(self, place: _Place, state: State) -> State:
+        """Return the state to go to when an optional pattern has taken an event: what was banned is no longer."""
+        if not place.lifts_bans:
+            return state
+        lifted = {banned.get_name() for banned in place.bans()}
+        copy = self._state(state.name, state.kind)
+        for edge in state.edges:
+            if edge.action is not Action.PROCEED:
+                target = copy if edge.target is state else edge.target
+                copy.edges.append(Edge(edge.action, copy.pattern, target, edge.condition))
+            elif edge.target.kind is not StateKind.STOP:
+                copy.proceed(self._without_bans(place, edge.target), edge.condition)
+            elif edge.target.name not in lifted:
+                copy.proceed(edge.target, edge.condition)
+        return copy
+
+    # --- states
+
+    def _taking_state(self, place: _Place, kind: StateKind = StateKind.NORMAL) -> State:
+        """Make a state in which the window since the previous event is watched, where there is one."""
+        state = self._state(place.pattern.get_name(), kind)
+        times = place.pattern.get_times()
+        if times is None:
+            state.window = place.pattern.get_window_size(WithinType.PREVIOUS_AND_CURRENT)
+        elif ":" in state.name:
+            # In Flink only states whose name has a number are watched, which leaves one out.
+            state.window = times.window
+        return state
+
+    def _copy(self, state: State) -> State:
+        copy = self._state(state.pattern, state.kind)
+        for edge in state.edges:
+            target = copy if edge.target is state else edge.target
+            copy.edges.append(Edge(edge.action, copy.pattern, target, edge.condition))
+        return copy
+
+    def _state(self, name: str, kind: StateKind) -> State:
+        unique = next(n for n in _candidates(name) if n not in self._names)
+        self._names.add(unique)
+        state = State(unique, kind)
+        self._states.append(state)
+        return state
+
+
+def _candidates(name: str) -> Iterator[str]:
+    yield name
+    number = 0
+    while True:
+        yield f"{name}:{number}"
+        number += 1
+
+
+def _heads_optional_group(place: _Place) -> bool:
+    return place.is_head and place.first_round and place.group is not None and place.group.get_quantifier().is_optional
+
+
+def _restrict(state: State, taken: Expression) -> None:
+    """Leave to a greedy loop what it can take: no edge of the state behind it holds for that."""
+    for edge in state.edges:
+        edge.condition = And(edge.condition, Not(taken))

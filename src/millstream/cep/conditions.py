@@ -1,0 +1,231 @@
+"""Conditions of patterns: what a user gives, and the expressions the compiler makes of them.
+
+A condition is a function of the event, a function of the event and a context, or an object with a method `filter` of
+one or the other form. What depends on the event alone is asked once an event, however many runs wait for the answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from millstream.common.errors import InvalidProgramError
+
+__all__ = ["ConditionContext", "IterativeCondition", "RichIterativeCondition", "SimpleCondition"]
+
+
+class ConditionContext(Protocol):
+    """What a condition can ask, besides the event."""
+
+    def get_events_for_pattern(self, name: str) -> list[Any]:
+        """Return the events that a pattern has taken in this partial match so far, in order."""
+        ...
+
+    def timestamp(self) -> int:
+        """Return the timestamp of the event; in processing time, when it came."""
+        ...
+
+    def current_processing_time(self) -> int:
+        """Return the wall clock in milliseconds."""
+        ...
+
+
+class IterativeCondition:
+    """A condition that also looks at what its partial match has taken before.
+
+    Example:
+        >>> class Rising(IterativeCondition):
+        ...     def filter(self, event, ctx):
+        ...         return all(event > before for before in ctx.get_events_for_pattern("rising"))
+    """
+
+    def filter(self, event: Any, ctx: ConditionContext) -> bool:
+        """Tell whether the pattern takes the event."""
+        raise NotImplementedError(f"{type(self).__name__} must define filter(event, ctx).")
+
+
+class SimpleCondition:
+    """A condition on the event alone.
+
+    Example:
+        >>> class Large(SimpleCondition):
+        ...     def filter(self, event):
+        ...         return event > 100
+        >>> SimpleCondition.of(lambda event: event > 100).filter(7)
+        False
+    """
+
+    def filter(self, event: Any) -> bool:
+        """Tell whether the pattern takes the event."""
+        raise NotImplementedError(f"{type(self).__name__} must define filter(event).")
+
+    @staticmethod
+    def of(function: Callable[[Any], bool]) -> SimpleCondition:
+        """Return a condition that asks a function of the event."""
+        return _Of(function)
+
+
+class _Of(SimpleCondition):
+    def __init__(self, function: Callable[[Any], bool]) -> None:
+        self.function = function
+
+    def filter(self, event: Any) -> bool:
+        return self.function(event)
+
+
+class RichIterativeCondition(IterativeCondition):
+    """An iterative condition that is opened and closed with its subtask.
+
+    Example:
+        >>> class AboveLimit(RichIterativeCondition):
+        ...     def open(self, runtime_context):
+        ...         super().open(runtime_context)
+        ...         self.limit = int(runtime_context.get_job_parameter("limit", "100"))
+        ...     def filter(self, event, ctx):
+        ...         return event > self.limit
+    """
+
+    _runtime_context: Any = None
+
+    def open(self, runtime_context: Any) -> None:
+        """Prepare for work; called once in each subtask."""
+        self._runtime_context = runtime_context
+
+    def close(self) -> None:
+        """Let go of what `open` took."""
+
+    def get_runtime_context(self) -> Any:
+        """Return what `open` was given."""
+        if self._runtime_context is None:
+            raise InvalidProgramError(
+                f"{type(self).__name__} has no runtime context yet: it has one from open() on, and an open() of your "
+                "own must call super().open(runtime_context)."
+            )
+        return self._runtime_context
+
+
+# --- expressions
+
+
+class Expression:
+    """A condition as the compiler sees it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Always(Expression):
+    """Holds for every event."""
+
+    def __str__(self) -> str:
+        return "true"
+
+
+TRUE = Always()
+
+
+@dataclass(frozen=True, eq=False)
+class Atom(Expression):
+    """One condition of the user's.
+
+    Attributes:
+        call: the function to be asked.
+        iterative: whether it takes the context as well.
+        owner: the object it came from, which may want to be opened and closed.
+        pattern: the pattern it was given to.
+        text: how it is shown.
+    """
+
+    call: Callable[..., Any]
+    iterative: bool
+    owner: Any
+    pattern: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, eq=False)
+class Not(Expression):
+    """Holds where the other does not."""
+
+    inner: Expression
+
+    def __str__(self) -> str:
+        return f"not {self.inner}"
+
+
+@dataclass(frozen=True, eq=False)
+class And(Expression):
+    """Holds where both do; the second is asked only where the first holds."""
+
+    left: Expression
+    right: Expression
+
+    def __str__(self) -> str:
+        return f"({self.left} and {self.right})"
+
+
+@dataclass(frozen=True, eq=False)
+class Or(Expression):
+    """Holds where one does; the second is asked only where the first does not hold."""
+
+    left: Expression
+    right: Expression
+
+    def __str__(self) -> str:
+        return f"({self.left} or {self.right})"
+
+
+class Subtype:
+    """Tells whether an event is of a class."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def filter(self, event: Any) -> bool:
+        return isinstance(event, self.kind)
+
+
+def as_atom(condition: Any, pattern: str, method: str) -> Atom:
+    """Return what a user gave as a condition in the form the compiler takes.
+
+    Args:
+        condition: the condition.
+        pattern: the pattern it is for.
+        method: the method it was given to, for errors.
+    """
+    if isinstance(condition, Subtype):
+        return Atom(condition.filter, False, condition, pattern, f"is {condition.kind.__name__}")
+    call = getattr(condition, "filter", condition)
+    if not callable(call) or isinstance(condition, type):
+        raise InvalidProgramError(
+            f"{method}(...) of pattern {pattern!r} takes a function of the event, a function of (event, ctx) or an "
+            f"object with filter(...), not {condition!r}."
+        )
+    text = f"{pattern}.{method}"
+    if isinstance(condition, _Of):
+        return Atom(condition.function, False, condition, pattern, text)
+    iterative = isinstance(condition, IterativeCondition) or (
+        not isinstance(condition, SimpleCondition) and _takes(call, condition, pattern, method) == 2
+    )
+    return Atom(call, iterative, condition, pattern, text)
+
+
+def _takes(call: Callable[..., Any], condition: Any, pattern: str, method: str) -> int:
+    """Return how many arguments a condition takes: the event, or the event and the context."""
+    try:
+        parameters = list(inspect.signature(call).parameters.values())
+    except (TypeError, ValueError):  # a builtin that does not say
+        return 1
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in places if p.default is p.empty]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return max(1, len(places)) if len(places) <= 2 else 2
+    if not places or len(needed) > 2:
+        raise InvalidProgramError(
+            f"{method}(...) of pattern {pattern!r} takes a function of the event or of (event, ctx), and "
+            f"{condition!r} takes {len(places)} arguments."
+        )
+    return 2 if len(needed) == 2 else 1

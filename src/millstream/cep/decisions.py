@@ -1,0 +1,311 @@
+"""Which edges of a state hold for an event, as a tree of questions that is written out as code.
+
+What a run does with an event depends on which conditions hold. Instead of walking over edges for every event, every
+state is walked over once for each combination of answers that can occur: a question that has no answer yet makes two
+branches. So each condition is asked at most once, none is asked that Flink would not ask, and the code between two
+questions is nothing at all.
+
+    def decide(event, ctx):
+        if is_b(event):
+            return TAKES_B
+        return WAITS
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from types import TracebackType
+from typing import Any
+
+from millstream.cep.compiler import Action, State, StateKind
+from millstream.cep.conditions import And, Atom, Expression, Not, Or
+
+# A tree with more ends than this is not written out but grows while it is asked.
+MAX_LEAVES = 128
+# Nesting of `if` that Python still compiles without ado.
+MAX_DEPTH = 40
+
+_NUMBERS = count(1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Outcome:
+    """What becomes of a run with an event.
+
+    Attributes:
+        runs: for each run that goes on, the pattern that took the event, or None, and the state it is in then.
+        matches: for each match that is complete, the pattern that took the event, or None.
+        stopped: whether what must not come has come.
+        unchanged: whether the run stays as it is.
+        takes: whether the event is taken.
+        gone: whether nothing is left of a run that is not the start's.
+    """
+
+    runs: tuple[tuple[str | None, str], ...]
+    matches: tuple[str | None, ...]
+    stopped: bool
+    unchanged: bool
+    takes: bool
+    gone: bool
+
+
+Decide = Callable[[Any, Any], Outcome]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a state decides.
+
+    Attributes:
+        decide: returns what becomes of a run in the state; its second argument is the condition's context.
+        iterative: whether the answer depends on the run, not only on the event.
+        patterns: which pattern's condition stands in a line of the generated code.
+    """
+
+    decide: Decide
+    iterative: bool
+    patterns: dict[int, str]
+
+    def asked(self, tb: TracebackType) -> str | None:
+        """Return the pattern whose condition a frame was asking, None when it is not one of this state's."""
+        if tb.tb_frame.f_code is not self.decide.__code__:
+            return None
+        atom = tb.tb_frame.f_locals.get("atom")
+        return self.patterns.get(tb.tb_lineno) if atom is None else atom.pattern
+
+
+class _Unknown(Exception):
+    """A condition that has not been asked yet."""
+
+    def __init__(self, atom: Atom) -> None:
+        self.atom = atom
+
+
+Answers = dict[int, bool]
+
+
+class _Walk:
+    """Walks over the edges of a state, given the answers of conditions."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        # Two runs that end alike are the same object, so that code can compare by identity.
+        self._known: dict[Any, Outcome] = {}
+
+    def outcome(self, answers: Answers) -> Outcome:
+        """Return what becomes of a run; a condition without an answer is raised."""
+        state = self._state
+        is_start = state.kind is StateKind.START
+        runs: list[tuple[str | None, str]] = []
+        matches: list[str | None] = []
+        stopped = False
+        for taken, target in list(self._results(answers, is_start)):
+            if target.kind is StateKind.FINAL:
+                matches.append(taken)
+            elif target.kind is StateKind.STOP:
+                stopped = True
+            else:
+                runs.append((taken, target.name))
+        if stopped:
+            runs.clear()
+        same = [] if is_start else [(None, state.name)]
+        unchanged = runs == same and not matches and not stopped
+        takes = any(pattern is not None for pattern, _ in runs) or any(pattern is not None for pattern in matches)
+        gone = not runs and not matches and not is_start
+        found = (tuple(runs), tuple(matches), stopped, unchanged, takes, gone)
+        return self._known.setdefault(found, Outcome(*found))
+
+    def _results(self, answers: Answers, is_start: bool) -> Iterator[tuple[str | None, State]]:
+        for edge in self._edges(answers):
+            if edge.action is Action.TAKE:
+                yield edge.pattern, edge.target
+                end = _end_behind(edge.target, answers)
+                if end is not None:
+                    yield edge.pattern, end
+            elif not is_start:
+                # The run of the start is renewed with every event anyway.
+                yield None, edge.target
+
+    def _edges(self, answers: Answers) -> list[Any]:
+        found = []
+        todo = [self._state]
+        while todo:
+            for edge in todo.pop().edges:
+                if _holds(edge.condition, answers):
+                    if edge.action is Action.PROCEED:
+                        todo.append(edge.target)
+                    else:
+                        found.append(edge)
+        return found
+
+
+def _end_behind(state: State, answers: Answers) -> State | None:
+    """Return the final state, if PROCEED edges that hold lead to it."""
+    todo = [state]
+    while todo:
+        for edge in todo.pop().edges:
+            if edge.action is Action.PROCEED and _holds(edge.condition, answers):
+                if edge.target.kind is StateKind.FINAL:
+                    return edge.target
+                todo.append(edge.target)
+    return None
+
+
+def _holds(condition: Expression, answers: Answers) -> bool:
+    if isinstance(condition, Atom):
+        answer = answers.get(id(condition))
+        if answer is None:
+            raise _Unknown(condition)
+        return answer
+    if isinstance(condition, Not):
+        return not _holds(condition.inner, answers)
+    if isinstance(condition, And):
+        return _holds(condition.left, answers) and _holds(condition.right, answers)
+    if isinstance(condition, Or):
+        return _holds(condition.left, answers) or _holds(condition.right, answers)
+    return True
+
+
+@dataclass
+class _Question:
+    """A condition to ask, and where it goes on then: a question, an outcome, or None where nobody has been yet."""
+
+    atom: Atom
+    answers: Answers
+    yes: _Question | Outcome | None = None
+    no: _Question | Outcome | None = None
+
+
+def _grow(walk: _Walk, answers: Answers) -> _Question | Outcome:
+    try:
+        return walk.outcome(answers)
+    except _Unknown as unknown:
+        return _Question(unknown.atom, answers)
+
+
+def _branch(walk: _Walk, question: _Question, answer: bool) -> _Question | Outcome:
+    found = question.yes if answer else question.no
+    if found is None:
+        found = _grow(walk, {**question.answers, id(question.atom): answer})
+        if answer:
+            question.yes = found
+        else:
+            question.no = found
+    return found
+
+
+class _TooLarge(Exception):
+    """A tree that is not worth writing out."""
+
+
+def decision_of(state: State) -> Decision:
+    """Return how a state decides."""
+    walk = _Walk(state)
+    root = _grow(walk, {})
+    iterative = any(a.iterative for a in _atoms(state))
+    try:
+        return _Writer(walk, state.name).write(root, iterative)
+    except _TooLarge:
+        return Decision(_asked_step_by_step(walk, root), iterative, {})
+
+
+def atoms_of(states: tuple[State, ...]) -> list[Atom]:
+    """Return the conditions of the user's in states, each once."""
+    found: dict[int, Atom] = {}
+    for state in states:
+        for edge in state.edges:
+            found.update({id(a): a for a in _in(edge.condition)})
+    return list(found.values())
+
+
+def _atoms(state: State) -> list[Atom]:
+    """Return the conditions that may be asked in a state."""
+    seen: dict[int, State] = {}
+    todo = [state]
+    while todo:
+        at = todo.pop()
+        if id(at) in seen:
+            continue
+        seen[id(at)] = at
+        # Also behind an event that was taken: whether the match is complete is asked there.
+        for edge in at.edges:
+            if edge.action is Action.PROCEED or at is state or edge.action is Action.TAKE:
+                todo.append(edge.target)
+    return [a for s in seen.values() for e in s.edges for a in _in(e.condition)]
+
+
+def _in(condition: Expression) -> Iterator[Atom]:
+    if isinstance(condition, Atom):
+        yield condition
+    elif isinstance(condition, Not):
+        yield from _in(condition.inner)
+    elif isinstance(condition, (And, Or)):
+        yield from _in(condition.left)
+        yield from _in(condition.right)
+
+
+def _asked_step_by_step(walk: _Walk, root: _Question | Outcome) -> Decide:
+    def decide(event: Any, ctx: Any) -> Outcome:
+        at = root
+        while isinstance(at, _Question):
+            atom = at.atom
+            holds = bool(atom.call(event, ctx) if atom.iterative else atom.call(event))
+            at = _branch(walk, at, holds)
+        return at
+
+    return decide
+
+
+class _Writer:
+    """Writes a tree out as a function."""
+
+    def __init__(self, walk: _Walk, name: str) -> None:
+        self._walk = walk
+        self._name = name
+        self._lines: list[str] = []
+        self._bound: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+        self._patterns: dict[int, str] = {}
+        self._leaves = 0
+        self._iterative = False
+
+    def write(self, root: _Question | Outcome, iterative: bool) -> Decision:
+        self._write(root, 1)
+        bound = "".join(f", {n}={n}" for n in self._bound)
+        source = "\n".join([f"def decide(event, ctx{bound}):", *self._lines]) + "\n"
+        filename = f"<millstream pattern state {self._name} {next(_NUMBERS)}>"
+        namespace = dict(self._bound)
+        exec(compile(source, filename, "exec"), namespace)
+        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        # Where the tree never asks for the run, one answer does for all runs.
+        return Decision(namespace["decide"], iterative and self._iterative, self._patterns)
+
+    def _write(self, at: _Question | Outcome, depth: int) -> None:
+        if isinstance(at, Outcome):
+            self._leaves += 1
+            if self._leaves > MAX_LEAVES:
+                raise _TooLarge
+            self._line(depth, f"return {self._bind(at)}")
+            return
+        if depth > MAX_DEPTH:
+            raise _TooLarge
+        atom = at.atom
+        self._iterative |= atom.iterative
+        self._line(depth, f"if {self._bind(atom.call)}(event{', ctx' if atom.iterative else ''}):", atom.pattern)
+        self._write(_branch(self._walk, at, True), depth + 1)
+        self._write(_branch(self._walk, at, False), depth)
+
+    def _line(self, depth: int, text: str, pattern: str | None = None) -> None:
+        self._lines.append("    " * depth + text)
+        if pattern is not None:
+            self._patterns[len(self._lines) + 1] = pattern
+
+    def _bind(self, value: Any) -> str:
+        name = self._names.get(id(value))
+        if name is None:
+            name = self._names[id(value)] = f"x{len(self._bound)}"
+            self._bound[name] = value
+        return name

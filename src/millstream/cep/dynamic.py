@@ -1,0 +1,61 @@
+"""What the stream of patterns of CEP.dynamic_patterns carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.cep.compiler import compile_pattern
+from millstream.cep.functions import Handler, processing
+from millstream.cep.pattern import Pattern
+from millstream.common.errors import InvalidProgramError
+
+__all__ = ["PatternProcessor", "Removed"]
+
+
+@dataclass(frozen=True)
+class PatternProcessor:
+    """A pattern to look for from now on, in place of one of the same id and a lower version.
+
+    Attributes:
+        id: what tells it from others.
+        version: a number; only a higher one replaces what is there.
+        pattern: what to look for.
+        function: what to do with matches, as `PatternStream.process` takes it.
+
+    Example:
+        >>> PatternProcessor("pairs", 1, Pattern.begin("a").next("b"), lambda match, ctx: [match]).id
+        'pairs'
+    """
+
+    id: Any
+    version: int
+    pattern: Pattern
+    function: Any
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.version, int):
+            raise InvalidProgramError(f"The version of pattern {self.id!r} is an int, not {self.version!r}.")
+        try:
+            hash(self.id)
+        except TypeError:
+            raise InvalidProgramError(f"The id of a pattern must be hashable, and {self.id!r} is not.") from None
+        # What cannot be looked for is said where it is made, not in the job.
+        compile_pattern(self.pattern)
+        self.handler()
+
+    def handler(self) -> Handler:
+        """Return the function in the form that operators call."""
+        return processing(self.function)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A pattern that is no longer looked for; what had begun of it is forgotten.
+
+    Example:
+        >>> Removed("pairs")
+        Removed(id='pairs')
+    """
+
+    id: Any

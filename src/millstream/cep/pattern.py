@@ -1,0 +1,494 @@
+"""Pattern: the sequence of events to look for, as a user writes it down, and what is refused while it is written.
+
+    Pattern.begin("small").where(lambda p: p.amount < 1)
+        .next("large").where(lambda p: p.amount > 500)
+        .within(Duration.of_minutes(1))
+
+Every method that adds a pattern returns the new one, which knows the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from millstream.cep.conditions import TRUE, And, Expression, Or, Subtype, as_atom
+from millstream.cep.skip import NO_SKIP, AfterMatchSkipStrategy
+from millstream.common.errors import InvalidProgramError
+from millstream.common.time import Duration, Time, to_millis
+
+__all__ = ["GroupPattern", "MalformedPatternError", "Pattern", "Quantifier", "Times", "WithinType"]
+
+Length = Duration | Time | int
+
+
+class MalformedPatternError(InvalidProgramError):
+    """A pattern that cannot be looked for as it is written."""
+
+
+class WithinType(Enum):
+    """Between which events a window of time lies."""
+
+    PREVIOUS_AND_CURRENT = "from the last taken event to the one for this pattern"
+    FIRST_AND_LAST = "from the first event of the match to its last"
+
+
+class Contiguity(Enum):
+    """How an event must follow the one before it; the values are Flink's words."""
+
+    STRICT = "STRICT"
+    RELAXED = "SKIP_TILL_NEXT"
+    ANY = "SKIP_TILL_ANY"
+    NOT_FOLLOW = "NOT_FOLLOW"
+    NOT_NEXT = "NOT_NEXT"
+
+
+_NEGATED = (Contiguity.NOT_FOLLOW, Contiguity.NOT_NEXT)
+
+
+class Quantifier:
+    """How often a pattern takes an event, and how these must follow each other."""
+
+    def __init__(self, outer: Contiguity, kind: str = "SINGLE") -> None:
+        self.outer = outer
+        self.inner = Contiguity.RELAXED
+        self.kind = kind
+        self.is_optional = False
+        self.is_greedy = False
+
+    @property
+    def is_single(self) -> bool:
+        return self.kind == "SINGLE"
+
+    @property
+    def is_looping(self) -> bool:
+        return self.kind == "LOOPING"
+
+    @property
+    def is_times(self) -> bool:
+        return self.kind == "TIMES"
+
+    @property
+    def is_negated(self) -> bool:
+        return self.outer in _NEGATED
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantifier) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        more = [word for word, holds in (("OPTIONAL", self.is_optional), ("GREEDY", self.is_greedy)) if holds]
+        return (
+            f"Quantifier{{properties=[{', '.join([self.kind, *more])}], consumingStrategy={self.outer.value}, "
+            f"innerConsumingStrategy={self.inner.value}}}"
+        )
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Times:
+    """How often: at least and at most; and how long, in milliseconds, between one and the next."""
+
+    at_least: int
+    at_most: int
+    window: int | None = None
+
+    def get_from(self) -> int:
+        return self.at_least
+
+    def get_to(self) -> int:
+        return self.at_most
+
+    def get_window_size(self) -> int | None:
+        return self.window
+
+
+class Pattern:
+    """One pattern of a sequence, and through `get_previous` the whole sequence before it.
+
+    Example:
+        >>> pattern = Pattern.begin("a").where(lambda e: e == "a").followed_by("b").where(lambda e: e == "b")
+        >>> pattern.get_name(), pattern.get_previous().get_name()
+        ('b', 'a')
+    """
+
+    def __init__(
+        self, name: str, previous: Pattern | None, contiguity: Contiguity, skip_strategy: AfterMatchSkipStrategy
+    ) -> None:
+        self._name = name
+        self._previous = previous
+        self._skip_strategy = skip_strategy
+        self._quantifier = Quantifier(contiguity)
+        self._times: Times | None = None
+        self._condition: Expression | None = None
+        self._until: Expression | None = None
+        self._windows: dict[WithinType, int] = {}
+
+    # --- the sequence
+
+    @staticmethod
+    def begin(pattern: str | Pattern, skip_strategy: AfterMatchSkipStrategy | None = None) -> Pattern:
+        """Begin a sequence.
+
+        Args:
+            pattern: the name of the first pattern, or a sequence that is the first group.
+            skip_strategy: what is dropped after a match; without one, nothing is.
+        """
+        return _appended(None, pattern, Contiguity.STRICT, _checked_strategy(skip_strategy), "begin")
+
+    def next(self, pattern: str | Pattern) -> Pattern:
+        """Add a pattern, or a group, whose event comes directly behind."""
+        return _appended(self, pattern, Contiguity.STRICT, self._skip_strategy, "next")
+
+    def followed_by(self, pattern: str | Pattern) -> Pattern:
+        """Add a pattern, or a group, whose first fitting event behind is taken; others between are passed over."""
+        return _appended(self, pattern, Contiguity.RELAXED, self._skip_strategy, "followed_by")
+
+    def followed_by_any(self, pattern: str | Pattern) -> Pattern:
+        """Add a pattern, or a group, for which every fitting event behind makes a match of its own."""
+        return _appended(self, pattern, Contiguity.ANY, self._skip_strategy, "followed_by_any")
+
+    def not_next(self, name: str) -> Pattern:
+        """Add a pattern whose event must not come directly behind."""
+        return self._negated(name, Contiguity.NOT_NEXT, "not_next")
+
+    def not_followed_by(self, name: str) -> Pattern:
+        """Add a pattern whose event must not come before the next pattern's, or, as the last one, before time is up."""
+        return self._negated(name, Contiguity.NOT_FOLLOW, "not_followed_by")
+
+    def _negated(self, name: str, contiguity: Contiguity, method: str) -> Pattern:
+        if isinstance(name, Pattern):
+            raise MalformedPatternError(f"{method}(...) takes the name of a pattern: a group cannot be negated.")
+        if self._quantifier.is_optional or can_be_empty(self):
+            raise MalformedPatternError(
+                "Specifying a pattern with an optional path to NOT condition is not supported yet. You can simulate "
+                "such pattern with two independent patterns, one with and the other without the optional part."
+            )
+        return _appended(self, name, contiguity, self._skip_strategy, method)
+
+    # --- conditions
+
+    def where(self, condition: Any) -> Pattern:
+        """Take only events for which a condition holds; several must all hold."""
+        return self._restricted(condition, "where", And)
+
+    def or_(self, condition: Any) -> Pattern:
+        """Also take events for which another condition holds."""
+        return self._restricted(condition, "or_", Or)
+
+    def subtype(self, cls: type) -> Pattern:
+        """Take only events of a class."""
+        if not isinstance(cls, type):
+            raise MalformedPatternError(f"subtype(...) of pattern {self._name!r} takes a class, not {cls!r}.")
+        return self._restricted(Subtype(cls), "subtype", And)
+
+    def _restricted(self, condition: Any, method: str, join: Any) -> Pattern:
+        atom = as_atom(condition, self._name, method)
+        self._condition = atom if self._condition is None else join(self._condition, atom)
+        return self
+
+    def until(self, condition: Any) -> Pattern:
+        """End the loop at the first event for which a condition holds; that event is not part of it."""
+        if self._until is not None:
+            raise MalformedPatternError("Only one until condition can be applied. Join two with `or` in one function.")
+        if not self._quantifier.is_looping:
+            raise MalformedPatternError(
+                "The until condition is only applicable to looping states. Call one_or_more() or times_or_more(n) "
+                "before until(...)."
+            )
+        self._until = as_atom(condition, self._name, "until")
+        return self
+
+    # --- how often
+
+    def one_or_more(self, window_time: Length | None = None) -> Pattern:
+        """Take one event or more.
+
+        Args:
+            window_time: how long may lie between one event and the next.
+        """
+        return self.times_or_more(1, window_time)
+
+    def times(self, times: int, to: int | None = None, window_time: Length | None = None) -> Pattern:
+        """Take so many events, or from so many to so many.
+
+        Args:
+            times: how many, at least.
+            to: how many at most; without it, exactly so many.
+            window_time: how long may lie between one event and the next.
+        """
+        self._check_quantifiable()
+        if to is None and times <= 0:
+            raise MalformedPatternError("You should give a positive number greater than 0. For none, use optional().")
+        at_most = times if to is None else to
+        at_least = 1 if to is not None and times == 0 else times
+        _check_range(at_least, at_most)
+        optional = to is not None and times == 0
+        self._quantifier = Quantifier(self._quantifier.outer, "TIMES")
+        self._quantifier.is_optional = optional
+        self._times = Times(at_least, at_most, _millis(window_time))
+        return self
+
+    def times_or_more(self, times: int, window_time: Length | None = None) -> Pattern:
+        """Take so many events or more.
+
+        Args:
+            times: how many, at least.
+            window_time: how long may lie between one event and the next.
+        """
+        self._check_quantifiable()
+        _check_range(times, times)
+        check_loop(self)
+        self._quantifier = Quantifier(self._quantifier.outer, "LOOPING")
+        self._times = Times(times, times, _millis(window_time))
+        return self
+
+    def _check_quantifiable(self) -> None:
+        self._check_not_negated()
+        if not self._quantifier.is_single:
+            raise MalformedPatternError(
+                f"Already applied quantifier to this Pattern. Current quantifier is: {self._quantifier}. "
+                "Give a pattern one of one_or_more, times and times_or_more."
+            )
+
+    def _check_not_negated(self) -> None:
+        if self._quantifier.is_negated:
+            raise MalformedPatternError("Option not applicable to NOT pattern. What must not come is looked for once.")
+
+    def optional(self) -> Pattern:
+        """Allow a match without this pattern."""
+        previous = self._previous
+        if previous is not None and previous._quantifier.is_greedy:
+            raise MalformedPatternError(
+                "Optional pattern cannot be preceded by greedy pattern. Leave greedy() of the pattern before it out."
+            )
+        if self._quantifier.is_optional:
+            raise MalformedPatternError("Optional already applied! Call optional() once, and not behind times(0, n).")
+        if self._quantifier.is_negated:
+            raise MalformedPatternError("NOT pattern cannot be optional. Leave it out, or leave optional() out.")
+        self._quantifier.is_optional = True
+        return self
+
+    def greedy(self) -> Pattern:
+        """Let the loop take an event that the pattern behind it could take as well."""
+        self._check_not_negated()
+        quantifier = self._quantifier
+        if quantifier.inner is Contiguity.ANY:
+            raise MalformedPatternError(
+                "Option not applicable to FollowedByAny pattern. A loop with allow_combinations() cannot be greedy."
+            )
+        if quantifier.is_single:
+            raise MalformedPatternError(
+                "Option not applicable to singleton quantifier. Call one_or_more(), times(n, m) or times_or_more(n) "
+                "before greedy()."
+            )
+        quantifier.is_greedy = True
+        return self
+
+    def consecutive(self) -> Pattern:
+        """Let the events of a loop come directly one behind the other."""
+        quantifier = self._quantifier
+        if quantifier.is_single:
+            raise MalformedPatternError(
+                f"Consecutive not applicable to {quantifier}! Call one_or_more(), times(n) or times_or_more(n) first."
+            )
+        if quantifier.inner is Contiguity.ANY:
+            raise MalformedPatternError("You can apply either combinations or consecutive, not both!")
+        if quantifier.inner is Contiguity.STRICT:
+            raise MalformedPatternError("Consecutive already applied!")
+        quantifier.inner = Contiguity.STRICT
+        return self
+
+    def allow_combinations(self) -> Pattern:
+        """Let a loop also pass over events it could take, so that every combination of them is a match."""
+        quantifier = self._quantifier
+        if quantifier.is_single:
+            raise MalformedPatternError(
+                f"Combinations not applicable to {quantifier}! Call one_or_more(), times(n) or times_or_more(n) first."
+            )
+        if quantifier.inner is Contiguity.STRICT:
+            raise MalformedPatternError("You can apply either combinations or consecutive, not both!")
+        if quantifier.inner is Contiguity.ANY:
+            raise MalformedPatternError("Combinations already applied!")
+        quantifier.inner = Contiguity.ANY
+        return self
+
+    # --- time
+
+    def within(self, window_time: Length | None, within_type: WithinType = WithinType.FIRST_AND_LAST) -> Pattern:
+        """Set how long a match may take, or how long this pattern may wait for its event.
+
+        Args:
+            window_time: how long; an event at exactly this distance is too late.
+            within_type: between which events; FIRST_AND_LAST is a matter of the whole match, wherever it is said.
+        """
+        length = _millis(window_time)
+        if length is not None:
+            self._windows[within_type] = length
+        return self
+
+    # --- what was said
+
+    def get_name(self) -> str:
+        return self._name
+
+    def get_previous(self) -> Pattern | None:
+        return self._previous
+
+    def get_quantifier(self) -> Quantifier:
+        return self._quantifier
+
+    def get_times(self) -> Times | None:
+        return self._times
+
+    def get_condition(self) -> Expression:
+        """Return the condition; the one that always holds when none was given."""
+        return TRUE if self._condition is None else self._condition
+
+    def get_until_condition(self) -> Expression | None:
+        return self._until
+
+    def get_window_size(self, within_type: WithinType = WithinType.FIRST_AND_LAST) -> int | None:
+        """Return the length of a window in milliseconds, None when there is none."""
+        return self._windows.get(within_type)
+
+    def get_after_match_skip_strategy(self) -> AfterMatchSkipStrategy:
+        return self._skip_strategy
+
+    def explain(self) -> str:
+        """Return the states that the sequence is compiled to, and the edges between them, as text.
+
+        Example:
+            >>> print(Pattern.begin("a").followed_by("b").where(lambda e: e == "b").explain())
+            start a
+              take -> b when true
+            state b
+              take -> $endState$ when b.where
+              ignore -> b when not b.where
+            final $endState$
+        """
+        from millstream.cep.compiler import compile_pattern
+
+        return compile_pattern(self).explain()
+
+    def __repr__(self) -> str:
+        return f"<pattern {' '.join(p.get_name() for p in sequence(self))}>"
+
+
+class GroupPattern(Pattern):
+    """A sequence that stands where one pattern could stand."""
+
+    NAME = "GroupPattern"
+
+    def __init__(
+        self,
+        group: Pattern,
+        previous: Pattern | None,
+        contiguity: Contiguity,
+        skip_strategy: AfterMatchSkipStrategy,
+    ) -> None:
+        super().__init__(self.NAME, previous, contiguity, skip_strategy)
+        self._group = group
+
+    def get_raw_pattern(self) -> Pattern:
+        """Return the last pattern of the sequence inside."""
+        return self._group
+
+    def _restricted(self, condition: Any, method: str, join: Any) -> Pattern:
+        raise MalformedPatternError(
+            f"GroupPattern does not support {method.rstrip('_')} clause. Give it to the patterns inside the group."
+        )
+
+    def greedy(self) -> Pattern:
+        """Refuse: a group cannot be greedy."""
+        raise MalformedPatternError("Option not applicable to group pattern. Make the patterns inside it greedy.")
+
+
+def sequence(last: Pattern) -> list[Pattern]:
+    """Return the patterns of a sequence, first to last; groups are one each.
+
+    Example:
+        >>> sequence(Pattern.begin("a").next("b"))[0].get_name()
+        'a'
+    """
+    found: list[Pattern] = []
+    pattern: Pattern | None = last
+    while pattern is not None:
+        found.append(pattern)
+        pattern = pattern.get_previous()
+    return found[::-1]
+
+
+def all_patterns(last: Pattern) -> Iterator[Pattern]:
+    """Yield the patterns of a sequence and of the groups in it; not the groups themselves."""
+    for pattern in sequence(last):
+        if isinstance(pattern, GroupPattern):
+            yield from all_patterns(pattern.get_raw_pattern())
+        else:
+            yield pattern
+
+
+def _appended(
+    previous: Pattern | None,
+    pattern: str | Pattern,
+    contiguity: Contiguity,
+    strategy: AfterMatchSkipStrategy,
+    method: str,
+) -> Pattern:
+    if isinstance(pattern, Pattern):
+        return GroupPattern(pattern, previous, contiguity, strategy)
+    if not isinstance(pattern, str):
+        raise MalformedPatternError(f"{method}(...) takes the name of a pattern or a pattern, not {pattern!r}.")
+    if not pattern or ":" in pattern:
+        raise MalformedPatternError(
+            f"{method}({pattern!r}): the name of a pattern must not be empty and must not contain a colon."
+        )
+    return Pattern(pattern, previous, contiguity, strategy)
+
+
+def can_be_empty(last: Pattern) -> bool:
+    """Tell whether a pattern is a group that a match may leave out because all inside is optional."""
+    if not isinstance(last, GroupPattern):
+        return False
+    return all(p.get_quantifier().is_optional or can_be_empty(p) for p in sequence(last.get_raw_pattern()))
+
+
+def check_loop(pattern: Pattern) -> None:
+    if can_be_empty(pattern):
+        raise MalformedPatternError(
+            "A loop over a group in which everything is optional would never end: make one pattern inside it "
+            "obligatory."
+        )
+
+
+def _check_range(at_least: int, at_most: int) -> None:
+    if at_least <= 0:
+        raise MalformedPatternError(
+            "The from should be a positive number greater than 0. For none, use times(0, n) or optional()."
+        )
+    if at_most < at_least:
+        raise MalformedPatternError(
+            f"The to should be a number greater than or equal to from: {at_least}. It is {at_most}."
+        )
+
+
+def _checked_strategy(strategy: AfterMatchSkipStrategy | None) -> AfterMatchSkipStrategy:
+    if strategy is not None and not isinstance(strategy, AfterMatchSkipStrategy):
+        raise MalformedPatternError(f"begin(..., skip_strategy) takes an AfterMatchSkipStrategy, not {strategy!r}.")
+    return strategy or NO_SKIP
+
+
+def _millis(length: Length | None) -> int | None:
+    if length is None:
+        return None
+    if not isinstance(length, (Duration, Time, int)) or isinstance(length, bool):
+        raise MalformedPatternError(
+            f"A window takes a Duration, a Time or milliseconds as an int, not {length!r}: "
+            "for example Duration.of_minutes(10)."
+        )
+    return to_millis(length)

@@ -1,0 +1,155 @@
+"""What happens to other partial matches once a match was found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.errors import MillstreamError
+
+__all__ = ["AfterMatchSkipStrategy"]
+
+# Which event: its timestamp, and its number among the taken events of that timestamp.
+EventId = tuple[int, int]
+
+
+class SkipError(MillstreamError):
+    """A match has nothing to skip to, and the strategy says that this is an error."""
+
+
+class AfterMatchSkipStrategy:
+    """Says what is dropped after a match: partial and waiting matches, by their first event.
+
+    Example:
+        >>> AfterMatchSkipStrategy.skip_to_last("b").throw_exception_on_miss()
+        AfterMatchSkipStrategy.skip_to_last('b').throw_exception_on_miss()
+    """
+
+    # Whether matches wait for partial matches that began earlier, and drop others when they are emitted.
+    skips = True
+    # The pattern to skip to, where there is one.
+    pattern_name: str | None = None
+
+    @staticmethod
+    def no_skip() -> AfterMatchSkipStrategy:
+        """Emit every match."""
+        return NO_SKIP
+
+    @staticmethod
+    def skip_to_next() -> AfterMatchSkipStrategy:
+        """Drop what began with the event the match began with."""
+        return _SkipToNext()
+
+    @staticmethod
+    def skip_past_last_event() -> AfterMatchSkipStrategy:
+        """Drop what began before the match ended."""
+        return _SkipPastLastEvent()
+
+    @staticmethod
+    def skip_to_first(pattern_name: str) -> SkipToElement:
+        """Drop what began before the first event that a pattern took in the match."""
+        return SkipToElement(pattern_name, "skip_to_first", 0)
+
+    @staticmethod
+    def skip_to_last(pattern_name: str) -> SkipToElement:
+        """Drop what began before the last event that a pattern took in the match."""
+        return SkipToElement(pattern_name, "skip_to_last", -1)
+
+    def is_skip_strategy(self) -> bool:
+        """Tell whether anything is dropped."""
+        return self.skips
+
+    def bound(self, match: list[tuple[str, EventId]]) -> EventId | None:
+        """Return the first event that may stay; what began before it is dropped. None when nothing is.
+
+        Args:
+            match: the pattern and the id of each event of the match, in order.
+        """
+        raise NotImplementedError(f"{self!r} drops nothing")
+
+    def __eq__(self, other: object) -> bool:
+        return repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __reduce__(self) -> Any:
+        return type(self), ()
+
+    def __repr__(self) -> str:
+        return f"AfterMatchSkipStrategy.{self._name}()"
+
+    _name: str
+
+
+class _NoSkip(AfterMatchSkipStrategy):
+    skips = False
+    _name = "no_skip"
+
+
+class _SkipToNext(AfterMatchSkipStrategy):
+    _name = "skip_to_next"
+
+    def bound(self, match: list[tuple[str, EventId]]) -> EventId | None:
+        return _after(min(event for _, event in match))
+
+
+class _SkipPastLastEvent(AfterMatchSkipStrategy):
+    _name = "skip_past_last_event"
+
+    def bound(self, match: list[tuple[str, EventId]]) -> EventId | None:
+        return _after(max(event for _, event in match))
+
+
+class SkipToElement(AfterMatchSkipStrategy):
+    """Skips to an event of a named pattern."""
+
+    def __init__(self, pattern_name: str, name: str, index: int, throws: bool = False) -> None:
+        self.pattern_name = pattern_name
+        self._name = name
+        self._index = index
+        self._throws = throws
+
+    def throw_exception_on_miss(self) -> SkipToElement:
+        """Return the strategy that fails the job when there is nothing to skip to."""
+        return SkipToElement(self.pattern_name or "", self._name, self._index, True)
+
+    def bound(self, match: list[tuple[str, EventId]]) -> EventId | None:
+        taken = [event for name, event in match if name == self.pattern_name]
+        if not taken:
+            if self._throws:
+                raise SkipError(
+                    f"Could not skip to {self.pattern_name}. No such element in the found match {_shown(match)}: "
+                    "leave throw_exception_on_miss() out, or make the pattern an obligatory one."
+                )
+            return None
+        target = taken[self._index]
+        if self._throws and target == min(event for _, event in match):
+            raise SkipError(
+                "Could not skip to first element of a match. It would be found again and again: skip to a later one, "
+                "or leave throw_exception_on_miss() out."
+            )
+        return target
+
+    def __reduce__(self) -> Any:
+        return SkipToElement, (self.pattern_name, self._name, self._index, self._throws)
+
+    def __repr__(self) -> str:
+        end = ".throw_exception_on_miss()" if self._throws else ""
+        return f"AfterMatchSkipStrategy.{self._name}({self.pattern_name!r}){end}"
+
+
+NO_SKIP = _NoSkip()
+
+
+def _after(event: EventId) -> EventId:
+    """Return the least id behind an event's."""
+    timestamp, number = event
+    return timestamp, number + 1
+
+
+def _shown(match: list[tuple[str, EventId]]) -> dict[str, list[int]]:
+    """Return the timestamps of a match by pattern."""
+    shown: dict[str, list[int]] = {}
+    for name, (timestamp, _) in match:
+        shown.setdefault(name, []).append(timestamp)
+    return shown

@@ -1,0 +1,277 @@
+"""CEP: looks for patterns in streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, overload
+
+from millstream.cep.compiler import compile_pattern
+from millstream.cep.functions import (
+    Handler,
+    MatchContext,
+    PatternFlatSelectFunction,
+    PatternFlatTimeoutFunction,
+    PatternProcessFunction,
+    PatternSelectFunction,
+    PatternTimeoutFunction,
+    flat_selecting,
+    processing,
+    selecting,
+)
+from millstream.cep.pattern import Pattern
+from millstream.common.errors import InvalidProgramError
+from millstream.common.type_variables import OUT, T_co
+from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.data_stream import DataStream, KeyedStream
+from millstream.operators.cep import CepOperator
+from millstream.operators.dynamic_cep import DynamicCepOperator
+from millstream.operators.output_tag import OutputTag
+
+__all__ = ["CEP", "PatternStream"]
+
+
+class CEP:
+    """Looks for patterns in streams.
+
+    Example:
+        >>> from millstream.cep import CEP, Pattern
+        >>> from millstream.testing import StreamHarness
+        >>> pattern = Pattern.begin("a").where(lambda e: e == "a").next("b").where(lambda e: e == "b")
+        >>> joined = lambda match: match["a"][0] + match["b"][0]
+        >>> harness = StreamHarness(lambda stream: CEP.pattern(stream, pattern).select(joined))
+        >>> for time, event in enumerate("abcab"):
+        ...     harness.process_element(event, timestamp=time)
+        >>> harness.process_watermark(10)
+        >>> harness.output()
+        ['ab', 'ab']
+    """
+
+    @staticmethod
+    def pattern(stream: DataStream[T_co], pattern: Pattern, comparator: Any = None) -> PatternStream[T_co]:
+        """Look for a pattern: among the events of each key in a keyed stream, else among all of them.
+
+        Args:
+            stream: the events.
+            pattern: what to look for.
+            comparator: says in which order events of the same timestamp come, as a function of two events that returns
+                a number below 0, 0 or above 0; without it, in the order of their arrival.
+        """
+        if not isinstance(stream, DataStream):
+            raise InvalidProgramError(f"CEP.pattern(stream, pattern) takes a stream first, not {stream!r}.")
+        # What cannot be looked for is said here, where the pattern is given.
+        compile_pattern(pattern)
+        return PatternStream(stream, pattern, _compare(comparator))
+
+    @staticmethod
+    def dynamic_patterns(
+        stream: DataStream[Any],
+        pattern_stream: DataStream[Any],
+        comparator: Any = None,
+        *,
+        late_data_output_tag: OutputTag[Any] | None = None,
+        processing_time: bool = False,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
+        """Look for patterns that come, change and go while the job runs.
+
+        Each is looked for on its own. A higher version replaces: what had begun of the old one is forgotten, and events
+        that are yet to be processed go to the new one. Event time is the least of both streams, as everywhere: give
+        the stream of patterns watermarks, or an idle time, if it does not end.
+
+        Args:
+            stream: the events.
+            pattern_stream: carries PatternProcessor(id, version, pattern, function) and Removed(id); it reaches
+                every subtask.
+            comparator: says in which order events of the same timestamp come.
+            late_data_output_tag: where events go that come too late; without it they are dropped and counted.
+            processing_time: whether to follow the wall clock.
+            output_type: the type of the results.
+
+        Example:
+            >>> from millstream.cep import CEP, Pattern, PatternProcessor
+            >>> from millstream.testing import StreamHarness
+            >>> harness = StreamHarness(CEP.dynamic_patterns, 2)
+            >>> pairs = Pattern.begin("a").where(lambda e: e == "a").next("b").where(lambda e: e == "b")
+            >>> found = lambda match, ctx: [f"pair at {ctx.timestamp()}"]
+            >>> harness.process_element(PatternProcessor("pairs", 1, pairs, found), timestamp=0, input=2)
+            >>> for time, event in enumerate("cab"):
+            ...     harness.process_element(event, timestamp=time)
+            >>> harness.process_watermark(5)
+            >>> harness.output()
+            ['pair at 2']
+        """
+        if late_data_output_tag is not None:
+            _checked_tag(late_data_output_tag, "dynamic_patterns")
+        operator = DynamicCepOperator(_compare(comparator), late_data_output_tag, processing_time)
+        patterns = pattern_stream.broadcast()
+        if isinstance(stream, KeyedStream):
+            return stream._then("DynamicCepOperator", operator, output_type, patterns)
+        everything = stream.key_by(_everything)
+        return everything._then("DynamicCepOperator", operator, output_type, patterns).force_non_parallel()
+
+
+@dataclass(frozen=True)
+class PatternStream(Generic[T_co]):
+    """A stream in which a pattern is looked for; made by `CEP.pattern`."""
+
+    _stream: DataStream[T_co]
+    _pattern: Pattern
+    _comparator: Callable[[Any, Any], int] | None = None
+    _late_tag: OutputTag[Any] | None = None
+    _processing_time: bool = False
+
+    def side_output_late_data(self, late_data_output_tag: OutputTag[Any]) -> PatternStream[T_co]:
+        """Send events that come too late to a side output; without this they are dropped and counted."""
+        return replace(self, _late_tag=_checked_tag(late_data_output_tag, "side_output_late_data"))
+
+    def in_event_time(self) -> PatternStream[T_co]:
+        """Follow the timestamps of events, as is done without saying so."""
+        return replace(self, _processing_time=False)
+
+    def in_processing_time(self) -> PatternStream[T_co]:
+        """Follow the wall clock: events are taken as they come."""
+        return replace(self, _processing_time=True)
+
+    @overload
+    def process(
+        self, pattern_process_function: PatternProcessFunction, output_type: TypeInformation | None = None
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def process(
+        self,
+        pattern_process_function: Callable[[dict[str, list[T_co]], MatchContext], Iterable[OUT] | None],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]: ...
+
+    def process(self, pattern_process_function: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+        """Call a PatternProcessFunction, or a function of (match, ctx), with every match; it yields results."""
+        return self._then(processing(pattern_process_function), output_type)
+
+    @overload
+    def select(
+        self, function: PatternSelectFunction, /, *, output_type: TypeInformation | None = None
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def select(
+        self, function: Callable[[dict[str, list[T_co]]], OUT], /, *, output_type: TypeInformation | None = None
+    ) -> DataStream[OUT]: ...
+
+    @overload
+    def select(
+        self,
+        tag: OutputTag[Any],
+        timeout_function: PatternTimeoutFunction | Callable[[dict[str, list[T_co]], int], Any],
+        function: PatternSelectFunction,
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def select(
+        self,
+        tag: OutputTag[Any],
+        timeout_function: PatternTimeoutFunction | Callable[[dict[str, list[T_co]], int], Any],
+        function: Callable[[dict[str, list[T_co]]], OUT],
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]: ...
+
+    def select(self, *functions: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+        """Make one result of every match: `select(function)` or `select(tag, timeout_function, function)`.
+
+        Args:
+            functions: a PatternSelectFunction or a function of the match; before it, for partial matches whose time is
+                up, a side output and a PatternTimeoutFunction or a function of the match and the time.
+            output_type: the type of the results.
+        """
+        return self._then(selecting(*_arguments(functions, "select")), output_type)
+
+    @overload
+    def flat_select(
+        self, function: PatternFlatSelectFunction, /, *, output_type: TypeInformation | None = None
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def flat_select(
+        self,
+        function: Callable[[dict[str, list[T_co]]], Iterable[OUT] | None],
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]: ...
+
+    @overload
+    def flat_select(
+        self,
+        tag: OutputTag[Any],
+        timeout_function: PatternFlatTimeoutFunction | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
+        function: PatternFlatSelectFunction,
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]: ...
+
+    @overload
+    def flat_select(
+        self,
+        tag: OutputTag[Any],
+        timeout_function: PatternFlatTimeoutFunction | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
+        function: Callable[[dict[str, list[T_co]]], Iterable[OUT] | None],
+        /,
+        *,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[OUT]: ...
+
+    def flat_select(self, *functions: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+        """Make any number of results of a match: `flat_select(function)`, or with a tag and a time-out function.
+
+        Args:
+            functions: as for `select`; the functions yield results.
+            output_type: the type of the results.
+        """
+        return self._then(flat_selecting(*_arguments(functions, "flat_select")), output_type)
+
+    def _then(self, handler: Handler, output_type: TypeInformation | None) -> DataStream[Any]:
+        operator = CepOperator(self._pattern, handler, self._comparator, self._late_tag, self._processing_time)
+        if isinstance(self._stream, KeyedStream):
+            return self._stream._then("CepOperator", operator, output_type)
+        everything = self._stream.key_by(_everything)
+        return everything._then("GlobalCepOperator", operator, output_type).force_non_parallel()
+
+
+def _everything(value: Any) -> int:
+    return 0
+
+
+def _arguments(functions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
+    if len(functions) == 1:
+        return functions
+    if len(functions) == 3:
+        tag, timeout, function = functions
+        return function, _checked_tag(tag, method), timeout
+    raise InvalidProgramError(
+        f"{method}() takes a function, or a tag, a time-out function and a function; it was given {len(functions)}."
+    )
+
+
+def _checked_tag(tag: Any, method: str) -> OutputTag[Any]:
+    if not isinstance(tag, OutputTag):
+        raise InvalidProgramError(f"{method}() takes an OutputTag, not {tag!r}.")
+    return tag
+
+
+def _compare(comparator: Any) -> Callable[[Any, Any], int] | None:
+    if comparator is None:
+        return None
+    found = getattr(comparator, "compare", comparator)
+    if not callable(found):
+        raise InvalidProgramError(
+            f"A comparator is a function of two events, or an object with compare(a, b), not {comparator!r}."
+        )
+    compare: Callable[[Any, Any], int] = found
+    return compare

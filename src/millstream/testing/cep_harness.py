@@ -1,0 +1,113 @@
+"""CepHarness: looks for a pattern in the test's own process, and tells why something did not match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Unpack
+
+from millstream.cep.automaton import Automaton
+from millstream.cep.compiler import compile_pattern
+from millstream.cep.functions import PatternProcessFunction
+from millstream.cep.pattern import Pattern
+from millstream.cep.stream import CEP
+from millstream.cep.trace import Ended, Tracer
+from millstream.common.errors import InvalidProgramError
+from millstream.datastream.data_stream import DataStream
+from millstream.operators.output_tag import OutputTag
+from millstream.testing.harness import HarnessSettings, StreamHarness
+
+
+class _Matches(PatternProcessFunction):
+    """Hands matches on as they are."""
+
+    def process_match(self, match: Any, ctx: Any) -> Iterable[Any]:
+        return (match,)
+
+
+class CepHarness(StreamHarness):
+    """Runs a pattern and the function of its matches.
+
+    Args:
+        pattern: what to look for.
+        function: what to do with matches, as `PatternStream.process` takes it; without one they come out as they are.
+        key_selector: the key of an event; without one all events are of one key.
+        comparator: the order of events of one timestamp.
+        late_data: where events that come too late go.
+        processing_time: whether to follow the wall clock.
+        settings: those of `StreamHarness`.
+
+    Example:
+        >>> pattern = Pattern.begin("a").where(lambda e: e == "a").next("b").where(lambda e: e == "b")
+        >>> with CepHarness(pattern) as harness:
+        ...     for time, event in enumerate("abac"):
+        ...         harness.process_element(event, timestamp=time)
+        ...     harness.process_watermark(10)
+        ...     harness.output()
+        ...     print(harness.why_not()[0])
+        [{'a': ['a'], 'b': ['b']}]
+        {'a': ['a']} in state b ended at event 'c' (3): take needs b.where
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        function: Any = None,
+        key_selector: Any = None,
+        *,
+        comparator: Any = None,
+        late_data: OutputTag | None = None,
+        processing_time: bool = False,
+        **settings: Unpack[HarnessSettings],
+    ) -> None:
+        self._pattern = pattern
+        self._key = key_selector
+        self._comparator = comparator
+        self._by_clock = processing_time
+        self._seen: list[tuple[int, Any]] = []
+        self._now = -(2**63)
+
+        def build(stream: DataStream) -> DataStream:
+            keyed = stream if key_selector is None else stream.key_by(key_selector)
+            found = CEP.pattern(keyed, pattern, comparator)
+            if late_data is not None:
+                found = found.side_output_late_data(late_data)
+            if processing_time:
+                found = found.in_processing_time()
+            return found.process(_Matches() if function is None else function)
+
+        super().__init__(build, **settings)
+
+    def process_elements(self, values: Iterable[Any], timestamp: int | None = None, input: int = 1) -> None:
+        """Process several records in one epoch."""
+        events = list(values)
+        super().process_elements(events, timestamp, input)
+        if timestamp is not None and timestamp > self._now:
+            self._seen += [(timestamp, event) for event in events]
+
+    def process_watermark(self, timestamp: int, input: int | None = None) -> None:
+        """Let event time advance."""
+        super().process_watermark(timestamp, input)
+        self._now = max(self._now, timestamp)
+
+    def why_not(self, key: Any = None) -> list[Ended]:
+        """Return the partial matches of a key that ended without a match, and why; in event time.
+
+        What this harness was given is gone through once more, up to the watermark.
+
+        Args:
+            key: the key; not needed where all events are of one.
+        """
+        if self._by_clock:
+            raise InvalidProgramError("why_not() is for patterns in event time.")
+        tracer = Tracer(Automaton(compile_pattern(self._pattern)), self._comparator)
+        mine = [(t, e) for t, e in self._seen if t <= self._now and self._is_of(e, key)]
+        tracer.fire(sorted(mine, key=lambda seen: seen[0]), self._now)
+        return tracer.ended
+
+    def _is_of(self, event: Any, key: Any) -> bool:
+        if self._key is None:
+            return True
+        selector = self._key
+        if isinstance(selector, (int, str)):
+            return bool(event[selector] == key)
+        return bool(getattr(selector, "get_key", selector)(event) == key)

@@ -1,0 +1,111 @@
+"""Cases on the real operator, in the harness that users have."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from cep_cases import Case, pattern_of
+
+from millstream.cep import CEP, PatternProcessFunction, TimedOutPartialMatchHandler
+from millstream.common.errors import MillstreamError
+from millstream.datastream import DataStream, OutputTag
+from millstream.testing import ManualClock, StreamHarness
+
+LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")
+
+
+def _told(match: dict[str, list[Any]]) -> tuple[str, list[Any]]:
+    events = [[name, [e[3] for e in events]] for name, events in match.items()]
+    return next(iter(match.values()))[0][0], events
+
+
+class Matches(PatternProcessFunction):
+    def process_match(self, match: Any, ctx: Any) -> Any:
+        yield ("match", *_told(match), ctx.timestamp())
+
+
+class MatchesAndTimeOuts(Matches, TimedOutPartialMatchHandler):
+    def process_timed_out_match(self, match: Any, ctx: Any) -> Any:
+        yield TIMED_OUT, ("timeout", *_told(match), ctx.timestamp())
+
+
+def by_value(a: Any, b: Any) -> int:
+    return int(a[2] - b[2])
+
+
+def built(case: Case, stream: DataStream) -> DataStream:
+    """Return the matches of a case."""
+    found = CEP.pattern(stream.key_by(lambda e: e[0]), pattern_of(case), by_value if case["comparator"] else None)
+    if case["late"]:
+        found = found.side_output_late_data(LATE)
+    if case["processing"]:
+        found = found.in_processing_time()
+    return found.process(MatchesAndTimeOuts() if case["timeouts"] else Matches())
+
+
+def answer(case: Case, restarts: random.Random | None = None, **settings: Any) -> dict[str, Any]:
+    """Run a case on the operator.
+
+    Args:
+        case: the case.
+        restarts: where to go on from a snapshot with another parallelism; None for nowhere.
+        settings: of the harness.
+    """
+    clock = ManualClock(0)
+    said: dict[str, list[Any]] = {}
+    number = 0
+    try:
+        harness = _harness(case, 1, None, clock, settings)
+    except MillstreamError as e:
+        return {"error": str(e), "by_key": said}
+    try:
+        for item in case["input"]:
+            if item[0] == "e":
+                _, key, name, value, timestamp = item
+                event = (key, name, value, number)
+                number += 1
+                harness.process_element(event, None if case["processing"] else timestamp)
+            elif item[0] == "w":
+                harness.process_watermark(item[1])
+            else:
+                harness.set_processing_time(item[1])
+            _collect(harness, case, said)
+            if restarts is not None and restarts.random() < 0.5:
+                again = _harness(case, restarts.choice([1, 2, 3]), harness.snapshot(), clock, settings)
+                harness.close()
+                harness = again
+        harness.close()
+    except MillstreamError as e:
+        _collect(harness, case, said)
+        return {"error": str(e), "by_key": said}
+    return {"by_key": said}
+
+
+def _harness(case: Case, parallelism: int, snapshot: Any, clock: ManualClock, settings: Any) -> StreamHarness:
+    return StreamHarness(
+        lambda stream: built(case, stream),
+        side_outputs=[LATE, TIMED_OUT],
+        parallelism=parallelism,
+        snapshot=snapshot,
+        clock=clock,
+        **settings,
+    )
+
+
+def _collect(harness: StreamHarness, case: Case, said: dict[str, list[Any]]) -> None:
+    for value, stamp in [*harness.records(), *harness.side_records(TIMED_OUT)]:
+        kind, key, events, timestamp = value
+        assert stamp == (None if case["processing"] else timestamp)
+        said.setdefault(f"{key} {kind}", []).append([kind, key, events, timestamp])
+    for event, stamp in harness.side_records(LATE):
+        said.setdefault(f"{event[0]} late", []).append(["late", event[0], event[3], stamp])
+    harness.clear_output()
+
+
+def expected(answer: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return Flink's answer in the form of ours: by key and kind."""
+    found: dict[str, list[Any]] = {}
+    for line in answer["out"]:
+        found.setdefault(f"{line[1]} {line[0]}", []).append(line)
+    return found
