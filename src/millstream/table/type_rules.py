@@ -185,8 +185,8 @@ def is_comparable(left: DataType, right: DataType) -> bool:
         return is_string(other) or _is_read_from_strings(other)
     if isinstance(left, _TIMESTAMPS):
         return isinstance(right, _TIMESTAMPS)
-    if isinstance(left, (ArrayType, MultisetType)):
-        return type(left) is type(right) and is_comparable(left.element_type, right.element_type)  # type: ignore[attr-defined]
+    if isinstance(left, (ArrayType, MultisetType)) and isinstance(right, (ArrayType, MultisetType)):
+        return type(left) is type(right) and is_comparable(left.element_type, right.element_type)
     if isinstance(left, MapType) and isinstance(right, MapType):
         return is_comparable(left.key_type, right.key_type) and is_comparable(left.value_type, right.value_type)
     if isinstance(left, RowType) and isinstance(right, RowType):
@@ -351,8 +351,8 @@ def can_cast(source: DataType, target: DataType) -> bool:
 
 
 def _can_cast_members(source: DataType, target: DataType) -> bool:
-    if isinstance(source, (ArrayType, MultisetType)):
-        return type(source) is type(target) and can_cast(source.element_type, target.element_type)  # type: ignore[attr-defined]
+    if isinstance(source, (ArrayType, MultisetType)) and isinstance(target, (ArrayType, MultisetType)):
+        return type(source) is type(target) and can_cast(source.element_type, target.element_type)
     if isinstance(source, MapType) and isinstance(target, MapType):
         return can_cast(source.key_type, target.key_type) and can_cast(source.value_type, target.value_type)
     if isinstance(source, RowType) and isinstance(target, RowType) and len(source) == len(target):
