@@ -1,8 +1,7 @@
 """Top N: every half hour the two best-selling items of the last hour.
 
-Shows:    two windows in a row. The first counts by item, in parallel and with one number for each item; the second has
-          only these counts to rank. The first slides; the second tumbles by the slide, so that it has the counts of one
-          window of the first and no others.
+Shows:    two windows in a row. The first counts by item, in parallel; the second has only these counts to rank. The
+          first slides; the second tumbles by the slide, so that it has the counts of one window of the first only.
 Change:   N; SIZE and SLIDE. Where they are the same, the first window tumbles too: the best of every hour.
 Run:      python examples/top_n.py
 
@@ -87,11 +86,8 @@ def main() -> None:
         lambda sale, _: sale.minute * 60_000
     )
     sales = env.from_collection(SALES).assign_timestamps_and_watermarks(by_time)
-    counts = (
-        sales.key_by(lambda sale: sale.item)
-        .window(SlidingEventTimeWindows.of(SIZE, SLIDE))
-        .aggregate(Counter(), WithItem())
-    )
+    windows = sales.key_by(lambda sale: sale.item).window(SlidingEventTimeWindows.of(SIZE, SLIDE))
+    counts = windows.aggregate(Counter(), WithItem())
     # A window's results have the timestamp of its end. A second window that slides too would see the counts of several.
     counts.window_all(TumblingEventTimeWindows.of(SLIDE)).process(Top()).name("top").print()
     env.execute("top n")

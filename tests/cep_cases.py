@@ -279,7 +279,7 @@ def answer(case: Case) -> dict[str, Any]:
     except MalformedPatternError as e:
         return {"error": str(e), "out": out}
     compare = (lambda a, b: (a[2] > b[2]) - (a[2] < b[2])) if case["comparator"] else None
-    matcher = Matcher(automaton, compare)
+    matcher = Matcher(automaton, compare, case["processing"])
     keys: dict[str, tuple[Runs, list[tuple[int, Event]]]] = {}
 
     def tell(key: str, found: list[Any]) -> None:

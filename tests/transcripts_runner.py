@@ -53,6 +53,11 @@ class Case:
         by_clock = "processing" in str(self.spec.get("window")) or re.search("now|preg|regboth", str(self.steps))
         return bool(by_clock) or any(isinstance(s, str) and s.startswith("time ") for s in self.steps)
 
+    @property
+    def has_sides_in_order(self) -> bool:
+        """Whether the outcome depends on the order between two inputs, which nobody promises where they are apart."""
+        return bool(self.spec.get("sides_in_order"))
+
     def expected(self) -> list[str]:
         """Return all outputs the case expects, over all its steps."""
         return sorted(line for s in self.steps if isinstance(s, dict) for line in s["expect"])

@@ -185,9 +185,7 @@ def test_state_without_a_key(env: Env) -> None:
 def test_batch_needs_bounded_sources(env: Env) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.from_source(DataGeneratorSource(lambda i: i)).print()
-    with pytest.raises(
-        InvalidProgramError, match="BATCH needs bounded sources, and 'Source: Data Generator Source' .* is not"
-    ):
+    with pytest.raises(InvalidProgramError, match="BATCH needs bounded sources, and 'Data Generator Source' .* is not"):
         env.execute()
 
 
@@ -252,7 +250,7 @@ def test_print_shows_values_as_flink_does(env1: Env, env: Env, capsys: pytest.Ca
     env1.from_collection([Row("a", 2), ("x", None), "plain"]).print()
     env1.execute()
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(
-        ["+I[a, 0]", "named> (a,true)", "<Row('a', 2)>", "('x', None)", "plain"]
+        ["+I[a,0]", "named> (a,true)", "<Row('a', 2)>", "('x', None)", "plain"]
     )
     env.from_source(NumberSequenceSource(1, 2)).print()
     env.from_source(NumberSequenceSource(1, 2)).print("n")

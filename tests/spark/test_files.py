@@ -222,7 +222,7 @@ def test_csv_in_and_out(env: Any, tmp_path: Path, capsys: pytest.CaptureFixture[
     env.set_parallelism(1).from_source(one).print()
     env.execute()
     # A typed row, as Flink prints it.
-    assert "+I[7, x]" in capsys.readouterr().out
+    assert "+I[7,x]" in capsys.readouterr().out
 
 
 def test_errors_say_where(env: Any, tmp_path: Path) -> None:

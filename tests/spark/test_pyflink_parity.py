@@ -56,6 +56,8 @@ def test_program(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
+    # Periodic watermarks leave with slices: with Spark's shuffle, too, as often as Flink has them.
+    config.set_string("millstream.epoch.slice", "200 ms")
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(1)
     load(name, tmp_path).main(env)
     assert capsys.readouterr().out.splitlines() == expected(name)

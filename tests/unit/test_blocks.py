@@ -171,8 +171,8 @@ def test_the_halves_of_a_block_are_the_block(layout: Layout, elements: list[int 
 
     def told(blocks: list[Block]) -> list[Any]:
         found: list[Any] = []
-        for part, control in (p for b in blocks for p in b.cut()):
-            found += [*part.records(), *([] if control is None else [control[1:]])]
+        for records, control in (p for b in blocks for p in parts(b)):
+            found += [*records, *([] if control is None else [control[1:]])]
         return found
 
     assert told([first, second]) == told([block])

@@ -293,13 +293,25 @@ def test_a_key_whose_runs_are_gone_is_at_rest() -> None:
     assert runs.at_rest
 
 
-def test_time_is_looked_at_again_for_every_event_behind_one_that_began_a_run() -> None:
-    # As in Flink: for the events that are processed together with it, and for no others.
-    matcher = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10))))
+def test_a_run_has_a_timer_and_others_may_end_by_it() -> None:
+    plain = begin("a").followed_by("b").where(is_("b"))
     runs = Runs()
+    Matcher(Automaton(compile_pattern(plain.within(10)))).fire(runs, [(4, "c"), (5, "a"), (6, "c"), (7, "a")], 7)
+    # When that of the first has come, that of the second is set.
+    assert runs.timers == [15]
+    # A run that waits for an event since its last one has no timer, and ends by any; in Flink every event behind one
+    # that began a run sets one, among those that are processed together.
+    guarded = begin("a").followed_by("b").where(is_("b")).within(3, WithinType.PREVIOUS_AND_CURRENT).within(10)
+    matcher, runs = Matcher(Automaton(compile_pattern(guarded))), Runs()
     matcher.fire(runs, [(4, "c"), (5, "a"), (6, "c")], 6)
     assert runs.timers == [15, 16]
-    matcher.fire(runs, [(8, "c")], 8)
+    matcher.fire(runs, [(7, "c")], 7)
+    assert runs.timers == [15, 16]
+    # One that began at 0 has none either.
+    matcher, runs = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10)))), Runs()
+    matcher.fire(runs, [(0, "a")], 0)
+    assert runs.timers == [] and not runs.at_rest
+    matcher.fire(runs, [(5, "a"), (6, "c")], 6)
     assert runs.timers == [15, 16]
 
 

@@ -14,7 +14,7 @@ from millstream.table import DataTypes
 from millstream.testing import LocalEnvironment
 
 
-def test_they_are_the_types_of_types() -> None:
+def test_they_stand_for_the_types_of_types() -> None:
     row = DataTypes.ROW(
         [
             DataTypes.FIELD("id", DataTypes.BIGINT(False)),
@@ -23,9 +23,12 @@ def test_they_are_the_types_of_types() -> None:
         ]
     )
     types = [Types.LONG(), Types.LIST(Types.STRING()), Types.BIG_DEC()]
-    assert row == Types.ROW_NAMED(["id", "tags", "price"], types)
-    with pytest.raises(InvalidProgramError, match=r"takes what DataTypes.FIELD\(\) makes, not String"):
-        DataTypes.ROW([DataTypes.STRING()])  # type: ignore[list-item]
+    assert row.type_information() == Types.ROW_NAMED(["id", "tags", "price"], types)
+    assert DataTypes.MAP(DataTypes.STRING(), DataTypes.DOUBLE()).type_information() == Types.MAP(
+        Types.STRING(), Types.DOUBLE()
+    )
+    with pytest.raises(InvalidProgramError, match="There is no type of Types for MULTISET<INT>"):
+        DataTypes.MULTISET(DataTypes.INT()).type_information()
 
 
 def test_a_csv_schema_takes_them(tmp_path: Path) -> None:
@@ -40,3 +43,5 @@ def test_a_csv_schema_takes_them(tmp_path: Path) -> None:
     source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()
     rows = list(LocalEnvironment().from_source(source).execute_and_collect())
     assert [(row.id, list(row.tags)) for row in rows] == [(1, ["x", "y"]), (300, ["z"])]
+    with pytest.raises(InvalidProgramError, match="takes a basic type"):
+        CsvSchema.builder().add_number_column("id", number_type=DataTypes.ARRAY(DataTypes.INT()))

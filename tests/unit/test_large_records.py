@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from millstream.common.pickles import dump
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators import edges
-from millstream.testing import LocalEnvironment
+from millstream.operators.protocol import SlotReport, SubtaskReport
+from millstream.testing import CollectSink, LocalEnvironment
+from millstream.testing.local import LocalJob
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +35,38 @@ def test_one_that_is_too_large_is_told_with_its_size_and_operator_and_not_tried_
         list(sent.execute_and_collect())
     assert "in operator 'enlarge'" in str(e.value)
     assert e.value.incurable
+
+
+def test_output_that_is_too_large_for_a_report_is_told_with_its_sink() -> None:
+    env = LocalEnvironment()
+    numbers = env.from_collection([1])
+    numbers.sink_to(CollectSink()).name("small")
+    numbers.sink_to(CollectSink()).name("large").uid("large")
+    job = LocalJob(env)
+    nodes = {n.name: n.id for v in job.plan.vertices for n in v.nodes}
+    reports = [
+        SubtaskReport(
+            vertex=v.id,
+            subtask=0,
+            records_in=1,
+            records_out=0,
+            bytes_out=0,
+            state_files={},
+            state_bytes=0,
+            committables={nodes["small"]: b"x", nodes["large"]: b"x" * (3 << 20)},
+            watermark=0,
+            metrics={},
+            carried=b"",
+            next_wake=None,
+            aligned={},
+            ended=True,
+            tables={},
+            exported={},
+        )
+        for v in job.plan.vertices
+    ]
+    message = dump([SlotReport(level=0, slot=0, subtasks=reports, printed="")])
+    failed = job.slots[0].too_large(message, 1 << 20, 7)
+    assert "takes 3 MB, and 1 MB is the most that Spark is given to carry" in str(failed)
+    assert "in operator 'large' (uid large), subtask 1/1, epoch 7" in str(failed)
+    assert failed.failure.incurable

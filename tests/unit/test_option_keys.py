@@ -118,7 +118,7 @@ def test_keys_are_checked_when_a_job_starts(caplog: pytest.LogCaptureFixture) ->
         ("millstream.epoch.target", "-1", "millstream.epoch.target is -1 ms: it must be at least 1 ms"),
         ("millstream.epoch.max-records", "0", "millstream.epoch.max-records is 0: it must be at least 1"),
         ("millstream.epoch.max-bytes", "x", "millstream.epoch.max-bytes='x' must be a number"),
-        ("parallelism.default", "0", r"the environment \(parallelism.default\) must be an int of at least 1"),
+        ("parallelism.default", "0", r"the environment \(parallelism.default\) must be an int from 1 to 32768"),
         ("pipeline.max-parallelism", "many", "pipeline.max-parallelism='many' must be a number"),
         ("execution.runtime-mode", "FAST", "execution.runtime-mode is 'FAST': it must be one of STREAMING, BATCH"),
         ("execution.state-recovery.claim-mode", "MINE", "claim-mode is 'MINE': it must be one of CLAIM, NO_CLAIM"),

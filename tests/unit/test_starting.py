@@ -53,7 +53,7 @@ def test_a_restore_says_from_what_and_how_much(tmp_path: Path, capsys: pytest.Ca
 def test_a_restore_that_fails_says_why_at_once(tmp_path: Path) -> None:
     env = LocalEnvironment(Configuration.from_dict({"execution.state-recovery.path": saved(tmp_path)}))
     counting(env, uid="other")
-    with pytest.raises(InvalidProgramError, match=r"'Keyed Reduce' \(uid 'counts'\) has nowhere to go"):
+    with pytest.raises(InvalidProgramError, match=r"'Reduce' \(uid 'counts'\) has nowhere to go"):
         env.execute_async()
 
 

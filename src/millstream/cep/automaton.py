@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millstream.cep.compiler import StateGraph, StateKind
 from millstream.cep.conditions import Atom
 from millstream.cep.decisions import Decision, Outcome, atoms_of, decision_of
 from millstream.cep.queue import add, keep, poll
+from millstream.cep.states import StateGraph, StateKind
 from millstream.common.errors import MillstreamError
 
 # (previous, pattern, event, timestamp, number)
@@ -212,9 +212,9 @@ class Automaton:
         self._context = Context(clock)
 
     @property
-    def follows_time(self) -> bool:
-        """Whether a run may end because time has passed."""
-        return self.window > 0 or bool(self._guards)
+    def has_guards(self) -> bool:
+        """Whether a run may end because of the time since its last event."""
+        return bool(self._guards)
 
     def conditions(self) -> list[Atom]:
         """Return the conditions, each once: whoever runs the automaton opens and closes them."""
@@ -249,13 +249,15 @@ class Automaton:
         queue = runs.queue
         if queue is None:
             outcome = self._begin(event, self._context.about(None, timestamp) if self.begin is None else None)
-            if outcome.unchanged:
-                return ()
-            left: list[Run] = []
-            completed: list[Run] = []
-            self._move(runs, outcome, self._start_run, event, timestamp, left, completed, -1)
-            return self._settle(runs, left, completed)
+            return () if outcome.unchanged else self.start(runs, outcome, event, timestamp)
         return self._events(runs, queue, event, timestamp)
+
+    def start(self, runs: Runs, outcome: Outcome, event: Any, timestamp: int) -> Sequence[Cell]:
+        """Let the start's run, the only one there is, take an event of which `begin` has said what becomes of it."""
+        left: list[Run] = []
+        completed: list[Run] = []
+        self._move(runs, outcome, self._start_run, event, timestamp, left, completed, -1)
+        return self._settle(runs, left, completed)
 
     def _events(self, runs: Runs, queue: list[Run], event: Any, timestamp: int) -> Sequence[Cell]:
         completed: list[Run] = []
@@ -276,7 +278,12 @@ class Automaton:
                 else:
                     outcome = answers[state] = decision.decide(event, None)
             if outcome.unchanged:
-                if changed is not None:
+                if changed is None:
+                    continue
+                # Mostly it stays behind the one that is above it in the heap.
+                if changed and run[0] >= changed[(len(changed) - 1) >> 1][0]:
+                    changed.append(run)
+                else:
                     add(changed, run)
                 continue
             if changed is None:

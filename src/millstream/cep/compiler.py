@@ -8,8 +8,7 @@ and logs. Nothing here runs anything: `automaton.py` does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 
 from millstream.cep.conditions import TRUE, And, Expression, Not
 from millstream.cep.pattern import (
@@ -24,118 +23,9 @@ from millstream.cep.pattern import (
     check_loop,
     sequence,
 )
-from millstream.cep.skip import AfterMatchSkipStrategy
+from millstream.cep.states import Action, Edge, State, StateGraph, StateKind
 
 FINAL_NAME = "$endState$"
-
-
-class StateKind(Enum):
-    """What a run in a state stands for."""
-
-    START = "start"
-    NORMAL = "state"
-    # Waits for the end of its window, which makes it a match.
-    PENDING = "pending"
-    STOP = "stop"
-    FINAL = "final"
-
-
-class Action(Enum):
-    """What an edge does with the event."""
-
-    TAKE = "take"
-    IGNORE = "ignore"
-    PROCEED = "proceed"
-
-
-@dataclass(eq=False)
-class Edge:
-    """A way out of a state.
-
-    Attributes:
-        pattern: the pattern that takes the event, where it is taken.
-    """
-
-    action: Action
-    pattern: str
-    target: State
-    condition: Expression
-
-
-@dataclass(eq=False)
-class State:
-    """A state, its edges in the order in which they are tried, and how long a run may stay since its last event."""
-
-    name: str
-    kind: StateKind
-    edges: list[Edge] = field(default_factory=list)
-    window: int | None = None
-
-    @property
-    def pattern(self) -> str:
-        """The pattern that the state belongs to."""
-        return self.name.partition(":")[0]
-
-    def take(self, target: State, condition: Expression) -> None:
-        self._add(Action.TAKE, target, condition)
-
-    def ignore(self, target: State, condition: Expression) -> None:
-        self._add(Action.IGNORE, target, condition)
-
-    def proceed(self, target: State, condition: Expression) -> None:
-        self._add(Action.PROCEED, target, condition)
-
-    def _add(self, action: Action, target: State, condition: Expression) -> None:
-        self.edges.append(Edge(action, self.pattern, target, condition))
-
-    def __repr__(self) -> str:
-        return f"<{self.kind.value} {self.name}>"
-
-
-@dataclass(frozen=True, eq=False)
-class StateGraph:
-    """A compiled sequence.
-
-    Attributes:
-        states: all states.
-        start: the one where every match begins.
-        window: how long a match may take in milliseconds; 0 for no limit.
-        skip_strategy: what is dropped after a match.
-        names: the patterns that can take events, first to last.
-    """
-
-    states: tuple[State, ...]
-    start: State
-    window: int
-    skip_strategy: AfterMatchSkipStrategy
-    names: tuple[str, ...]
-
-    def explain(self) -> str:
-        """Return the states and their edges as text, the start first."""
-        lines: list[str] = []
-        for state in reversed(self.states):
-            within = f" within {state.window} ms of the event before" if state.window else ""
-            lines.append(f"{state.kind.value} {state.name}{within}")
-            if state.kind is not StateKind.STOP:
-                lines += [f"  {e.action.value} -> {e.target.name} when {e.condition}" for e in state.edges]
-        if self.window > 0:
-            lines.append(f"within {self.window} ms of the first event")
-        if self.skip_strategy.skips:
-            lines.append(f"after a match: {self.skip_strategy!r}")
-        return "\n".join(lines)
-
-    def can_be_empty(self) -> bool:
-        """Tell whether a match may have no events at all: PROCEED edges lead from the start to the end."""
-        seen: set[int] = set()
-        todo = [self.start]
-        while todo:
-            state = todo.pop()
-            if state.kind is StateKind.FINAL:
-                return True
-            if id(state) not in seen:
-                seen.add(id(state))
-                todo += [e.target for e in state.edges if e.action is Action.PROCEED]
-        return False
 
 
 def compile_pattern(pattern: Pattern) -> StateGraph:

@@ -20,8 +20,8 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-from millstream.cep.compiler import Action, State, StateKind
 from millstream.cep.conditions import And, Atom, Expression, Not, Or
+from millstream.cep.states import Action, State, StateKind
 
 # A tree with more ends than this is not written out but grows while it is asked.
 MAX_LEAVES = 128

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from millstream.cep.automaton import Automaton, Match, Runs, match_of
-from millstream.cep.compiler import Action, State, StateKind
 from millstream.cep.matcher import Comparator, Matcher
+from millstream.cep.states import Action, State, StateKind
 
 
 class Ended(NamedTuple):

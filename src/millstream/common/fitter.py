@@ -20,7 +20,8 @@ def plain_class(type_info: TypeInformation | None) -> type | None:
     if isinstance(shape, Whole):
         small = (shape.low is None or shape.low <= -QUICK) and (shape.high is None or shape.high >= QUICK)
         return int if small else None
-    if shape == Real(null=True):
+    if isinstance(shape, Real):
+        # Also of FLOAT: like PyFlink, state gives back the very number that was put in, rounded where it is encoded.
         return float
     return shape.kind if isinstance(shape, Some) and shape.kind in ATOMS else None
 
@@ -52,7 +53,7 @@ def fitter(type_info: TypeInformation | None, what: str) -> Converter | None:
     if isinstance(shape, Whole) and shape.low is not None and shape.high is not None:
         low, high = shape.low, shape.high
         return lambda value: value if value.__class__ is int and low <= value <= high else fit(value)
-    if isinstance(shape, (Whole, Some)) or shape == Real(null=True):
+    if isinstance(shape, (Whole, Some, Real)):
         kind = shape.kind if isinstance(shape, Some) else int if isinstance(shape, Whole) else float
         return lambda value: value if value.__class__ is kind else fit(value)
     return fit

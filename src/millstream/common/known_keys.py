@@ -21,8 +21,13 @@ OWN = (
     "millstream.epoch.slice",
     "millstream.epoch.target",
     "millstream.exchange",
+    "millstream.exchange.tls.certificate",
+    "millstream.exchange.tls.key",
+    "millstream.exchange.tls.trusted",
+    "millstream.exchange.transport",
     "millstream.inlining",
     "millstream.quiet",
+    "millstream.spark.class-archive",
     "millstream.spark.log-level",
     "millstream.testing.fault",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from millstream.common.conversions import BASIC, BASIC_SHAPES, Converter, instance_of, misfit
 from millstream.common.errors import TypeMismatchError
@@ -790,3 +790,14 @@ class Types:
     def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> MapTypeInfo:
         """A dict."""
         return MapTypeInfo(key_type_info, value_type_info)
+
+
+class _DataType(Protocol):
+    """A type of the Table API, which lies above this package."""
+
+    def type_information(self) -> TypeInformation: ...
+
+
+def as_type_information(given: TypeInformation | _DataType) -> TypeInformation:
+    """Return a type of Types as it is, and for one of DataTypes the type that its values have in a stream."""
+    return given if isinstance(given, TypeInformation) else given.type_information()

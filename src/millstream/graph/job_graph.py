@@ -51,7 +51,7 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
             head.max_parallelism,
             levels[head],
             offsets[head.slot_sharing_group],
-            any(n.transformation.non_parallel for n in members),
+            non_parallel=any(n.transformation.non_parallel for n in members),
         )
     _connect(graph, chained, head_of, vertices, timestamped, batch)
     return JobGraph(graph.job_name, list(vertices.values()), graph.backend)

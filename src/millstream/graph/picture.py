@@ -54,7 +54,7 @@ def _box(vertex: Vertex, x: int, y: int, height: int) -> list[str]:
         shown = printable(line, 36)
         color = "#667" if i == len(lines) - 1 else "#123"
         made = vertex.nodes[i].made_at if i < len(vertex.nodes) else None
-        tip = f"<title>{escape(line)}, made at {escape(made)}</title>" if made else ""
+        tip = f"<title>{escape(printable(line))}, made at {escape(printable(made))}</title>" if made else ""
         parts.append(f'<text x="{x + 10}" y="{y + 18 + i * _LINE}" fill="{color}">{tip}{escape(shown)}</text>')
     return parts
 

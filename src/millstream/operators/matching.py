@@ -100,9 +100,11 @@ class Matching:
         self._runs = runs
         self._alarms = alarms
         self._automaton = Automaton(compile_pattern(pattern), setup.clock)
-        self._matcher = Matcher(self._automaton, comparator)
+        self._matcher = Matcher(self._automaton, comparator, processing_time)
         self._time = MatchTime(setup.clock)
         self._warned = False
+        # For a key that has none; most have none afterwards either.
+        self._spare = Runs()
 
     # --- life
 
@@ -130,20 +132,23 @@ class Matching:
             events: timestamps and events, in order.
             now: the time.
         """
-        table, runs = self._runs, self._runs.get(row)
+        runs = self._runs.get(row)
         known = runs is not None
         if runs is None:
-            runs = Runs()
+            runs = self._spare
         alarm = runs.timers[0] if runs.timers else None
         try:
             found = self._matcher.fire(runs, events, now)
         except Exception as e:
+            self._spare = Runs()
             self._explain(e, key)
             raise
         if runs.queue is None and not runs.timers and not runs.completed:
             if known:
-                table.remove(row)
+                self._runs.remove(row)
         else:
+            if not known:
+                self._spare = Runs()
             self._keep(row, key, runs, alarm)
         if found:
             self._emit(key, found)

@@ -11,6 +11,7 @@ from millstream.common.faults import fault_point
 from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
+from millstream.operators.failures import Failure, SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask, LogLine, SlotReport, SubtaskReport
 from millstream.operators.subtask import Subtask
 from millstream.operators.traffic import SlotTraffic
@@ -98,6 +99,22 @@ class SlotRuntime:
         ack_slot = self._slot % self._plan.slots(last_level)
         yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([mine])))
         yield from outbox.drain()
+
+    def too_large(self, message: bytes, most: int, epoch: int) -> SubtaskFailed:
+        """Return the error for reports that are too large to be sent: it names the sink that hands over the most."""
+        reports = [r for slot in pickle.loads(message) for r in slot.subtasks]
+        sizes = [(len(dump(c)), i, r) for r in reports for i, c in r.committables.items()]
+        size, operator_id, report = max(sizes, key=lambda found: found[0])
+        vertex = self._vertices[report.vertex]
+        node = next(n for n in vertex.nodes if n.id == operator_id)
+        text = (
+            f"What this sink hands to the driver in one epoch takes {size / 2**20:,.0f} MB, and {most >> 20:,} MB is "
+            "the most that Spark is given to carry: collect less at a time, or write to files."
+        )
+        failure = Failure(
+            text, node.name, node.uid, node.id, report.subtask, vertex.parallelism, epoch, None, incurable=True
+        )
+        return SubtaskFailed(failure)
 
     def _has_ended(self, subtask: Subtask, task: LevelTask) -> bool:
         # A process that was not there when the subtask ended learns of it now.

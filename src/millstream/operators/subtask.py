@@ -548,6 +548,10 @@ class Subtask:
         active = [c.watermark for c in self._channels.values() if not c.idle]
         if not active:
             if not self._idle:
+                # Nobody holds the others back any more, in whatever order they have fallen silent.
+                highest = max(c.watermark for c in self._channels.values())
+                if highest > self._watermark:
+                    self._advance(highest)
                 self._idle = True
                 self._pass_on(-1, None)
             return

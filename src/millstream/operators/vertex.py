@@ -25,10 +25,10 @@ class Vertex:
     max_parallelism: int
     level: int
     slot_offset: int
-    # Whether it can never have more than one subtask.
-    non_parallel: bool = False
     in_edges: list[Edge] = field(default_factory=list)
     out_edges: list[Edge] = field(default_factory=list)
+    # Whether it can never have more than one subtask.
+    non_parallel: bool = False
 
     @property
     def head(self) -> ChainNode:

@@ -31,6 +31,8 @@ from millstream.surroundings import Requests, stopwatch, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
 _LONG = struct.Struct(">q")
+# What a slot reports goes through the JVM's memory as a whole, and then through the driver's.
+_MOST_REPORT_BYTES = 256 << 20
 
 FAILURE_MARK = "millstream-failure:"
 
@@ -69,9 +71,12 @@ class LevelFunction:
             attempt = f"{self.job.run}.{self.job.attempt}.{context.taskAttemptId() if context else 0:x}"
             # Level 0 has no messages, only the one element that makes its partition.
             incoming: Iterable[bytes] = list(messages) if self.level else _nothing(messages)
-            for target, message in runtime.run(pickle.loads(self.task), attempt, incoming):
+            task: LevelTask = pickle.loads(self.task)
+            for target, message in runtime.run(task, attempt, incoming):
                 if not self.is_last:
                     yield _LONG.pack(target)
+                elif len(message) > _MOST_REPORT_BYTES:
+                    raise runtime.too_large(message, _MOST_REPORT_BYTES, task.epoch)
                 yield message
         except SubtaskFailed as e:
             raise TaskFailed(describe(e, printed.take())) from None

@@ -1,8 +1,5 @@
-"""The part of PyFlink's table module that programs on streams use: the types that formats take.
+"""What there is of PyFlink's table module: the types that formats take. There is no Table API yet."""
 
-There is no Table API yet.
-"""
+from millstream.table.types import DataTypes, UserDefinedType
 
-from millstream.table.types import DataTypes
-
-__all__ = ["DataTypes"]
+__all__ = ["DataTypes", "UserDefinedType"]

@@ -4,14 +4,13 @@ import time
 
 from pyflink.common import Time, Types
 from pyflink.datastream import (
-    BroadcastProcessFunction,
     CoMapFunction,
     KeyedProcessFunction,
     ProcessWindowFunction,
     RuntimeContext,
     StreamExecutionEnvironment,
 )
-from pyflink.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
+from pyflink.datastream.state import StateTtlConfig, ValueStateDescriptor
 from pyflink.datastream.window import TumblingProcessingTimeWindows
 
 SECONDS = 0.2
@@ -58,18 +57,6 @@ class Both(CoMapFunction):
         return "second %d" % value
 
 
-RULES = MapStateDescriptor("rules", Types.INT(), Types.INT())
-
-
-class Apply(BroadcastProcessFunction):
-    def process_element(self, value, ctx):
-        slowly(value)
-        yield "event %d, %d rules" % (value, len(list(ctx.get_broadcast_state(RULES).items())))
-
-    def process_broadcast_element(self, value, ctx):
-        ctx.get_broadcast_state(RULES).put(value, value)
-
-
 class Count(ProcessWindowFunction):
     def process(self, key, context, elements):
         yield len(list(elements))
@@ -90,8 +77,6 @@ def main(env):
     print([line for line in lines if line.startswith("first")])
     print([line for line in lines if line.startswith("second")])
     print("all of the second is seen before the last of the first:", lines[-1] == "first 3")
-    applied = numbers(env, 4).rebalance().connect(numbers(env, 2).broadcast(RULES)).process(Apply())
-    print(list(applied.execute_and_collect())[-1])
     windows = numbers(env, 6).map(slowly, Types.INT()).key_by(lambda x: 0).window(
         TumblingProcessingTimeWindows.of(Time.milliseconds(300))
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types, as_type_information
 from millstream.datastream.formats.csv_dialect import CsvDialect
 from millstream.datastream.formats.csv_rows import Column, check_columns
 
@@ -188,11 +188,12 @@ class CsvSchemaBuilder:
 def _type(given: Any, usual: TypeInformation, method: str) -> TypeInformation:
     if given is None:
         return usual
-    if not isinstance(given, BasicTypeInfo):
+    kind = as_type_information(given) if hasattr(given, "type_information") else given
+    if not isinstance(kind, BasicTypeInfo):
         raise InvalidProgramError(
             f"{method}() takes a basic type such as Types.INT() or DataTypes.INT(), not {given!r}."
         )
-    return given
+    return kind
 
 
 def _character(what: str, char: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Instant
-from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, as_type_information
 
 Parse = Callable[[str], Any]
 ParseColumn = Callable[[Sequence[str]], Sequence[Any]]
@@ -151,7 +151,9 @@ def column_parser_of(type_info: TypeInformation) -> ParseColumn:
 
 
 def check_row_type(type_info: Any, what: str) -> RowTypeInfo:
-    """Refuse what is not a row type of Types."""
+    """Return a row type of Types, or that of DataTypes as such a one; refuse what is neither."""
+    if hasattr(type_info, "type_information"):
+        type_info = as_type_information(type_info)
     if not isinstance(type_info, RowTypeInfo):
         raise InvalidProgramError(
             f"{what} takes a row type such as Types.ROW_NAMED(['id'], [Types.INT()]) or "

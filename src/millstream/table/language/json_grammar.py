@@ -1,0 +1,115 @@
+"""Reads the JSON functions, which have words of their own between their arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.table.language.syntax import Expression, Json
+from millstream.table.language.type_grammar import read_type
+from millstream.table.types import DataType
+
+if TYPE_CHECKING:
+    from millstream.table.language.expression_grammar import ExpressionGrammar
+
+FUNCTIONS = (
+    *("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"),
+    *("JSON_OBJECT", "JSON_ARRAY", "JSON_OBJECTAGG", "JSON_ARRAYAGG"),
+)
+
+
+def read(g: ExpressionGrammar) -> Expression:
+    """Read one of the functions."""
+    token = g.skip()
+    g.need("(")
+    name = token.upper
+    if name in ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"):
+        found = _looked_up(g, name, token.at)
+    elif name == "JSON_OBJECT":
+        found = _object(g, token.at)
+    elif name == "JSON_ARRAY":
+        values = () if g.one_of(")", "NULL", "ABSENT") and _ends(g) else tuple(g.list_of(g.expression))
+        found = Json(name, values, null=_on_null(g), at=token.at)
+    elif name == "JSON_OBJECTAGG":
+        g.take("KEY")
+        found = Json(name, _pair(g), null=_on_null(g), at=token.at)
+    else:
+        found = Json(name, (g.expression(),), null=_on_null(g), at=token.at)
+    g.need(")")
+    if not name.endswith("AGG") or not g.take("FILTER"):
+        return found
+    condition = g.in_parentheses(lambda: (g.need("WHERE"), g.expression())[1])
+    return Json(name, found.arguments, null=found.null, condition=condition, at=token.at)
+
+
+def _ends(g: ExpressionGrammar) -> bool:
+    """Whether what comes next is the end, or says what becomes of nulls."""
+    return g.stands(")") or g.ahead(1).upper == "ON"
+
+
+def _object(g: ExpressionGrammar, at: int) -> Json:
+    members: list[Expression] = []
+    if not (g.one_of(")", "NULL", "ABSENT") and _ends(g)):
+        while True:
+            if g.stands("KEY") and g.ahead(1).upper not in (",", ")", "VALUE", ":"):
+                g.skip()
+            members += _pair(g)
+            if not g.take(","):
+                break
+    return Json("JSON_OBJECT", tuple(members), null=_on_null(g), at=at)
+
+
+def _pair(g: ExpressionGrammar) -> tuple[Expression, ...]:
+    key = g.expression()
+    g.need_one_of("VALUE", ":", ",")
+    return key, g.expression()
+
+
+def _on_null(g: ExpressionGrammar) -> str | None:
+    word = g.one_of("NULL", "ABSENT")
+    if word is None:
+        return None
+    g.need(word, "ON", "NULL")
+    return word
+
+
+def _looked_up(g: ExpressionGrammar, name: str, at: int) -> Json:
+    document = g.expression()
+    g.need(",")
+    path = g.expression()
+    returning: DataType | None = read_type(g) if g.take("RETURNING") else None
+    wrapper = _wrapper(g) if name == "JSON_QUERY" else None
+    behaviours: dict[str, str | Expression] = {}
+    while (found := _behaviour(g)) is not None:
+        when = g.need_one_of("EMPTY", "ERROR")
+        if when in behaviours:
+            g.refuse_at(at, f"{name} says twice what is done ON {when}")
+        behaviours[when] = found
+    return Json(
+        name, (document, path), returning, behaviours.get("EMPTY"), behaviours.get("ERROR"), wrapper=wrapper, at=at
+    )
+
+
+def _wrapper(g: ExpressionGrammar) -> str | None:
+    if g.take("WITHOUT"):
+        g.take("ARRAY")
+        g.need("WRAPPER")
+        return "WITHOUT"
+    if not g.take("WITH"):
+        return None
+    kind = g.take_one_of("CONDITIONAL", "UNCONDITIONAL") or "UNCONDITIONAL"
+    g.take("ARRAY")
+    g.need("WRAPPER")
+    return kind
+
+
+def _behaviour(g: ExpressionGrammar) -> str | Expression | None:
+    """Read what is done ON EMPTY or ON ERROR, up to the ON."""
+    if g.take("DEFAULT"):
+        found: str | Expression = g.expression()
+    else:
+        word = g.take_one_of("NULL", "ERROR", "TRUE", "FALSE", "UNKNOWN", "EMPTY")
+        if word is None:
+            return None
+        found = f"EMPTY {g.need_one_of('ARRAY', 'OBJECT')}" if word == "EMPTY" else word
+    g.need("ON")
+    return found

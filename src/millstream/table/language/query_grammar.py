@@ -1,0 +1,372 @@
+"""Reads queries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.table.language.expression_grammar import ExpressionGrammar
+from millstream.table.language.keywords import RESERVED
+from millstream.table.language.match_grammar import read_match
+from millstream.table.language.syntax import (
+    Aliased,
+    Call,
+    Derived,
+    Expression,
+    GroupingSets,
+    Hint,
+    Join,
+    Ordered,
+    Query,
+    Relation,
+    Select,
+    SelectItem,
+    SetOperation,
+    Star,
+    TableArgument,
+    TableFunction,
+    TableName,
+    TableQuery,
+    Unnest,
+    Values,
+    Window,
+    With,
+)
+from millstream.table.language.tokens import Kind
+
+_QUERY_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
+_JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
+
+
+class QueryGrammar(ExpressionGrammar):
+    """Reads queries and expressions."""
+
+    @property
+    def stands_query(self) -> bool:
+        """Whether a query comes next, in parentheses or not."""
+        depth = 0
+        while self.ahead(depth).upper == "(":
+            depth += 1
+        word = self.ahead(depth).upper
+        if word in ("SELECT", "WITH") or (word == "VALUES" and self.ahead(depth + 1).upper in ("(", "ROW")):
+            return depth == 0 or self._closes_as_query(depth)
+        if word == "VALUES" and depth == 0:
+            return True
+        is_table = word == "TABLE" and self.ahead(depth + 1).kind in (Kind.WORD, Kind.QUOTED)
+        return is_table and depth == 0 and not self.stands_table_argument
+
+    def _closes_as_query(self, depth: int) -> bool:
+        """Tell whether parentheses around a SELECT hold a query, and not an expression that begins with one."""
+        if depth == 1 and self.ahead(1).upper in ("SELECT", "WITH", "VALUES"):
+            level, at = 0, 0
+            while True:
+                token = self.ahead(at)
+                level += (token.upper == "(") - (token.upper == ")")
+                at += 1
+                if token.kind is Kind.END or level == 0:
+                    break
+            return self.ahead(at).upper in ("UNION", "INTERSECT", "EXCEPT", "MINUS", ")", "ORDER", "LIMIT", ";", "")
+        return True
+
+    # --- queries
+
+    def query(self) -> Query:
+        """Read a query with all that belongs to it."""
+        at = self.at
+        tables = self._with() if self.take("WITH") else ()
+        found = self._ordered(self._set_operation())
+        return With(tables, found, at=at) if tables else found
+
+    def _with(self) -> tuple[tuple[str, tuple[str, ...], Query], ...]:
+        if self.stands("RECURSIVE"):
+            self.refuse_at(self.at, "Recursive queries are not supported: Encountered 'RECURSIVE'")
+
+        def table() -> tuple[str, tuple[str, ...], Query]:
+            name = self.name()
+            columns = self.names_in_parentheses() if self.stands("(") else ()
+            self.need("AS")
+            return name, columns, self.in_parentheses(self.query)
+
+        return tuple(self.list_of(table))
+
+    def _set_operation(self) -> Query:
+        left = self._intersection()
+        while (operator := self.take_one_of("UNION", "EXCEPT", "MINUS")) is not None:
+            operator = "EXCEPT" if operator == "MINUS" else operator
+            left = SetOperation(operator, self._all(), left, self._intersection(), at=left.at)
+        return left
+
+    def _intersection(self) -> Query:
+        left = self._simple()
+        while self.take("INTERSECT"):
+            left = SetOperation("INTERSECT", self._all(), left, self._simple(), at=left.at)
+        return left
+
+    def _all(self) -> bool:
+        return self.take_one_of("ALL", "DISTINCT") == "ALL"
+
+    def _simple(self) -> Query:
+        at = self.at
+        if self.take("("):
+            found = self.query()
+            self.need(")")
+            return found
+        if self.stands("SELECT"):
+            return self._select()
+        if self.take("VALUES"):
+            return Values(tuple(self.list_of(self._row_of_values)), at=at)
+        if not self.take("TABLE"):
+            self.one_of(*_QUERY_WORDS)
+            self.refuse()
+        return TableQuery(TableName(self.path(), at=at), at=at)
+
+    def _row_of_values(self) -> tuple[Expression, ...]:
+        self.take("ROW")
+        if not self.stands("("):
+            return (self.expression(),)
+        mark = self.mark()
+        self.need("(")
+        members = tuple(self.list_of(self.expression))
+        self.need(")")
+        if self.one_of(",", ")", ";") or self.is_at_end or self.token.upper in RESERVED:
+            return members
+        # An expression that begins with a parenthesis: VALUES (1 + 2) * 3.
+        self.go_back(mark)
+        return (self.expression(),)
+
+    def _ordered(self, query: Query) -> Query:
+        order = self.order_by()
+        limit = offset = None
+        while True:
+            if limit is None and self.take("LIMIT"):
+                if not self.take("ALL"):
+                    limit = self.expression()
+                    if offset is None and self.take(","):
+                        offset, limit = limit, self.expression()
+            elif offset is None and self.take("OFFSET"):
+                offset = self.expression()
+                self.take_one_of("ROW", "ROWS")
+            elif limit is None and self.take("FETCH"):
+                self.need_one_of("FIRST", "NEXT")
+                limit = self.expression()
+                self.need_one_of("ROW", "ROWS")
+                self.need("ONLY")
+            else:
+                break
+        if not order and limit is None and offset is None:
+            return query
+        return Ordered(query, order, limit, offset, at=query.at)
+
+    # --- SELECT
+
+    def _select(self) -> Query:
+        at = self.need("SELECT")
+        hints = self.hints()
+        distinct = self.take_one_of("ALL", "DISTINCT", "STREAM") == "DISTINCT"
+        items = tuple(self.list_of(self._item))
+        relation = where = having = qualify = None
+        group: tuple[Expression, ...] | None = None
+        windows: tuple[tuple[str, Window], ...] = ()
+        if self.take("FROM"):
+            relation = self._relations()
+            where = self.expression() if self.take("WHERE") else None
+            group = self._group_by() if self.take("GROUP", "BY") else None
+            having = self.expression() if self.take("HAVING") else None
+            windows = tuple(self.list_of(self._named_window)) if self.take("WINDOW") else ()
+            qualify = self.expression() if self.take("QUALIFY") else None
+        return Select(items, relation, where, group, having, windows, distinct, hints, qualify, at=at)
+
+    def _item(self) -> SelectItem:
+        at = self.at
+        value = Star(at=at) if self.take("*") else self.expression()
+        alias = self.name("an alias") if self.take("AS") or self.stands_name else None
+        return SelectItem(value, alias, at=at)
+
+    def _group_by(self) -> tuple[Expression, ...]:
+        self.take_one_of("ALL", "DISTINCT")
+        return tuple(self.list_of(self._grouping_element))
+
+    def _grouping_element(self) -> Expression:
+        at = self.at
+        if self.take("GROUPING", "SETS"):
+            return GroupingSets("SETS", tuple(self.in_parentheses(lambda: self.list_of(self._grouping_set))), at=at)
+        kind = self.one_of("CUBE", "ROLLUP")
+        if kind is not None:
+            self.skip()
+            return GroupingSets(kind, tuple(self.in_parentheses(lambda: self.list_of(self._grouping_set))), at=at)
+        if self.stands("(", ")"):
+            self.need("(", ")")
+            return GroupingSets("SETS", ((),), at=at)
+        return self.expression()
+
+    def _grouping_set(self) -> tuple[Expression, ...] | GroupingSets:
+        if self.one_of("GROUPING", "CUBE", "ROLLUP") and self.ahead(1).upper in ("SETS", "("):
+            found = self._grouping_element()
+            return found if isinstance(found, GroupingSets) else (found,)
+        if self.take("(", ")"):
+            return ()
+        value = self.expression()
+        return value.arguments if isinstance(value, Call) and value.name == "ROW" else (value,)
+
+    def _named_window(self) -> tuple[str, Window]:
+        name = self.name("the name of a window")
+        self.need("AS")
+        return name, self.window()
+
+    # --- hints
+
+    def hints(self) -> tuple[Hint, ...]:
+        """Read hints if they come next."""
+        if self.token.kind is not Kind.HINT or self.token.text != "/*+":
+            return ()
+        self.skip()
+        hints = [self._hint()]
+        while self.take(",") or self.token.text != "*/":
+            hints.append(self._hint())
+        self.need("*/")
+        return tuple(hints)
+
+    def _hint(self) -> Hint:
+        at, name = self.at, self.name("the name of a hint").upper()
+        options: list[tuple[str, str]] = []
+        words: list[str] = []
+        if self.take("("):
+            if not self.stands(")"):
+                self.list_of(lambda: self._hint_option(options, words))
+            self.need(")")
+        if options and words:
+            self.refuse_at(at, f"The hint {name} has options by key or words, not both")
+        return Hint(name, tuple(options), tuple(words), at=at)
+
+    def _hint_option(self, options: list[tuple[str, str]], words: list[str]) -> None:
+        is_string = self.token.kind is Kind.STRING
+        key = self.string() if is_string else ".".join(self.path("an option"))
+        if self.take("="):
+            options.append((key, self.string()))
+        else:
+            words.append(key)
+
+    # --- FROM
+
+    def _relations(self) -> Relation:
+        left = self._joined()
+        while self.take(","):
+            left = Join("CROSS", left, self._joined(), at=left.at)
+        return left
+
+    def _joined(self) -> Relation:
+        left = self._relation()
+        while (word := self.one_of(*_JOIN_WORDS)) is not None:
+            if word in ("LEFT", "RIGHT", "FULL", "NATURAL") and not self._stands_join():
+                break
+            left = self._join(left)
+        return left
+
+    def _stands_join(self) -> bool:
+        return any(self.ahead(i).upper == "JOIN" for i in range(1, 4))
+
+    def _join(self, left: Relation) -> Relation:
+        natural = self.take("NATURAL")
+        kind = self.take_one_of("INNER", "LEFT", "RIGHT", "FULL", "CROSS") or "INNER"
+        if kind in ("LEFT", "RIGHT", "FULL"):
+            self.take("OUTER")
+        self.need("JOIN")
+        right = self._relation()
+        condition: Expression | None = None
+        using: tuple[str, ...] = ()
+        if self.take("ON"):
+            condition = self.expression()
+        elif self.take("USING"):
+            using = self.names_in_parentheses()
+        return Join(kind, left, right, condition, using, natural, at=left.at)
+
+    def _relation(self) -> Relation:
+        found = self._base_relation()
+        if self.stands("MATCH_RECOGNIZE"):
+            found = read_match(self, found)
+        elif self.take("FOR", "SYSTEM_TIME"):
+            found = self._as_of(found)
+        return self._aliased(found)
+
+    def _as_of(self, found: Relation) -> Relation:
+        self.need("AS", "OF")
+        time = self.expression()
+        if not isinstance(found, TableName):
+            self.refuse_at(found.at, "FOR SYSTEM_TIME AS OF stands behind the name of a table")
+        return replace(found, as_of=time)
+
+    def _base_relation(self) -> Relation:
+        at = self.at
+        if self.take("LATERAL"):
+            if self.take("TABLE"):
+                return TableFunction(self.in_parentheses(self._function), True, at=at)
+            if self.stands("UNNEST"):
+                return self._unnest()
+            if self.stands("("):
+                return Derived(self.in_parentheses(self.query), True, at=at)
+            return TableFunction(self._function(), True, at=at)
+        if self.stands("UNNEST"):
+            return self._unnest()
+        if self.take("TABLE", "("):
+            call = self._function()
+            self.need(")")
+            return TableFunction(call, at=at)
+        if self.stands("("):
+            return self._in_parentheses()
+        if self.take("VALUES"):
+            return Derived(Values(tuple(self.list_of(self._row_of_values)), at=at), at=at)
+        if self.take("TABLE"):
+            return TableName(self.path("the name of a table"), self.hints(), at=at)
+        parts = self.path("a table")
+        if self.stands("("):
+            return TableFunction(self.call(".".join(parts), at), at=at)
+        return TableName(parts, self.hints(), at=at)
+
+    def _function(self) -> Call:
+        at = self.at
+        return self.call(".".join(self.path("the name of a function")), at)
+
+    def _unnest(self) -> Relation:
+        at = self.need("UNNEST")
+        values = tuple(self.in_parentheses(lambda: self.list_of(self.expression)))
+        return Unnest(values, self.take("WITH", "ORDINALITY"), at=at)
+
+    def _in_parentheses(self) -> Relation:
+        at = self.at
+        if self.stands_query or self._closes_around_query():
+            return Derived(self.in_parentheses(self.query), at=at)
+        found = self.in_parentheses(self._relations)
+        if isinstance(found, (TableFunction, Unnest)):
+            self.refuse_at(at, "Expected a query or a join in parentheses")
+        return found
+
+    def _closes_around_query(self) -> bool:
+        depth = 0
+        while self.ahead(depth).upper == "(":
+            depth += 1
+        return depth > 0 and self.ahead(depth).upper in _QUERY_WORDS
+
+    def _aliased(self, found: Relation) -> Relation:
+        if not (self.take("AS") or self.stands_name):
+            return found
+        name = self.name("an alias")
+        columns = self.names_in_parentheses() if self.stands("(") else ()
+        return Aliased(found, name, columns, at=found.at)
+
+    def table_argument(self) -> Expression:
+        """Read `TABLE t PARTITION BY .. ORDER BY ..`, an argument of a function."""
+        at = self.at
+        self.take("TABLE")
+        if self.stands("("):
+            table: Relation = Derived(self.in_parentheses(self.query), at=at)
+        else:
+            table = TableName(self.path("the name of a table"), self.hints(), at=at)
+        partition: tuple[Expression, ...] = ()
+        if self.take("PARTITION", "BY"):
+            many = self.stands("(")
+            partition = tuple(
+                self.in_parentheses(lambda: self.list_of(self.expression)) if many else [self.expression()]
+            )
+            while not many and self.stands(",") and self.ahead(1).upper != "DESCRIPTOR" and self.ahead(2).upper == ",":
+                self.skip()
+                partition += (self.expression(),)
+        return TableArgument(table, partition, self.order_by(), at=at)

@@ -1,0 +1,212 @@
+"""Reads tokens one after the other: what every grammar of this package is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from millstream.table.language.errors import refused
+from millstream.table.language.keywords import RESERVED
+from millstream.table.language.tokens import Kind, Token, tokens_of
+
+_Found = TypeVar("_Found")
+
+_NAMES = {
+    Kind.WORD: "a word",
+    Kind.QUOTED: "a name",
+    Kind.STRING: "a string",
+    Kind.INTEGER: "a whole number",
+    Kind.END: "the end",
+}
+
+
+class Reader:
+    """The tokens of a text and how far they have been read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._tokens = tokens_of(text)
+        self._next = 0
+        # What was looked for in vain at the farthest token that anybody has got to: told if nothing else is found.
+        self._farthest = 0
+        self._wanted: list[str] = []
+
+    # --- looking
+
+    @property
+    def token(self) -> Token:
+        """The token that comes next."""
+        return self._tokens[self._next]
+
+    def ahead(self, count: int) -> Token:
+        """Return the token that comes so many behind the next."""
+        return self._tokens[min(self._next + count, len(self._tokens) - 1)]
+
+    @property
+    def before(self) -> Token:
+        """The token that was read last."""
+        return self._tokens[max(self._next - 1, 0)]
+
+    @property
+    def at(self) -> int:
+        """Where the next token begins."""
+        return self.token.at
+
+    def stands(self, *words: str) -> bool:
+        """Tell whether these words or symbols come next, one after the other."""
+        for i, word in enumerate(words):
+            if self.ahead(i).upper != word:
+                self._miss(i, word)
+                return False
+        return True
+
+    def _miss(self, count: int, *wanted: str) -> None:
+        """Take note of what was looked for in vain, so many tokens behind the next."""
+        place = self._next + count
+        if place > self._farthest:
+            self._farthest = place
+            self._wanted.clear()
+        if place == self._farthest:
+            self._wanted.extend(wanted)
+
+    def one_of(self, *words: str) -> str | None:
+        """Return which of these words or symbols comes next, None if none does."""
+        if self.token.upper in words:
+            return self.token.upper
+        self._miss(0, *words)
+        return None
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all has been read."""
+        return self.token.kind is Kind.END
+
+    # --- reading
+
+    def skip(self) -> Token:
+        """Read a token, whatever it is."""
+        token = self.token
+        if token.kind is not Kind.END:
+            self._next += 1
+        return token
+
+    def take(self, *words: str) -> bool:
+        """Read these words or symbols if they come next; tell whether they did."""
+        if not self.stands(*words):
+            return False
+        for _ in words:
+            self.skip()
+        return True
+
+    def take_one_of(self, *words: str) -> str | None:
+        """Read one of these words or symbols if one comes next, and return it."""
+        found = self.one_of(*words)
+        if found is not None:
+            self.skip()
+        return found
+
+    def need(self, *words: str) -> int:
+        """Read these words or symbols, which must come next; return where they began."""
+        at = self.at
+        for word in words:
+            if not self.take(word):
+                self.refuse()
+        return at
+
+    def need_one_of(self, *words: str) -> str:
+        """Read one of these words or symbols, of which one must come next."""
+        found = self.take_one_of(*words)
+        return self.refuse() if found is None else found
+
+    def need_kind(self, kind: Kind) -> Token:
+        """Read a token of a kind, which must come next."""
+        if self.token.kind is not kind:
+            self._miss(0, _NAMES.get(kind, kind.name.lower()))
+            self.refuse()
+        return self.skip()
+
+    # --- common parts
+
+    def string(self) -> str:
+        """Read a string; several behind each other are one."""
+        text = self.need_kind(Kind.STRING).text
+        while self.token.kind is Kind.STRING:
+            text += self.skip().text
+        return text
+
+    def whole_number(self) -> int:
+        """Read a whole number."""
+        return int(self.need_kind(Kind.INTEGER).text)
+
+    @property
+    def stands_name(self) -> bool:
+        """Whether a name comes next."""
+        token = self.token
+        return token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.upper not in RESERVED)
+
+    def name(self, what: str = "a name") -> str:
+        """Read a name."""
+        if not self.stands_name:
+            self._miss(0, what)
+            self.refuse()
+        return self.skip().text
+
+    def path(self, what: str = "a name") -> tuple[str, ...]:
+        """Read a name of up to three parts with dots between them."""
+        parts = [self.name(what)]
+        while self.take("."):
+            parts.append(self.name(what))
+        return tuple(parts)
+
+    def list_of(self, read: Callable[[], _Found]) -> list[_Found]:
+        """Read things with commas between them."""
+        found = [read()]
+        while self.take(","):
+            found.append(read())
+        return found
+
+    def in_parentheses(self, read: Callable[[], _Found]) -> _Found:
+        """Read something in parentheses."""
+        self.need("(")
+        found = read()
+        self.need(")")
+        return found
+
+    def names_in_parentheses(self) -> tuple[str, ...]:
+        """Read names in parentheses with commas between them."""
+        return tuple(self.in_parentheses(lambda: self.list_of(self.name)))
+
+    def mark(self) -> int:
+        """Return what `go_back` takes."""
+        return self._next
+
+    def go_back(self, mark: int) -> None:
+        """Read again from a mark."""
+        self._next = mark
+
+    # --- errors
+
+    def refuse(self, wanted: str = "") -> NoReturn:
+        """Raise the error that says what stands here and what could: all that was looked for, or one thing."""
+        if wanted:
+            self._farthest, self._wanted = self._next, [wanted]
+        elif self._farthest < self._next:
+            self._farthest, self._wanted = self._next, []
+        token = self._tokens[min(self._farthest, len(self._tokens) - 1)]
+        found = "the end of the statement" if token.kind is Kind.END else repr(self.text[token.at : token.end])
+        expected = f", expected {_or(list(dict.fromkeys(self._wanted)))}" if self._wanted else ""
+        is_word = token.kind is Kind.WORD and token.upper in RESERVED
+        hint = f" (as a name, it is `{token.text}`)" if is_word and self._wants_a_name() else ""
+        self.refuse_at(token.at, f"Encountered {found}{hint}{expected}")
+
+    def _wants_a_name(self) -> bool:
+        return any(wanted.startswith(("a ", "an ", "the ")) for wanted in self._wanted)
+
+    def refuse_at(self, at: int, what: str) -> NoReturn:
+        """Raise an error of one's own words."""
+        raise refused(self.text, at, what)
+
+
+def _or(words: list[str]) -> str:
+    shown = words if len(words) <= 8 else [*words[:8], "..."]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"

@@ -1,0 +1,267 @@
+"""Reads CREATE TABLE and ALTER TABLE."""
+
+from __future__ import annotations
+
+from millstream.table.language.query_grammar import QueryGrammar
+from millstream.table.language.statements import (
+    AlterTable,
+    Column,
+    CreateTable,
+    Distribution,
+    Like,
+    Options,
+    Placed,
+    PrimaryKey,
+    Watermark,
+    Written,
+)
+from millstream.table.language.tokens import Kind
+from millstream.table.language.type_grammar import read_type
+
+_LIKE_RULES = ("ALL", "CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS")
+
+
+class TableGrammar(QueryGrammar):
+    """Reads statements on tables, queries and expressions."""
+
+    # --- common parts
+
+    def if_not_exists(self) -> bool:
+        """Read IF NOT EXISTS if it comes next."""
+        return self.take("IF", "NOT", "EXISTS")
+
+    def if_exists(self) -> bool:
+        """Read IF EXISTS if it comes next."""
+        return self.take("IF", "EXISTS")
+
+    def comment(self) -> str | None:
+        """Read a COMMENT if one comes next."""
+        return self.string() if self.take("COMMENT") else None
+
+    def options(self) -> Options:
+        """Read options in parentheses: 'k' = 'v', .."""
+        self.need("(")
+        found = () if self.stands(")") else tuple(self.list_of(self._option))
+        self.need(")")
+        return found
+
+    def _option(self) -> tuple[str, str]:
+        key = self.string()
+        self.need("=")
+        return key, self.string()
+
+    def keys(self) -> tuple[str, ...]:
+        """Read keys of options in parentheses."""
+        return tuple(self.in_parentheses(lambda: [] if self.stands(")") else self.list_of(self.string)))
+
+    def written(self) -> Written:
+        """Read an expression, and keep its text."""
+        at = self.at
+        value = self.expression()
+        end = self.before.end
+        return Written(value, self.text[at:end], at=at)
+
+    # --- CREATE TABLE
+
+    def create_table(self, temporary: bool, replace: bool, at: int) -> CreateTable:
+        """Read what follows CREATE TABLE."""
+        if_not_exists, name = self.if_not_exists(), self.path("the name of a table")
+        columns: list[Column] = []
+        watermarks: list[Watermark] = []
+        keys: list[PrimaryKey] = []
+        names: tuple[str, ...] = ()
+        if self.stands("("):
+            names = self._names_alone()
+            if not names:
+                self.need("(")
+                if not self.stands(")"):
+                    for part in self.list_of(self._part):
+                        self._sort(part, columns, watermarks, keys)
+                self.need(")")
+        comment = self.comment()
+        distribution = self._distribution() if self.one_of("DISTRIBUTED") and self.skip() else None
+        partition = self.names_in_parentheses() if self.take("PARTITIONED", "BY") else ()
+        options = self.options() if self.take("WITH") else ()
+        like = self._like_table() if self.take("LIKE") else None
+        query = self.query() if self.take("AS") else None
+        if query is not None and like is not None:
+            self.refuse_at(at, "CREATE TABLE takes LIKE or AS, not both")
+        return CreateTable(
+            name,
+            tuple(columns),
+            tuple(watermarks),
+            keys[0] if keys else None,
+            comment,
+            distribution,
+            partition,
+            options,
+            like,
+            query,
+            names,
+            temporary,
+            if_not_exists,
+            replace,
+            at=at,
+        )
+
+    def _names_alone(self) -> tuple[str, ...]:
+        """Read names in parentheses that have no types, as CREATE TABLE .. AS may have them."""
+        mark = self.mark()
+        self.need("(")
+        names = []
+        while self.stands_name and self.ahead(1).upper in (",", ")"):
+            names.append(self.name())
+            if self.take(")"):
+                return tuple(names)
+            self.need(",")
+        self.go_back(mark)
+        return ()
+
+    def _sort(
+        self,
+        part: Column | Watermark | PrimaryKey,
+        columns: list[Column],
+        watermarks: list[Watermark],
+        keys: list[PrimaryKey],
+    ) -> None:
+        if isinstance(part, Watermark):
+            if watermarks:
+                self.refuse_at(part.at, "Multiple WATERMARK declarations are not supported yet")
+            watermarks.append(part)
+        elif isinstance(part, PrimaryKey):
+            if keys:
+                self.refuse_at(part.at, "Duplicate primary key definition")
+            keys.append(part)
+        else:
+            columns.append(part)
+            # A key that is said at its column.
+            if self._key_of_column is not None:
+                self._sort(self._key_of_column, columns, watermarks, keys)
+                self._key_of_column = None
+
+    _key_of_column: PrimaryKey | None = None
+
+    def _part(self) -> Column | Watermark | PrimaryKey:
+        if self.stands("WATERMARK"):
+            return self._watermark()
+        if self.one_of("CONSTRAINT", "PRIMARY", "UNIQUE"):
+            return self._constraint()
+        return self._column()
+
+    def _watermark(self) -> Watermark:
+        at = self.need("WATERMARK", "FOR")
+        column = self.path("a column")
+        self.need("AS")
+        return Watermark(column, self.written(), at=at)
+
+    def _constraint(self) -> PrimaryKey:
+        at = self.at
+        name = self.name("the name of a constraint") if self.take("CONSTRAINT") else None
+        if self.stands("UNIQUE"):
+            self.refuse_at(self.at, "UNIQUE constraint is not supported yet: Encountered 'UNIQUE'")
+        self.need("PRIMARY", "KEY")
+        columns = self.names_in_parentheses()
+        self._not_enforced()
+        return PrimaryKey(columns, name, at=at)
+
+    def _not_enforced(self) -> None:
+        at = self.at
+        if not self.take("NOT", "ENFORCED"):
+            self.take("ENFORCED")
+            self.refuse_at(
+                at,
+                "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint. ENFORCED/NOT ENFORCED controls if the "
+                "constraint checks are performed on the incoming/outgoing data. Flink does not own the data therefore "
+                "the only supported mode is the NOT ENFORCED mode",
+            )
+
+    def _column(self) -> Column:
+        at, name = self.at, self.name("a column")
+        if self.take("AS"):
+            return Column(name, computed=self.written(), comment=self.comment(), at=at)
+        kind = read_type(self)
+        if self.take("METADATA"):
+            key = self.string() if self.take("FROM") else None
+            virtual = self.take("VIRTUAL")
+            return Column(name, kind, metadata=True, key=key, virtual=virtual, comment=self.comment(), at=at)
+        if self.one_of("CONSTRAINT", "PRIMARY"):
+            key_at = self.at
+            constraint = self.name() if self.take("CONSTRAINT") else None
+            self.need("PRIMARY", "KEY")
+            self._not_enforced()
+            self._key_of_column = PrimaryKey((name,), constraint, at=key_at)
+            kind = kind.not_null()
+        return Column(name, kind, comment=self.comment(), at=at)
+
+    def _distribution(self) -> Distribution:
+        at = self.at
+        if self.take("INTO"):
+            return Distribution(None, (), self._buckets(), at=at)
+        self.need("BY")
+        kind = self.take_one_of("HASH", "RANGE")
+        columns = self.names_in_parentheses()
+        return Distribution(kind, columns, self._buckets() if self.take("INTO") else None, at=at)
+
+    def _buckets(self) -> int:
+        count = self.whole_number()
+        self.need("BUCKETS")
+        return count
+
+    def _like_table(self) -> Like:
+        at, table = self.at, self.path("the name of a table")
+        rules: list[tuple[str, str]] = []
+        if self.take("("):
+            while (how := self.take_one_of("INCLUDING", "EXCLUDING", "OVERWRITING")) is not None:
+                rules.append((how, self.need_one_of(*_LIKE_RULES)))
+            self.need(")")
+        return Like(table, tuple(rules), at=at)
+
+    # --- ALTER TABLE
+
+    def alter_table(self, at: int) -> AlterTable:
+        """Read what follows ALTER TABLE."""
+        if_exists, name = self.if_exists(), self.path("the name of a table")
+        if self.take("RENAME", "TO"):
+            return AlterTable(name, if_exists, rename=self.path(), at=at)
+        word = self.need_one_of("RENAME", "SET", "RESET", "ADD", "MODIFY", "DROP")
+        if word == "RENAME":
+            column = self.path("a column")
+            self.need("TO")
+            return AlterTable(name, if_exists, rename_column=(column, self.name()), at=at)
+        if word == "SET":
+            return AlterTable(name, if_exists, set=self.options(), at=at)
+        if word == "RESET":
+            return AlterTable(name, if_exists, reset=self.keys(), at=at)
+        if word == "ADD":
+            return AlterTable(name, if_exists, add=self._placed_parts(), at=at)
+        if word == "MODIFY":
+            return AlterTable(name, if_exists, modify=self._placed_parts(), at=at)
+        return self._drop_part(name, if_exists, at)
+
+    def _placed_parts(self) -> tuple[Placed, ...]:
+        if self.stands("("):
+            return tuple(self.in_parentheses(lambda: self.list_of(self._placed)))
+        return (self._placed(),)
+
+    def _placed(self) -> Placed:
+        at = self.at
+        if self.take("DISTRIBUTION"):
+            return Placed(self._distribution(), at=at)
+        if self.token.kind is Kind.WORD and self.token.upper == "COLUMN":
+            self.skip()
+        part = self._part()
+        first = self.take("FIRST")
+        after = self.name("a column") if not first and self.take("AFTER") else None
+        return Placed(part, first, after, at=at)
+
+    def _drop_part(self, name: tuple[str, ...], if_exists: bool, at: int) -> AlterTable:
+        if self.take("PRIMARY", "KEY"):
+            return AlterTable(name, if_exists, drop="PRIMARY KEY", at=at)
+        if self.take("CONSTRAINT"):
+            return AlterTable(name, if_exists, drop_constraint=self.name(), at=at)
+        word = self.take_one_of("WATERMARK", "DISTRIBUTION")
+        if word is not None:
+            return AlterTable(name, if_exists, drop=word, at=at)
+        if self.stands("("):
+            return AlterTable(name, if_exists, drop_columns=self.names_in_parentheses(), at=at)
+        return AlterTable(name, if_exists, drop_columns=(self.name("a column"),), at=at)
