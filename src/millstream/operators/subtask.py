@@ -549,7 +549,7 @@ class Subtask:
         if not active:
             if not self._idle:
                 # Nobody holds the others back any more, in whatever order they have fallen silent.
-                highest = max(c.watermark for c in self._channels.values())
+                highest = max((c.watermark for c in self._channels.values()), default=MIN_WATERMARK)
                 if highest > self._watermark:
                     self._advance(highest)
                 self._idle = True
