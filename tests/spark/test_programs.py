@@ -168,3 +168,26 @@ def test_a_spark_context_that_is_already_there_is_used(tmp_path: Path) -> None:
     expected = sorted((k, len(range(k, 1000, 7))) for k in range(7))
     assert done.stdout.splitlines()[-1:] == [f"1000 {expected}"], done.stderr
     assert "was not started by millstream" in done.stderr
+
+
+def test_a_program_goes_on_after_its_java_has_died(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import psutil
+from millstream.datastream import StreamExecutionEnvironment
+
+def run():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    print(sorted(env.from_collection([1, 2]).map(lambda x: x * 2).execute_and_collect()))
+
+run()
+for child in psutil.Process().children():
+    if child.name() == "java":
+        child.kill()
+        child.wait()
+run()
+"""
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[2, 4]\n[2, 4]\n", done.stderr

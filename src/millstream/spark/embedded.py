@@ -69,10 +69,13 @@ def needs_jvm(config: Configuration) -> bool:
 
 
 def start_ahead(config: Configuration) -> None:
-    """Start the JVM that a job is going to need, and do not wait for it."""
+    """Start the JVM that a job is going to need, and do not wait for it.
+
+    Only the first: that one which has died must be forgotten before another one, or nobody would notice its death.
+    """
     check_settings(config)
     with _lock:
-        if needs_jvm(config) and (not _started or is_dead()):
+        if not _started and needs_jvm(config):
             _start(config)
 
 
