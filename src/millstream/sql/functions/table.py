@@ -6,11 +6,28 @@ from collections.abc import Sequence
 
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Constant
-from millstream.sql.functions import arithmetic, casts, comparison, forms, strings
+from millstream.sql.functions import (
+    arithmetic,
+    casts,
+    clock,
+    collections,
+    comparison,
+    dates,
+    forms,
+    formatting,
+    json_functions,
+    math,
+    strings,
+    texts,
+    values,
+)
 from millstream.sql.functions.function import Arguments, Function, Resolved
 from millstream.sql.types import DataType
 
-_FAMILIES = (arithmetic, comparison, forms, casts, strings)
+_FAMILIES = (
+    *(arithmetic, comparison, forms, casts, values, math, strings, texts, clock, dates, formatting, collections),
+    json_functions,
+)
 
 FUNCTIONS: dict[str, Function] = {f.name: f for family in _FAMILIES for f in family.FUNCTIONS}
 
