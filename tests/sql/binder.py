@@ -56,7 +56,7 @@ def literal(e):
         raise ValidationException("out of range")
     if k == "DECIMAL":
         if s.endswith("."): return literal(syntax.Literal("INTEGER", s[:-1]))
-        scale = len(s.partition(".")[2]); digits = len(s.replace(".", "").lstrip("0"))
+        scale = len(s.partition(".")[2]); digits = len(s.replace(".", ""))
         return Constant(DataTypes.DECIMAL(max(digits, scale, 1), scale, False), decimal.Decimal(s))
     if k == "DOUBLE":
         v = float(s)

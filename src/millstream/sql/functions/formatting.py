@@ -26,7 +26,7 @@ from millstream.sql.functions.date_patterns import (
 )
 from millstream.sql.functions.dates import wall
 from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
-from millstream.sql.functions.rules import BIGINT, DATE, STRING, first_of, integer, number, takes, text
+from millstream.sql.functions.rules import BIGINT, DATE, STRING, bigint, first_of, integer, number, takes, text
 from millstream.sql.functions.vectors import as_array, by_row, to_numpy
 
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"
@@ -256,7 +256,7 @@ FUNCTIONS = [
     Function("TO_TIMESTAMP_LTZ", _to_instant_rule, _to_instant, api="to_timestamp_ltz", fails=True),
     Function("UNIX_TIMESTAMP", takes(text, text, to=BIGINT, optional=2), _unix_timestamp, api="unix_timestamp"),
     Function(
-        "FROM_UNIXTIME", takes(number, text, to=STRING, optional=1), by_row(_from_unixtime, with_site=True), api="from_unixtime", fails=True
+        "FROM_UNIXTIME", takes(bigint, text, to=STRING, optional=1, nulls="always"), by_row(_from_unixtime, with_site=True), api="from_unixtime", fails=True
     ),
     Function("CONVERT_TZ", takes(text, text, text, to=STRING, nulls="always"), by_row(_convert_tz), api="convert_tz"),
 ]

@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
-from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.functions import dates
-from millstream.sql.functions.casts import rounded
+from millstream.sql.functions.casts import cast_value, rounded
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.java_random import JavaRandom
 from millstream.sql.functions.rules import (
@@ -29,7 +28,7 @@ from millstream.sql.functions.rules import (
     number,
     same_as,
     takes,
-    text_or_binary,
+    text,
     whole,
 )
 from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
@@ -70,10 +69,14 @@ def _abs(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pc.abs(values[0])
 
 
+def _sized(kind: t.DataType) -> t.DataType | None:
+    return kind if type_rules.is_interval(kind) else number(kind)
+
+
 def _sign(site: Site, rows: int, values: Sequence[Value]) -> Value:
     found = pc.sign(values[0])
     if isinstance(site.type, t.DecimalType):
-        return found.cast(pa.decimal128(3, 0)).cast(arrow_type(site.type))
+        return cast_value(found, t.DataTypes.BIGINT(), site.type, site.context)
     return found
 
 
@@ -147,7 +150,7 @@ def _round_one(kind: t.DataType, value: Any, places: int, mode: str) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             return value
-        exact = decimal.Decimal(repr(value) if not isinstance(kind, t.FloatType) else str(np.float32(value)))
+        exact = decimal.Decimal(repr(value))
     else:
         exact = decimal.Decimal(value)
     if places > 350:
@@ -220,7 +223,7 @@ def _power(base: Any, exponent: Any) -> Any:
 _LARGEST = takes(number, to=same_as(0))
 
 FUNCTIONS = [
-    Function("ABS", _LARGEST, _abs, ("ABS(<NUMERIC>)",), "abs"),
+    Function("ABS", takes(_sized, to=same_as(0)), _abs, ("ABS(<NUMERIC>)",), "abs"),
     Function("SIGN", _LARGEST, _sign, ("SIGN(<NUMERIC>)",), "sign"),
     Function("FLOOR", _whole_rule, _whole(False), ("FLOOR(<NUMERIC>)", "FLOOR(<DATETIME> TO <TIME_UNIT>)"), "floor"),
     Function("CEIL", _whole_rule, _whole(True), ("CEIL(<NUMERIC>)", "CEIL(<DATETIME> TO <TIME_UNIT>)"), "ceil"),
@@ -229,7 +232,7 @@ FUNCTIONS = [
     _one_double("SQRT", np.sqrt),
     _one_double("LN", np.log),
     _one_double("LOG10", np.log10),
-    _one_double("LOG2", np.log2),
+    _one_double("LOG2", lambda x: np.log(x) / np.log(2.0)),
     _one_double("EXP", np.exp),
     _one_double("SIN", np.sin),
     _one_double("COS", np.cos),
@@ -253,5 +256,5 @@ FUNCTIONS = [
         "RAND_INTEGER", takes(integer, integer, to=INT, optional=1), _rand_integer, api="rand_integer", deterministic=False
     ),
     Function("BIN", takes(whole, to=STRING), by_row(_bin), api="bin"),
-    Function("HEX", takes(either(whole, text_or_binary), to=STRING), by_row(_hex), api="hex"),
+    Function("HEX", takes(either(whole, text), to=STRING), by_row(_hex), api="hex"),
 ]

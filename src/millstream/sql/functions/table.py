@@ -22,7 +22,7 @@ from millstream.sql.functions import (
     values,
 )
 from millstream.sql.functions.function import Arguments, Function, Resolved
-from millstream.sql.types import DataType
+from millstream.sql.types import DataType, IntType, VarCharType
 
 _FAMILIES = (
     *(arithmetic, comparison, forms, casts, values, math, strings, texts, clock, dates, formatting, collections),
@@ -69,13 +69,14 @@ def signature(name: str, types: Sequence[DataType]) -> str:
 
 
 def _family(kind: DataType) -> str:
-    return str(kind.nullable())
+    if isinstance(kind, VarCharType):
+        return f"VARCHAR({kind.length})"
+    return "INTEGER" if isinstance(kind, IntType) else str(kind.nullable())
 
 
 def refused(function: Function, types: Sequence[DataType]) -> ValidationException:
     """Return what to say of arguments that a function does not take."""
-    shown = ", ".join(map(str, types))
     forms = f" Supported form(s): {', '.join(function.forms)}" if function.forms else ""
     return ValidationException(
-        f"Cannot apply '{function.name}' to arguments of type '{signature(function.name, types)}' ({shown}).{forms}"
+        f"Cannot apply '{function.name}' to arguments of type '{signature(function.name, types)}'.{forms}"
     )

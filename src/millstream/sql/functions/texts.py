@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.sql import types as t
+from millstream.sql.errors import TableException
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.java_format import BadFormat, formatted
 from millstream.sql.functions.java_regex import BadPattern, java_pattern
@@ -27,6 +28,7 @@ from millstream.sql.functions.rules import (
     binary,
     either,
     integer,
+    same_as,
     takes,
     text,
     text_or_binary,
@@ -92,17 +94,12 @@ def _reverse(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pc.utf8_reverse(values[0])
 
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[a-zA-Z0-9]+")
 
 
 def _initcap(value: str) -> str:
     """Make the first letter of each word large, where words are letters and digits of ASCII."""
-    out, inside = [], False
-    for c in value:
-        alnum = c.isalnum()
-        out.append((c.lower() if inside else c.upper()) if alnum else c)
-        inside = alnum
-    return "".join(out)
+    return _WORD.sub(lambda found: found.group().capitalize(), value)
 
 
 def _overlay(value: str, by: str, start: int, length: int | None = None) -> str:
@@ -359,11 +356,18 @@ def _to_base64(value: Any) -> str:
     return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
 
 
-def _from_base64(value: Any) -> str | None:
+def _from_base64(value: Any) -> str:
+    """Read base 64 as Java does: the padding may be missing."""
+    encoded = value.encode() if isinstance(value, str) else value
+    wrong = re.search(rb"[^A-Za-z0-9+/=]", encoded)
+    if wrong is not None:
+        code = wrong.group()[0]
+        shown = f"-{256 - code:x}" if code > 127 else f"{code:x}"
+        raise TableException(f"IllegalArgumentException: Illegal base64 character {shown}")
     try:
-        decoded = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        return None
+        decoded = base64.b64decode(encoded.rstrip(b"=") + b"=" * (-len(encoded.rstrip(b"=")) % 4))
+    except (binascii.Error, ValueError) as e:
+        raise TableException(f"IllegalArgumentException: {e}") from None
     return decoded.decode("utf-8", "replace")
 
 
@@ -494,8 +498,8 @@ FUNCTIONS = [
     Function("LPAD", takes(text, integer, text, to=STRING, nulls="always"), _pad_kernel(True), api="lpad"),
     Function("RPAD", takes(text, integer, text, to=STRING, nulls="always"), _pad_kernel(False), api="rpad"),
     Function("REPEAT", takes(text, integer, to=STRING), _repeat, api="repeat"),
-    Function("REVERSE", takes(text, to=STRING), _reverse, api="reverse"),
-    Function("INITCAP", takes(text, to=STRING), by_row(_initcap), api="init_cap"),
+    Function("REVERSE", takes(text, to=STRING, nulls="always"), _reverse, api="reverse"),
+    Function("INITCAP", takes(text, to=same_as(0)), by_row(_initcap), api="init_cap"),
     Function("OVERLAY", takes(text, text, integer, integer, to=STRING, optional=1), by_row(_overlay), api="overlay"),
     Function("TRANSLATE", takes(text, text, text, to=STRING), by_row(_translate, keep_nulls=False), api="translate"),
     Function("LOCATE", takes(text, text, integer, to=INT, optional=1), by_row(_locate), api="locate"),
@@ -512,7 +516,7 @@ FUNCTIONS = [
     ),
     Function("ELT", _elt_rule, _elt_kernel, api="elt"),
     Function("ASCII", takes(text, to=INT), by_row(_ascii), api="ascii"),
-    Function("CHR", takes(whole, to=STRING), by_row(_chr), api="chr"),
+    Function("CHR", takes(whole, to=STRING, nulls="always"), by_row(_chr), api="chr"),
     Function("REGEXP", takes(text, text, to=BOOLEAN), _regexp_kernel, api="regexp"),
     Function("RLIKE", takes(text, text, to=BOOLEAN), _regexp_kernel),
     Function(
@@ -534,10 +538,13 @@ FUNCTIONS = [
     Function("REGEXP_INSTR", takes(text, text, to=INT, nulls="always"), by_row(_regexp_instr), api="regexp_instr"),
     Function("REGEXP_SUBSTR", takes(text, text, to=STRING, nulls="always"), by_row(_regexp_substr), api="regexp_substr"),
     Function("SIMILAR TO", takes(text, text, text, to=BOOLEAN, optional=1), by_row(_similar), api="similar"),
-    *(Function(name, takes(text, to=STRING), _hash(code), api=name.lower()) for name, code in _HASHES.items()),
+    *(
+        Function(name, takes(text, to=t.CharType(2 * hashlib.new(code).digest_size)), _hash(code), api=name.lower())
+        for name, code in _HASHES.items()
+    ),
     Function("SHA2", takes(text, integer, to=STRING, nulls="always"), by_row(_sha2), api="sha2"),
     Function("TO_BASE64", takes(text_or_binary, to=STRING), by_row(_to_base64), api="to_base64"),
-    Function("FROM_BASE64", takes(text_or_binary, to=STRING), by_row(_from_base64), api="from_base64"),
+    Function("FROM_BASE64", takes(text_or_binary, to=STRING), by_row(_from_base64), api="from_base64", fails=True),
     Function("ENCODE", takes(text, text, to=BYTES), by_row(_encode), api="encode"),
     Function("DECODE", takes(binary, text, to=STRING), by_row(_decode), api="decode"),
     Function("URL_ENCODE", takes(text, to=STRING, nulls="always"), by_row(_url_encode), api="url_encode"),
