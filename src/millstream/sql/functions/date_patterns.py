@@ -11,7 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-_MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]
+_MONTHS = [
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+]
 _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _QUARTERS = ["1st quarter", "2nd quarter", "3rd quarter", "4th quarter"]
 _EPOCH = dt.date(1970, 1, 1)
