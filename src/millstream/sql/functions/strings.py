@@ -88,19 +88,14 @@ def _concat_ws(site: Site, rows: int, values: Sequence[Value]) -> Value:
 # --- parts
 
 
-def substring(value: str, start: int, length: int | None = None) -> str:
+def substring(value: str, start: int, length: int | None = None) -> str | None:
     """Return a part of text by Flink's rules; a start below zero counts from the end."""
     if length is not None and length < 0:
+        return None
+    begin = start - 1 if start > 0 else 0 if start == 0 else len(value) + start
+    if begin < 0:
         return ""
-    count = len(value)
-    if start >= 0:
-        begin = start - 1 if start > 0 else 0
-    else:
-        begin = count + start
-        if begin < 0:
-            begin = 0 if length is None else begin
-    end = count if length is None else begin + length
-    return value[max(begin, 0) : max(end, 0)]
+    return value[begin:] if length is None else value[begin : begin + length]
 
 
 def _substring(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -146,6 +141,10 @@ def _one_sided(side: str) -> Kernel:
 
 def _trim_type(arguments: Arguments) -> t.DataType:
     return varying(arguments.types[1])
+
+
+def _part_type(arguments: Arguments) -> t.DataType:
+    return varying(arguments.types[0])
 
 
 def varying(kind: t.DataType) -> t.DataType:
@@ -262,7 +261,7 @@ FUNCTIONS = [
     Function("CONCAT", takes(text, rest=text, to=STRING), _concatenated, api="concat"),
     Function("CONCAT_WS", takes(text, rest=text, to=STRING), _concat_ws, api="concat_ws"),
     *(
-        Function(name, takes(text, whole, whole, to=STRING, optional=1), _substring, api=api)
+        Function(name, takes(text, whole, whole, to=_part_type, optional=1, nulls="always"), _substring, api=api)
         for name, api in (("SUBSTRING", "substring"), ("SUBSTR", "substr"))
     ),
     Function("TRIM", takes(text, text, to=_trim_type), _trim, api="trim"),

@@ -34,7 +34,7 @@ from millstream.sql.functions.rules import (
     text_or_binary,
     whole,
 )
-from millstream.sql.functions.strings import is_ascii
+from millstream.sql.functions.strings import is_ascii, varying
 from millstream.sql.functions.vectors import by_row
 
 # --- parts and padding
@@ -121,11 +121,7 @@ def _translate(value: str, source: str | None, target: str | None) -> str:
 
 
 def _locate(needle: str, value: str, start: int = 1) -> int:
-    if start < 1:
-        return 0
-    if not needle:
-        return 1
-    return value.find(needle, start - 1) + 1
+    return value.find(needle, max(start - 1, 0)) + 1 if needle else 1
 
 
 def _instr(value: str, needle: str) -> int:
@@ -501,10 +497,17 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?|[+-]?(NaN|I
 _HASHES = {"MD5": "md5", "SHA1": "sha1", "SHA224": "sha224", "SHA256": "sha256", "SHA384": "sha384", "SHA512": "sha512"}
 
 FUNCTIONS = [
-    Function("LEFT", takes(text, integer, to=STRING), _ends(_left, True), api="left"),
-    Function("RIGHT", takes(text, integer, to=STRING), _ends(_right, False), api="right"),
-    Function("LPAD", takes(text, integer, text, to=STRING, nulls="always"), _pad_kernel(True), api="lpad"),
-    Function("RPAD", takes(text, integer, text, to=STRING, nulls="always"), _pad_kernel(False), api="rpad"),
+    Function(
+        "LEFT", takes(text, integer, to=lambda a: varying(a.types[0]), nulls="always"), _ends(_left, True), api="left"
+    ),
+    Function(
+        "RIGHT",
+        takes(text, integer, to=lambda a: varying(a.types[0]), nulls="always"),
+        _ends(_right, False),
+        api="right",
+    ),
+    Function("LPAD", takes(text, integer, text, to=STRING), _pad_kernel(True), api="lpad"),
+    Function("RPAD", takes(text, integer, text, to=STRING), _pad_kernel(False), api="rpad"),
     Function("REPEAT", takes(text, integer, to=STRING), _repeat, api="repeat"),
     Function("REVERSE", takes(text, to=STRING, nulls="always"), _reverse, api="reverse"),
     Function("INITCAP", takes(text, to=same_as(0)), by_row(_initcap), api="init_cap"),
