@@ -14,7 +14,20 @@ from millstream.sql.functions.resolve import call
 from millstream.sql.types import BigIntType, DecimalType, LocalZonedTimestampType
 
 _AGGREGATES = frozenset(
-    ["COUNT", "SUM", "AVG", "MIN", "MAX", "ROW_NUMBER", "RANK", "DENSE_RANK", "FIRST_VALUE", "LAST_VALUE", "LAG", "LEAD"]
+    [
+        "COUNT",
+        "SUM",
+        "AVG",
+        "MIN",
+        "MAX",
+        "ROW_NUMBER",
+        "RANK",
+        "DENSE_RANK",
+        "FIRST_VALUE",
+        "LAST_VALUE",
+        "LAG",
+        "LEAD",
+    ]
 )
 
 

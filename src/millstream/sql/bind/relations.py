@@ -41,7 +41,20 @@ def joined_fields(kind: JoinKind, left: Fields, right: Fields) -> Fields:
         return left
     first = left.fields if kind in (JoinKind.INNER, JoinKind.LEFT) else _nullable(left)
     second = right.fields if kind in (JoinKind.INNER, JoinKind.RIGHT) else _nullable(right)
-    return Fields((*first, *second))
+    return Fields((*first, *_told_apart(left.names, second)))
+
+
+def _told_apart(taken: list[str], fields: tuple[Field, ...]) -> list[Field]:
+    """Give columns that are called like others a number: plans tell columns apart by their names."""
+    names, found = set(taken), []
+    for field in fields:
+        name, number = field.name, 0
+        while name in names:
+            name = f"{field.name}{number}"
+            number += 1
+        names.add(name)
+        found.append(replace(field, name=name))
+    return found
 
 
 def _nullable(fields: Fields) -> tuple[Field, ...]:
@@ -54,7 +67,9 @@ def with_types(scope: Scope, fields: Fields) -> Scope:
         Source(s.path, s.start, Fields(fields.fields[s.start : s.start + len(s.fields)])) for s in scope.sources
     )
     sources = tuple(
-        Source(s.path, s.start, Fields(tuple(replace(f, name=o.name) for f, o in zip(s.fields.fields, p.fields.fields))))
+        Source(
+            s.path, s.start, Fields(tuple(replace(f, name=o.name) for f, o in zip(s.fields.fields, p.fields.fields)))
+        )
         for s, p in zip(sources, scope.sources, strict=True)
     )
     return Scope(sources, scope.merged, scope.outer)

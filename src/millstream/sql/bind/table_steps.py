@@ -77,4 +77,3 @@ class TableSteps:
         if len(names) > len(node.fields):
             raise Refused(f"There are {len(names)} names for {len(node.fields)} columns")
         return steps.renamed(node, [*names, *node.fields.names[len(names) :]])
-
