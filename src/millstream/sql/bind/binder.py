@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from millstream.sql.bind import insert, steps, windows
 from millstream.sql.bind.errors import Refused, located
@@ -14,8 +13,8 @@ from millstream.sql.bind.grouping import GroupWindow
 from millstream.sql.bind.relations import RelationBinder
 from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.select import SelectBinder, ordinal, whole_number
-from millstream.sql.bind.tables import Connectors, scanned
 from millstream.sql.bind.table_steps import TableSteps
+from millstream.sql.bind.tables import Connectors, scanned
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.language import statements, syntax
@@ -216,6 +215,3 @@ def telling_where(text: str) -> Iterator[None]:
         if not text:
             raise
         raise located(e, text) from None
-
-
-__all__ = ["Any", "Binder", "telling_where"]

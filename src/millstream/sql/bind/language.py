@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.sql.bind.expressions import cast
 from millstream.sql.bind.functions import AggregateResolved
-from millstream.sql.expressions import Call, Constant, Expression, Column, walk
+from millstream.sql.expressions import Call, Column, Constant, Expression, walk
 from millstream.sql.functions import table
 from millstream.sql.functions.evaluate import folded
 from millstream.sql.functions.resolve import call

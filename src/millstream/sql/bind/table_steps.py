@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast as typed
+from typing import TYPE_CHECKING
+from typing import cast as typed
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused

@@ -7,9 +7,10 @@ is the same object, and is to be translated once.
 from __future__ import annotations
 
 import hashlib
-from enum import Enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
@@ -19,6 +20,7 @@ from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives
 from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized
+from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.sinks import prepared, wants
 from millstream.sql.plan.text import aggregate_text, by_place, text
 
@@ -69,8 +71,6 @@ class Planner:
         return found[1], found[2]
 
     def _with_strategies(self, node: n.Node) -> n.Node:
-        from millstream.sql.plan.rewrite import bottom_up
-
         def choose(one: n.Node) -> n.Node:
             if not isinstance(one, (n.Rank, n.Sort)):
                 return one
@@ -104,9 +104,9 @@ class Planner:
         uid = _uid(node, name, inputs)
         alike = self._planned.setdefault(uid, [])
         for known in alike:
-            if known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True)):
-                if _is_same(known.node, node):
-                    return known
+            same = known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True))
+            if same and _is_same(known.node, node):
+                return known
         made = n.Planned(node, inputs, traits, name, f"{uid}-{len(alike)}" if alike else uid)
         alike.append(made)
         return made
@@ -206,8 +206,6 @@ _UNITS = {"ms": 1, "s": 1000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 8
 
 def milliseconds(text: str) -> int:
     """Return a length of time that a setting says, such as `1 h`."""
-    import re
-
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if found is None:
         raise TableException(f"'{text}' is no length of time; write such as '1 h' or '500 ms'.")
