@@ -18,6 +18,7 @@ from millstream.sql.functions.rules import (
     INT,
     STRING,
     integer,
+    same_as,
     takes,
     text,
     text_or_binary,
@@ -87,19 +88,14 @@ def _concat_ws(site: Site, rows: int, values: Sequence[Value]) -> Value:
 # --- parts
 
 
-def substring(value: str, start: int, length: int | None = None) -> str:
+def substring(value: str, start: int, length: int | None = None) -> str | None:
     """Return a part of text by Flink's rules; a start below zero counts from the end."""
     if length is not None and length < 0:
+        return None
+    begin = start - 1 if start > 0 else 0 if start == 0 else len(value) + start
+    if begin < 0:
         return ""
-    count = len(value)
-    if start >= 0:
-        begin = start - 1 if start > 0 else 0
-    else:
-        begin = count + start
-        if begin < 0:
-            begin = 0 if length is None else begin
-    end = count if length is None else begin + length
-    return value[max(begin, 0) : max(end, 0)]
+    return value[begin:] if length is None else value[begin : begin + length]
 
 
 def _substring(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -144,9 +140,17 @@ def _one_sided(side: str) -> Kernel:
 
 
 def _trim_type(arguments: Arguments) -> t.DataType:
-    kind = arguments.types[1]
+    return varying(arguments.types[1])
+
+
+def _part_type(arguments: Arguments) -> t.DataType:
+    return varying(arguments.types[0])
+
+
+def varying(kind: t.DataType) -> t.DataType:
+    """Return the type of text that is cut from text of a type."""
     assert isinstance(kind, (t.CharType, t.VarCharType))
-    return t.VarCharType(kind.length)
+    return t.VarCharType(1).with_length(kind.length)
 
 
 def _replace(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -249,20 +253,24 @@ def _edge(operation: Callable[..., Any], test: Callable[[Any, Any], bool]) -> Ke
 
 
 FUNCTIONS = [
-    Function("UPPER", takes(text, to=STRING), _upper, ("UPPER(<CHARACTER>)",), "upper_case"),
-    Function("LOWER", takes(text, to=STRING), _lower, ("LOWER(<CHARACTER>)",), "lower_case"),
+    Function("UPPER", takes(text, to=same_as(0)), _upper, ("UPPER(<CHARACTER>)",), "upper_case"),
+    Function("LOWER", takes(text, to=same_as(0)), _lower, ("LOWER(<CHARACTER>)",), "lower_case"),
     Function("CHAR_LENGTH", takes(text, to=INT), _length, ("CHAR_LENGTH(<CHARACTER>)",), "char_length"),
     Function("CHARACTER_LENGTH", takes(text, to=INT), _length, ("CHARACTER_LENGTH(<CHARACTER>)",)),
     Function("||", _concat_rule, _concatenated, ("'<CHARACTER> || <CHARACTER>'",)),
     Function("CONCAT", takes(text, rest=text, to=STRING), _concatenated, api="concat"),
     Function("CONCAT_WS", takes(text, rest=text, to=STRING), _concat_ws, api="concat_ws"),
     *(
-        Function(name, takes(text, whole, whole, to=STRING, optional=1), _substring, api=api)
+        Function(name, takes(text, whole, whole, to=_part_type, optional=1, nulls="always"), _substring, api=api)
         for name, api in (("SUBSTRING", "substring"), ("SUBSTR", "substr"))
     ),
     Function("TRIM", takes(text, text, to=_trim_type), _trim, api="trim"),
-    Function("LTRIM", takes(text, text, to=STRING, optional=1), _one_sided("LEADING"), api="ltrim"),
-    Function("RTRIM", takes(text, text, to=STRING, optional=1), _one_sided("TRAILING"), api="rtrim"),
+    *(
+        Function(
+            name, takes(text, text, to=lambda a: varying(a.types[0]), optional=1), _one_sided(side), api=name.lower()
+        )
+        for name, side in (("LTRIM", "LEADING"), ("RTRIM", "TRAILING"))
+    ),
     Function("BTRIM", takes(text, text, to=STRING, optional=1), _one_sided("BOTH"), api="btrim"),
     Function("REPLACE", takes(text, text, text, to=STRING), _replace, api="replace"),
     Function("POSITION", takes(text, text, integer, to=INT, optional=1), _position, api="position"),
