@@ -479,6 +479,8 @@ class ExpressionBinder:
             except ValidationException as error:
                 raise Refused(str(error), e.at) from None
             arguments = tuple(cast(a, t) for a, t in zip(given, resolved.arguments, strict=True))
+            if e.over is None and self._binder.functions.needs_over(e.name):
+                raise Refused("OVER clause is necessary for window functions", e.at)
             if e.name.upper() == "COUNT" and len(arguments) == 1 and not arguments[0].type.is_nullable:
                 arguments = arguments if e.distinct else ()
             return self._aggregated(e, arguments, resolved.type, None, options + words)

@@ -27,6 +27,9 @@ class Functions(Protocol):
     def kind(self, name: str) -> str | None:
         """Return "scalar", "aggregate", "table"; None for a name that is unknown."""
 
+    def needs_over(self, name: str) -> bool:
+        """Tell whether a function stands with OVER only."""
+
     def canonical(self, name: str) -> str:
         """Return what the table calls a function."""
 
