@@ -36,6 +36,9 @@ class Functions(Protocol):
     def call(self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Expression:
         """Return a scalar function applied to arguments, which are cast; refuses with the words of Flink."""
 
+    def cast(self, value: Expression, target: DataType, lenient: bool) -> Expression:
+        """Return CAST or TRY_CAST; refuses values that are never of the other type."""
+
     def aggregate(self, name: str, arguments: Sequence[Expression], has_rows: bool) -> AggregateResolved:
         """Return what an aggregate function is for some arguments; `has_rows`: it is never over no rows at all."""
 

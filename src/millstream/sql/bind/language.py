@@ -13,6 +13,8 @@ from millstream.sql.functions import aggregates, table
 from millstream.sql.functions.evaluate import folded
 from millstream.sql.functions.function import Arguments, Kind
 from millstream.sql.functions.resolve import call
+from millstream.sql.functions.resolve import cast as written_cast
+from millstream.sql.types import DataType
 
 _KINDS = {Kind.SCALAR: "scalar", Kind.AGGREGATE: "aggregate", Kind.OVER: "aggregate", Kind.TABLE: "table"}
 
@@ -54,6 +56,10 @@ class LanguageFunctions:
         """Return a scalar function applied to arguments."""
         found = call(name, arguments, options)
         return Call(found.type, found.function, tuple(map(_as_written, found.arguments)), found.options)
+
+    def cast(self, value: Expression, target: DataType, lenient: bool) -> Expression:
+        """Return CAST or TRY_CAST."""
+        return written_cast(value, target, lenient)
 
     def aggregate(self, name: str, arguments: Sequence[Expression], has_rows: bool) -> AggregateResolved:
         """Return what an aggregate is for some arguments."""
