@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.errors import TableException
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.rules import (
     BOOLEAN,
@@ -157,7 +158,7 @@ def _replace(site: Site, rows: int, values: Sequence[Value]) -> Value:
     value, what, by = values
     if isinstance(what, pa.Scalar) and isinstance(by, pa.Scalar) and what.as_py() and by.is_valid:
         return pc.replace_substring(value, what.as_py(), by.as_py())
-    return by_row(lambda v, w, b: v.replace(w, b) if w else v)(site, rows, values)
+    return by_row(str.replace)(site, rows, values)
 
 
 def _position(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -186,8 +187,8 @@ def like_pattern(pattern: str, escape: str | None) -> list[str | None]:
         c = pattern[at]
         if escape is not None and c == escape:
             at += 1
-            if at == len(pattern):
-                break
+            if pattern[at : at + 1] not in ("%", "_", escape):
+                raise TableException(f"Invalid escape sequence '{pattern}', {at - 1}")
             pieces.append(pattern[at])
         elif c == "%":
             pieces.append(None)
@@ -257,7 +258,7 @@ FUNCTIONS = [
     Function("LOWER", takes(text, to=same_as(0)), _lower, ("LOWER(<CHARACTER>)",), "lower_case"),
     Function("CHAR_LENGTH", takes(text, to=INT), _length, ("CHAR_LENGTH(<CHARACTER>)",), "char_length"),
     Function("CHARACTER_LENGTH", takes(text, to=INT), _length, ("CHARACTER_LENGTH(<CHARACTER>)",)),
-    Function("||", _concat_rule, _concatenated, ("'<CHARACTER> || <CHARACTER>'",)),
+    Function("||", _concat_rule, _concatenated, ("<CHARACTER> || <CHARACTER>",)),
     Function("CONCAT", takes(text, rest=text, to=STRING), _concatenated, api="concat"),
     Function("CONCAT_WS", takes(text, rest=text, to=STRING), _concat_ws, api="concat_ws"),
     *(
