@@ -116,6 +116,8 @@ def formatter(pattern: str) -> Callable[[Moment], str]:
     writers: list[Callable[[Moment], str]] = []
     pad = 0
     for piece in pieces_of(pattern):
+        if pad and not piece.letter.isalpha():
+            raise BadDatePattern(f"Pad letter 'p' must be followed by valid pad pattern: {pattern}")
         if piece.letter == "p":
             pad = piece.count
             continue
@@ -184,6 +186,10 @@ def _week_of_month(moment: Moment) -> int:
     return (moment.date.day + first.isoweekday() % 7 - 1) // 7 + 1
 
 
+def _week_in_month(moment: Moment) -> int:
+    return (moment.date.day - 1) // 7 + 1
+
+
 def _quarter(moment: Moment) -> int:
     return (moment.date.month + 2) // 3
 
@@ -209,7 +215,7 @@ _NUMBERS: dict[str, Callable[[Moment], int]] = {
     "W": _week_of_month,
     "e": lambda m: m.date.isoweekday() % 7 + 1,
     "c": lambda m: m.date.isoweekday() % 7 + 1,
-    "F": lambda m: (m.date.day - 1) // 7 + 1,
+    "F": lambda m: (m.date.day - 1) % 7 + 1,
     "Q": _quarter,
     "q": _quarter,
 }
@@ -436,7 +442,7 @@ def _simple_writer(piece: Piece) -> Callable[[Moment, str], str]:
     if letter in "zZX":
         return lambda moment, zone: {"z": zone, "Z": "+0000", "X": "Z"}[letter]
     if letter in "wWDdFHkKhms" or letter in "ML":
-        number = _NUMBERS[letter]
+        number = _week_in_month if letter == "F" else _NUMBERS[letter]
         return lambda moment, zone: f"{number(moment):0{count}d}"
     raise BadDatePattern(f"Illegal pattern character '{letter}'")
 

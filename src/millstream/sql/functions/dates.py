@@ -225,9 +225,7 @@ def _add_rule(arguments: Arguments) -> Resolved | None:
         return None
     result = kind
     if isinstance(kind, t.DateType) and unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND"):
-        result = t.DataTypes.TIMESTAMP(3)
-    if isinstance(kind, _TIMESTAMPS) and unit in ("SECOND", "MILLISECOND", "MINUTE", "HOUR", "DAY", "WEEK"):
-        result = type(kind)(max(kind.precision, 3))
+        result = t.DataTypes.TIMESTAMP(6)
     return Resolved(result.with_nullability(arguments.any_nullable), (BIGINT.with_nullability(count.is_nullable), kind))
 
 

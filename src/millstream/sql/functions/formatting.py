@@ -20,6 +20,7 @@ from millstream.sql.functions.date_patterns import (
     BadDatePattern,
     Moment,
     formatter,
+    pieces_of,
     parser,
     simple_formatter,
     simple_parser,
@@ -33,8 +34,6 @@ _DEFAULT = "yyyy-MM-dd HH:mm:ss"
 _TIMESTAMPS = (t.TimestampType, t.LocalZonedTimestampType)
 # Where parts of a time stand in text as Arrow writes it.
 _QUICK = {"yyyy": (0, 4), "MM": (5, 7), "dd": (8, 10), "HH": (11, 13), "mm": (14, 16), "ss": (17, 19), "SSS": (20, 23)}
-_QUICK_PATTERN = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|''|'[^']+'|[^a-zA-Z'\[\]{}#])*")
-_QUICK_PIECE = re.compile(r"yyyy|MM|dd|HH|mm|ss|SSS|''|'[^']+'|.", re.DOTALL)
 _SHOWN = "0000-00-00 00:00:00.000"
 
 
@@ -76,20 +75,30 @@ def _date_format(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _formatted(column: pa.Array, pattern: str) -> pa.Array:
-    if _QUICK_PATTERN.fullmatch(pattern):
+    pieces = _quick_pieces(pattern)
+    if pieces is not None:
         shown = cut(column, t.TimestampType(3)).cast(pa.string())
         if pc.min(pc.utf8_length(shown)).as_py() == pc.max(pc.utf8_length(shown)).as_py() == len(_SHOWN):
-            return _cut_out(shown, _QUICK_PIECE.findall(pattern))
+            return _cut_out(shown, pieces)
     return pa.array([_one(m, pattern) for m in _moments(column)], pa.string())
 
 
-def _cut_out(shown: pa.Array, pieces: list[str]) -> pa.Array:
+def _quick_pieces(pattern: str) -> list[tuple[str, str]] | None:
+    """Return letters or text of a pattern, None if it has letters that are not written quickly."""
+    try:
+        pieces = [(piece.letter * piece.count, piece.text) for piece in pieces_of(pattern)]
+    except BadDatePattern:
+        return None
+    return pieces if all(not letters or letters in _QUICK for letters, _ in pieces) and pieces else None
+
+
+def _cut_out(shown: pa.Array, pieces: list[tuple[str, str]]) -> pa.Array:
     """Put pieces of times together that are written out; what stands side by side there is cut out at once."""
     parts: list[pa.Array | str] = []
     at: tuple[int, int] | None = None
-    for piece in pieces:
-        place = _QUICK.get(piece)
-        if place is None and at is not None and at[1] < len(_SHOWN) and _SHOWN[at[1]] == piece:
+    for letters, text_between in pieces:
+        place = _QUICK.get(letters)
+        if place is None and at is not None and at[1] < len(_SHOWN) and _SHOWN[at[1]] == text_between:
             place = (at[1], at[1] + 1)
         if place is not None and at is not None and place[0] == at[1]:
             at = (at[0], place[1])
@@ -98,7 +107,7 @@ def _cut_out(shown: pa.Array, pieces: list[str]) -> pa.Array:
             parts.append(pc.utf8_slice_codeunits(shown, *at))
         at = place
         if place is None:
-            parts.append("'" if piece == "''" else piece.strip("'"))
+            parts.append(text_between)
     if at is not None:
         parts.append(pc.utf8_slice_codeunits(shown, *at))
     if len(parts) == 1 and not isinstance(parts[0], str):
@@ -233,7 +242,8 @@ def _unix_seconds(site: Site, value: str, pattern: str = _DEFAULT) -> int | None
     except BadDatePattern:
         found = None
     if found is None:
-        return -(2**63) // 1000
+        # As Flink has it.
+        return -(2**63)
     return _to_utc(found[0], zone_of(site.context.time_zone))
 
 
@@ -274,7 +284,7 @@ def _to_instant_rule(arguments: Arguments) -> Resolved | None:
 
 
 FUNCTIONS = [
-    Function("DATE_FORMAT", takes(_dated_or_text, text, to=STRING), _date_format, api="date_format", fails=True),
+    Function("DATE_FORMAT", takes(_dated_or_text, text, to=STRING, nulls="always"), _date_format, api="date_format", fails=True),
     Function(
         "TO_TIMESTAMP",
         takes(text, text, to=t.DataTypes.TIMESTAMP(3), optional=1, nulls="always"),
