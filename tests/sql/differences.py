@@ -5,7 +5,22 @@ from __future__ import annotations
 import re
 
 # Numbers that Java's own library computes differ by one in the last digit.
-_LAST_DIGIT = ("SIN", "COS", "TAN", "COT", "ASIN", "ACOS", "ATAN", "ATAN2", "SINH", "COSH", "TANH", "POWER", "EXP", "LOG")
+_LAST_DIGIT = (
+    "SIN",
+    "COS",
+    "TAN",
+    "COT",
+    "ASIN",
+    "ACOS",
+    "ATAN",
+    "ATAN2",
+    "SINH",
+    "COSH",
+    "TANH",
+    "POWER",
+    "EXP",
+    "LOG",
+)
 _BEFORE_1970 = ("EXTRACT", "YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "FLOOR", "CEIL", "WEEK")
 
 

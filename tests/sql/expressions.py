@@ -1160,7 +1160,13 @@ OVER = [
     *("ARRAY_AGG(x)", "AVG(x)"),
 ]
 OF_TWO = [
-    *("COUNT(*)", "COUNT(*) FILTER (WHERE x > 0)", "SUM(x) FILTER (WHERE x > 0)", "COUNT(x, y)", "COUNT(DISTINCT x, y)"),
+    *(
+        "COUNT(*)",
+        "COUNT(*) FILTER (WHERE x > 0)",
+        "SUM(x) FILTER (WHERE x > 0)",
+        "COUNT(x, y)",
+        "COUNT(DISTINCT x, y)",
+    ),
     *("PERCENTILE(x, 0.5, 2)", "PERCENTILE(x, ARRAY[0.1, 0.9])", "PERCENTILE(x, 1)", "PERCENTILE(x, 0.5E0, y)"),
     *("APPROX_COUNT_DISTINCT(x)", "GROUPING(x)", "GROUP_ID()", "GROUPING_ID(x, y)", "JSON_ARRAYAGG(x NULL ON NULL)"),
     *("JSON_OBJECTAGG(KEY 'a' VALUE x ABSENT ON NULL)", "ARRAY_AGG(DISTINCT x)", "ARRAY_AGG(x IGNORE NULLS)"),

@@ -1,6 +1,6 @@
 """Ask Flink for types and values of all expressions of `expressions.py` and of aggregates, and keep its answers.
 
-    python tests/sql/record.py      (a JDK and apache-flink in its venv are needed, see bench/venvs.py; it takes an hour)
+python tests/sql/record.py      (a JDK and apache-flink in its venv are needed, see bench/venvs.py; it takes an hour)
 """
 
 from __future__ import annotations

@@ -56,11 +56,13 @@ class Parts:
 
     @property
     def day(self) -> NDArray[Any]:
-        return (self._dates - self._dates.astype("datetime64[M]")).astype(np.int64) + 1
+        found: NDArray[Any] = (self._dates - self._dates.astype("datetime64[M]")).astype(np.int64) + 1
+        return found
 
     @property
     def day_of_year(self) -> NDArray[Any]:
-        return (self._dates - self._dates.astype("datetime64[Y]")).astype(np.int64) + 1
+        found: NDArray[Any] = (self._dates - self._dates.astype("datetime64[Y]")).astype(np.int64) + 1
+        return found
 
     @property
     def iso_day(self) -> NDArray[Any]:
@@ -69,7 +71,8 @@ class Parts:
 
     def _thursday(self) -> NDArray[Any]:
         """The Thursday of the week, which tells its year."""
-        return (self.days - self.iso_day + 4).astype("datetime64[D]")
+        found: NDArray[Any] = (self.days - self.iso_day + 4).astype("datetime64[D]")
+        return found
 
     @property
     def iso_year(self) -> NDArray[Any]:
@@ -78,7 +81,8 @@ class Parts:
     @property
     def week(self) -> NDArray[Any]:
         thursday = self._thursday()
-        return (thursday - thursday.astype("datetime64[Y]")).astype(np.int64) // 7 + 1
+        found: NDArray[Any] = (thursday - thursday.astype("datetime64[Y]")).astype(np.int64) // 7 + 1
+        return found
 
 
 _PARTS: dict[str, Callable[[Parts], NDArray[Any]]] = {
@@ -191,7 +195,8 @@ def _round(column: pa.Array, unit: str, up: bool) -> pa.Array:
 def _floored_days(days: NDArray[Any], unit: str) -> NDArray[Any]:
     if unit == "WEEK":
         # Weeks begin on Sunday.
-        return days - (days + 4) % 7
+        sunday: NDArray[Any] = days - (days + 4) % 7
+        return sunday
     return _month_start(_floored_months(days, unit))
 
 
@@ -244,7 +249,7 @@ def _add(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _same(site: Site) -> bool:
-    return arrow_type(site.types[1]) == arrow_type(site.type)
+    return bool(arrow_type(site.types[1]) == arrow_type(site.type))
 
 
 def _difference_rule(arguments: Arguments) -> Resolved | None:
@@ -273,7 +278,8 @@ def _difference(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _trunc(values: NDArray[Any], size: int) -> NDArray[Any]:
-    return np.sign(values) * (np.abs(values) // size)
+    found: NDArray[Any] = np.sign(values) * (np.abs(values) // size)
+    return found
 
 
 def _milliseconds(column: pa.Array) -> NDArray[Any]:

@@ -20,8 +20,8 @@ from millstream.sql.functions.date_patterns import (
     BadDatePattern,
     Moment,
     formatter,
-    pieces_of,
     parser,
+    pieces_of,
     simple_formatter,
     simple_parser,
 )
@@ -284,7 +284,13 @@ def _to_instant_rule(arguments: Arguments) -> Resolved | None:
 
 
 FUNCTIONS = [
-    Function("DATE_FORMAT", takes(_dated_or_text, text, to=STRING, nulls="always"), _date_format, api="date_format", fails=True),
+    Function(
+        "DATE_FORMAT",
+        takes(_dated_or_text, text, to=STRING, nulls="always"),
+        _date_format,
+        api="date_format",
+        fails=True,
+    ),
     Function(
         "TO_TIMESTAMP",
         takes(text, text, to=t.DataTypes.TIMESTAMP(3), optional=1, nulls="always"),

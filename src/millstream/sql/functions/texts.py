@@ -268,7 +268,7 @@ def _regexp_extract(value: str, pattern: str, group: int = 0) -> str | None:
         return None
     if found is None or not 0 <= group <= found.re.groups:
         return None
-    return found.group(group)  # type: ignore[no-any-return]
+    return found.group(group)
 
 
 def _regexp_extract_all(value: str, pattern: str, group: int = 1) -> list[str | None] | None:

@@ -95,4 +95,5 @@ def _plus_months(days: NDArray[Any], months: NDArray[Any]) -> NDArray[Any]:
     day = (dates - month.astype("datetime64[D]")).astype(np.int64)
     moved = month + months.astype("timedelta64[M]")
     last = ((moved + 1).astype("datetime64[D]") - moved.astype("datetime64[D]")).astype(np.int64) - 1
-    return moved.astype("datetime64[D]").astype(np.int64) + np.minimum(day, last)
+    found: NDArray[Any] = moved.astype("datetime64[D]").astype(np.int64) + np.minimum(day, last)
+    return found
