@@ -36,7 +36,10 @@ class Moment:
     def of(seconds: int, nanos: int = 0) -> Moment:
         """Return the moment so many seconds after 1970 began."""
         days, rest = divmod(seconds, 86400)
-        return Moment(EPOCH + dt.timedelta(days=days), rest, nanos)
+        try:
+            return Moment(EPOCH + dt.timedelta(days=days), rest, nanos)
+        except OverflowError:
+            raise BadDatePattern("Years from 1 to 9999 can be written by a pattern") from None
 
     @property
     def hour(self) -> int:

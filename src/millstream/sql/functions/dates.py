@@ -322,6 +322,24 @@ def _overlaps(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pc.and_kleene(pc.greater_equal(b, c), pc.greater_equal(d, a))
 
 
+def _periods_rule(arguments: Arguments) -> Resolved | None:
+    """Two rows, each of a time and its end or how long it lasts."""
+    if not all(isinstance(k, t.RowType) and len(k) == 2 for k in arguments.types):
+        return None
+    members = tuple(m for k in arguments.types if isinstance(k, t.RowType) for m in k.field_types())
+    found = _overlaps_rule(Arguments(members))
+    return None if found is None else Resolved(found.type, arguments.types)
+
+
+def _periods_overlap(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    fixed = all(isinstance(v, pa.Scalar) for v in values)
+    columns = [as_array(v, 1 if fixed else rows) for v in values]
+    members = [pc.struct_field(c, [i]) for c in columns for i in (0, 1)]
+    kinds = tuple(m for k in site.types if isinstance(k, t.RowType) for m in k.field_types())
+    found = _overlaps(Site(site.name, site.type, kinds, (), site.context), len(columns[0]), members)
+    return found[0] if fixed else found
+
+
 _NAMED = {
     "YEAR": "YEAR",
     "QUARTER": "QUARTER",
@@ -339,6 +357,7 @@ FUNCTIONS = [
     Function("EXTRACT", _extract_rule, _extract_kernel(None), api="extract"),
     *(Function(name, takes(_timed, to=BIGINT), _extract_kernel(unit)) for name, unit in _NAMED.items()),
     Function("TEMPORAL_OVERLAPS", _overlaps_rule, _overlaps, api="temporal_overlaps"),
+    Function("OVERLAPS", _periods_rule, _periods_overlap),
     Function("TIMESTAMPADD", _add_rule, _add),
     Function("TIMESTAMPDIFF", _difference_rule, _difference, api="timestamp_diff"),
 ]
