@@ -178,6 +178,25 @@ def test_times_are_told_in_the_sessions_zone() -> None:
     assert days == [dt.date(2023, 12, 31)]
 
 
+@pytest.mark.parametrize(
+    ("zone", "hours"), [("UTC", 0), ("GMT+05:30", 5.5), ("-03:00", -3), ("UTC+8", 8), ("Asia/Tokyo", 9)]
+)
+def test_zones_have_javas_names(zone: str, hours: float) -> None:
+    ltz, context = DataTypes.TIMESTAMP_LTZ(0), EvaluationContext(zone)
+    shown = dt.datetime(1970, 1, 1) + dt.timedelta(hours=hours)
+    column = pa.array([0], arrow_type(ltz))
+    assert run(cast(Column(ltz, 0), DataTypes.TIMESTAMP(0)), column, context=context) == [shown]
+    assert run(call("FROM_UNIXTIME", [Column(BIGINT, 0)]), pa.array([0]), context=context) == [str(shown)]
+    seconds = run(call("UNIX_TIMESTAMP", [Column(STRING, 0)]), pa.array([str(shown)]), context=context)
+    assert seconds == [0]
+
+
+def test_a_zone_that_is_none_is_refused() -> None:
+    ltz = DataTypes.TIMESTAMP_LTZ(0)
+    with pytest.raises(ValidationException, match="Invalid time zone 'Nowhere'"):
+        run(cast(Column(ltz, 0), STRING), pa.array([0], arrow_type(ltz)), context=EvaluationContext("Nowhere"))
+
+
 def test_the_clock_is_read_for_each_batch_in_a_stream_and_once_in_a_batch_query() -> None:
     now = [1_700_000_000_000]
     stream = EvaluationContext(clock=lambda: now[0])
