@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import gzip
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from sql.binder import bound, evaluated
+from sql.differences import aggregate_reason, agrees, reason_of
+from sql.record import AGGREGATES, VALUES, kept
+from sql_planning import Session
 
 from millstream.common.errors import TypeMismatchError
 from millstream.common.time import Instant
@@ -29,9 +31,6 @@ from millstream.sql.functions.resolve import call, cast
 from millstream.sql.functions.vectors import from_stored
 from millstream.sql.language.errors import SqlParserException
 from millstream.sql.types import DataType, DataTypes
-from sql.binder import bound, evaluated
-from sql.differences import aggregate_reason, agrees, reason_of
-from sql_planning import Session
 
 INT, BIGINT, DOUBLE, STRING = DataTypes.INT(), DataTypes.BIGINT(), DataTypes.DOUBLE(), DataTypes.STRING()
 CONTEXT = EvaluationContext(batch=True)
@@ -361,23 +360,16 @@ def test_arguments_that_a_function_does_not_take_are_refused_with_flinks_words()
 
 # --- what Flink says
 
-RECORDED = Path(__file__).parents[1] / "sql"
-
 
 @pytest.fixture(scope="module")
 def session() -> Session:
     return Session(batch=True)
 
 
-def lines_of(name: str) -> list[list[str]]:
-    text = gzip.decompress((RECORDED / name).read_bytes()).decode()
-    return [line.split("\t") for line in text.split("\n") if line]
-
-
 def test_types_and_values_are_those_that_flink_gives(session: Session) -> None:
     differ: list[str] = []
     reasons: Counter[str] = Counter()
-    lines = lines_of("values.tsv.gz")
+    lines = kept(VALUES)
     for told, value, text in lines:
         ours = evaluated(text, session.binder)
         if agrees(text, told, value, *ours):
@@ -394,7 +386,7 @@ def test_types_and_values_are_those_that_flink_gives(session: Session) -> None:
 def test_columns_give_what_constants_give(session: Session) -> None:
     """Every eighth of the expressions, with each constant in a column that is a part of a longer one."""
     differ = []
-    for _, _, text in lines_of("values.tsv.gz")[::8]:
+    for _, _, text in kept(VALUES)[::8]:
         if any(word in text for word in ("RAND", "UUID", "NOW()", "CURRENT_", "LOCALTIME")):
             continue
         try:
@@ -428,7 +420,7 @@ def _told(expression: Expression, batch: Batch) -> list[Any]:
 
 def test_types_of_aggregates_are_those_that_flink_gives(session: Session) -> None:
     differ = []
-    for told, text in lines_of("aggregates.tsv.gz"):
+    for told, text in kept(AGGREGATES):
         try:
             ours = str(session.bound(f"SELECT {text}").fields[0].type)
         except (ValidationException, SqlParserException):
