@@ -400,6 +400,9 @@ def test_columns_give_what_constants_give(session: Session) -> None:
             varying = _told(over_columns, Batch(columns))
             if varying != constant * 2 and not (constant == varying == ["!"]):
                 differ.append(f"{text}: {varying}, of constants {constant}")
+            none = _told(over_columns, Batch([column.slice(0, 0) for column in columns]))
+            if none not in ([], ["!"]):
+                differ.append(f"{text}: {none} of no rows")
     assert differ == []
 
 
