@@ -79,8 +79,8 @@ def _decimal(text: str) -> Constant:
     digits = text.replace(".", "")
     scale = len(text.split(".")[1]) if "." in text else 0
     precision = max(len(digits), scale, 1)
-    if precision > 38:
-        raise ValueError("a number has at most 38 digits")
+    if int(digits) > _MOST_BIGINT:
+        raise ValueError("it has too many digits; write it as a CAST of a text")
     return Constant(DecimalType(precision, scale, False), value)
 
 
