@@ -165,7 +165,7 @@ def test_processing_time_windows(env: Env) -> None:
         assert start % 500 == 0
         assert end == start + 500
         assert count >= 1
-        assert fired_at >= end - 1
+        assert fired_at >= end
 
 
 # --- watermarks
