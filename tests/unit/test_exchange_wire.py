@@ -568,6 +568,26 @@ def test_large_blocks_both_ways_at_once_with_skew(way: Way) -> None:
         assert party.run(1) == [b"%d" % (9 * size), b"%d" % (3 * size), b"%d" % (3 * size)]
 
 
+@pytest.mark.parametrize("size", [1, 4 << 20])
+@pytest.mark.parametrize("way", WAYS)
+def test_slots_do_not_wait_for_each_others_work(way: Way, size: int) -> None:
+    """Slot 0 has sent all and got all: before it works, the others have what they need to do so at the same time."""
+
+    def dealt_out(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if task.level == 0:
+            yield from ((target, bytes(size)) for target in range(3))
+        else:
+            began = time.monotonic()
+            time.sleep(0.3)
+            yield slot, pickle.dumps((began, time.monotonic()))
+
+    with Party([1, 3], dealt_out, way) as party:
+        party.start()
+        party.run(1)
+        began, ended = zip(*map(pickle.loads, party.run(2)), strict=True)
+        assert max(began) < min(ended)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
     """While slot 1 is busy with its own level 0, slot 0 sends to it: 8 MiB wait at the sender, and no more."""
