@@ -24,7 +24,7 @@ numbers = env.from_source(DataGeneratorSource(lambda i: i, 200, 1000), source_na
 sums = numbers.key_by(lambda i: i % 3).reduce(lambda a, b: a + b)
 sums.sink_to(FileSink.for_row_format(sys.argv[1], Encoder.simple_string_encoder()).build())
 result = env.execute("sums")
-print(sorted(m for m in sys.modules if m in ("pyspark", "py4j")), env.get_parallelism())
+print(sorted(m for m in sys.modules if m in ("pyspark", "py4j", "asyncio", "pyarrow", "lmdb")), env.get_parallelism())
 """
 
 
