@@ -45,6 +45,20 @@ def test_a_program_with_checkpoints_and_files_in_this_process(tmp_path: Path, op
     assert not list(out.rglob("*.inprogress*"))
 
 
+PYTHON = """
+import os, sys
+from millstream.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+print(list(env.from_collection([1]).map(lambda x: os.environ["python"] == sys.executable).execute_and_collect()))
+"""
+
+
+def test_functions_find_their_interpreter_as_in_a_worker(tmp_path: Path) -> None:
+    done = run(tmp_path, PYTHON, "--local")
+    assert (done.stdout, done.stderr) == ("[True]\n", SAID)
+
+
 COUNTED = """
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import ABORT, TestingSource
