@@ -165,8 +165,12 @@ class Channels:
     # --- receiving
 
     def wait_for(self, epoch: int, level: int) -> list[bytes]:
-        """Wait for the barriers of all slots of the level before; return what came ahead of them."""
-        while not self._arrivals.is_complete(epoch, level):
+        """Wait for the barriers of all slots of the level before; return what came ahead of them.
+
+        And until what was sent has left: nothing does while the level runs, and others wait for it. They take it at
+        once, since who has yet to end the level before, and is busy, is waited for anyway.
+        """
+        while not self._arrivals.is_complete(epoch, level) or any(c.link.queued for c in self._channels.values()):
             self._wait()
         return self._arrivals.collect(epoch, level)
 
