@@ -544,6 +544,28 @@ def test_a_slot_that_cannot_open_what_it_goes_on_from_says_why(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_who_sends_last_does_not_begin_a_level_before_the_others_can(way: Way) -> None:
+    both, first_is_done = threading.Barrier(2), threading.Event()
+
+    def meet(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if task.level == 1:
+            both.wait(5)
+            yield slot, b"%d" % len(b"".join(messages))
+        elif slot == 0:
+            yield 1, b"x"
+            first_is_done.set()
+        else:
+            first_is_done.wait(5)
+            time.sleep(0.05)
+            # So much that the slot looks at its connections: the other's barrier has come then, its own is still to go.
+            yield 0, bytes(1 << 17)
+
+    with Party([2, 2], meet, way) as party:
+        party.start()
+        assert party.run(1) == [b"%d" % (1 << 17), b"1"]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_levels_of_different_widths(way: Way) -> None:
     def count(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         total = sum(map(int, messages)) if task.level else 1
