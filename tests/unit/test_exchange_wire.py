@@ -29,7 +29,7 @@ from millstream.exchange.frames import HEAD, Frame, Kind
 from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
-from millstream.exchange.protocol import CancelAsked, Trouble
+from millstream.exchange.protocol import CancelAsked, Cause, Trouble
 from millstream.exchange.slot import Slot
 from millstream.exchange.tls import CertificateError, Identity, make_identity
 from millstream.operators.protocol import LevelTask
@@ -450,12 +450,15 @@ def test_unix_sockets_are_in_a_directory_of_ones_own() -> None:
 class Scripted:
     """The work of a slot, as a test has it."""
 
+    cannot_open: int | None = None
+
     def __init__(self, slot: int, run_level: RunLevel) -> None:
         self.slot = slot
         self.run_level = run_level
 
     def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
-        pass
+        if self.slot == self.cannot_open:
+            raise FileNotFoundError("a state file")
 
     def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         return self.run_level(self.slot, task, messages)
@@ -531,6 +534,35 @@ def test_many_epochs(way: Way) -> None:
         party.start()
         for epoch in range(1, 200):
             assert party.run(epoch) == [b"0<1", b"1<0"]
+
+
+def test_a_slot_that_cannot_open_what_it_goes_on_from_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scripted, "cannot_open", 1)
+    with Party([2, 2], ring) as party:
+        party.start()
+        assert party.fails().cause == Cause(Trouble.RAISED, "FileNotFoundError: a state file")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_sends_last_does_not_begin_a_level_before_the_others_can(way: Way) -> None:
+    both, first_is_done = threading.Barrier(2), threading.Event()
+
+    def meet(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if task.level == 1:
+            both.wait(5)
+            yield slot, b"%d" % len(b"".join(messages))
+        elif slot == 0:
+            yield 1, b"x"
+            first_is_done.set()
+        else:
+            first_is_done.wait(5)
+            time.sleep(0.05)
+            # So much that the slot looks at its connections: the other's barrier has come then, its own is still to go.
+            yield 0, bytes(1 << 17)
+
+    with Party([2, 2], meet, way) as party:
+        party.start()
+        assert party.run(1) == [b"%d" % (1 << 17), b"1"]
 
 
 @pytest.mark.parametrize("way", WAYS)
