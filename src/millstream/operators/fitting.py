@@ -26,15 +26,30 @@ def made_to_fit(w: CodeWriter, operator: Any, type_info: TypeInformation | None,
         return value if value.condition is None else replace(value, shape=ANYTHING, condition=None)
     wanted = type_info.shape()
     known = wanted is not None and within(value.shape, wanted)
-    shape = value.shape if known else wanted or ANYTHING
+    shape = value.shape if known else _made_of(value.shape, wanted)
     if type_info in (operator.produced_type, value.fitted) or (known and value.condition is None):
         # What has a shape cannot change, so it need not be copied either.
         detached = value.detached or (known and type_info.copies)
         return replace(value, shape=shape, condition=None, fitted=type_info, detached=detached)
     out = w.var()
     _write(w, operator, convert, value, wanted, out)
+    if value.condition is not None:
+        # Where that does not hold, only the converter knows what has come.
+        shape = wanted or ANYTHING
+    # A member that always fits is what it was: constants do not travel with the record.
+    w.take_apart(out, shape)
     detached = value.detached or type_info.copies
     return Var(out, value.timestamp, detached, shape, fitted=type_info)
+
+
+def _made_of(shape: Shape, wanted: Shape | None) -> Shape:
+    """Return what is known of a value that was made to fit: of each member what was known before, or what is wanted."""
+    if wanted is None:
+        return ANYTHING
+    if not (isinstance(shape, Fixed) and isinstance(wanted, Fixed) and len(shape.members) == len(wanted.members)):
+        return shape if within(shape, wanted) else wanted
+    members = tuple(_made_of(known, member) for known, member in zip(shape.members, wanted.members, strict=True))
+    return replace(wanted, members=members, null=shape.null and wanted.null)
 
 
 def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted: Shape | None, out: str) -> None:
