@@ -16,6 +16,7 @@ from millstream.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
     Types,
+    check_type,
     has_rows,
 )
 from millstream.common.types import Row
@@ -327,6 +328,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
         """
         if isinstance(key_selector, (int, str)):
             self._check_field("key_by", key_selector)
+        check_type(key_type, "The key type of key_by()")
         selector = key_of(key_selector)
         if key_type is not None and has_rows(key_type):
             selector = _keys_as_rows(selector, key_type)
@@ -510,6 +512,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
         self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream[Any] | None = None
     ) -> DataStream[Any]:
         """Add an operator behind this stream, and behind a second one if it has two inputs."""
+        check_type(output_type, f"The output type of '{name}'")
         ends = list(self._ends)
         if second is not None:
             ends += [StreamEnd(e.source, e.partitioner, e.tag, 1) for e in second._ends]
