@@ -20,6 +20,15 @@ def stopwatch(clock: Callable[[], int]) -> Callable[[], float]:
     return time.monotonic if clock is wall_clock else lambda: clock() / 1000
 
 
+def timer_lag(clock: Callable[[], int]) -> int:
+    """Return how many milliseconds after their time timers fire that follow a clock.
+
+    One, as in Flink: when they fire no record can come any more in the millisecond they are for, which may be the last
+    of a window. What a test's own clock is set to is over.
+    """
+    return 1 if clock is wall_clock else 0
+
+
 def requests(capacity: int) -> Requests:
     """Return what makes asynchronous requests, so many at once."""
     # Not above: asyncio takes 20 ms to import, and few programs need it.

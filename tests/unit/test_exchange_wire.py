@@ -544,6 +544,28 @@ def test_a_slot_that_cannot_open_what_it_goes_on_from_says_why(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_who_sends_last_does_not_begin_a_level_before_the_others_can(way: Way) -> None:
+    both, first_is_done = threading.Barrier(2), threading.Event()
+
+    def meet(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if task.level == 1:
+            both.wait(5)
+            yield slot, b"%d" % len(b"".join(messages))
+        elif slot == 0:
+            yield 1, b"x"
+            first_is_done.set()
+        else:
+            first_is_done.wait(5)
+            time.sleep(0.05)
+            # So much that the slot looks at its connections: the other's barrier has come then, its own is still to go.
+            yield 0, bytes(1 << 17)
+
+    with Party([2, 2], meet, way) as party:
+        party.start()
+        assert party.run(1) == [b"%d" % (1 << 17), b"1"]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_levels_of_different_widths(way: Way) -> None:
     def count(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         total = sum(map(int, messages)) if task.level else 1
@@ -576,6 +598,26 @@ def test_large_blocks_both_ways_at_once_with_skew(way: Way) -> None:
     with Party([3, 3], flood, way) as party:
         party.start()
         assert party.run(1) == [b"%d" % (9 * size), b"%d" % (3 * size), b"%d" % (3 * size)]
+
+
+@pytest.mark.parametrize("size", [1, 4 << 20])
+@pytest.mark.parametrize("way", WAYS)
+def test_slots_do_not_wait_for_each_others_work(way: Way, size: int) -> None:
+    """Slot 0 has sent all and got all: before it works, the others have what they need to do so at the same time."""
+
+    def dealt_out(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        if task.level == 0:
+            yield from ((target, bytes(size)) for target in range(3))
+        else:
+            began = time.monotonic()
+            time.sleep(0.3)
+            yield slot, pickle.dumps((began, time.monotonic()))
+
+    with Party([1, 3], dealt_out, way) as party:
+        party.start()
+        party.run(1)
+        began, ended = zip(*map(pickle.loads, party.run(2)), strict=True)
+        assert max(began) < min(ended)
 
 
 @pytest.mark.parametrize("way", WAYS)
