@@ -8,7 +8,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, Union, cast, overload
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.type_variables import KEY, OUT, KEY_co, R, T_co, W
 from millstream.common.typeinfo import (
     PickledBytesTypeInfo,
@@ -48,7 +48,7 @@ from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStr
 from millstream.graph.transformations import StreamEnd, Transformation
 from millstream.operators.base import Operator
 from millstream.operators.functions import UserFunction
-from millstream.operators.output_tag import OutputTag
+from millstream.operators.output_tag import OutputTag, check_tag
 from millstream.operators.partitioners import (
     BroadcastPartitioner,
     CustomPartitioner,
@@ -269,9 +269,10 @@ class DataStream(OperatorSettings, Generic[T_co]):
 
     def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
         """Return one stream of the records of all."""
+        for stream in streams:
+            self._check_same_program(stream, "union")
         everyone = [s._unkeyed if isinstance(s, KeyedStream) else s for s in (self, *streams)]
         for stream in everyone:
-            self._check_same_program(stream, "union")
             if stream._type() != everyone[0]._type():
                 raise InvalidProgramError(
                     f"Cannot union streams of different types: {everyone[0].get_type()} and {stream.get_type()}."
@@ -304,6 +305,8 @@ class DataStream(OperatorSettings, Generic[T_co]):
         return CoGroupedStreams(self, other)
 
     def _check_same_program(self, other: DataStream[Any], operation: str) -> None:
+        if not isinstance(other, DataStream):
+            raise WrongTypeError(f"{operation}() takes a stream, not {other!r}.")
         if other._environment is not self._environment:
             raise InvalidProgramError(f"{operation}() needs streams of the same environment.")
 
@@ -431,6 +434,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
 
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator before yielded for a tag."""
+        check_tag(output_tag, "get_side_output")
         if not self._transformation.operator.tags_outputs:
             raise InvalidProgramError(
                 f"Operator {self._transformation.label} has no side outputs: only process functions do."

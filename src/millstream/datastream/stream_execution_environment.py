@@ -173,8 +173,8 @@ class StreamExecutionEnvironment:
 
         0 starts an epoch as soon as there is input, -1 only when much has gathered.
         """
-        if timeout_millis < -1:
-            raise InvalidProgramError(f"set_buffer_timeout({timeout_millis}): give milliseconds, 0, or -1.")
+        if not isinstance(timeout_millis, int) or timeout_millis < -1:
+            raise InvalidProgramError(f"set_buffer_timeout({timeout_millis!r}): give milliseconds, 0, or -1.")
         BUFFER_TIMEOUT_ENABLED.write(self._config, timeout_millis >= 0)
         if timeout_millis >= 0:
             BUFFER_TIMEOUT.write(self._config, timeout_millis)
