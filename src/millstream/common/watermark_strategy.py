@@ -117,9 +117,7 @@ class WatermarkStrategy:
         """Read timestamps off the records with this."""
         if isinstance(timestamp_assigner, type):
             name = timestamp_assigner.__name__
-            raise WrongTypeError(
-                f"with_timestamp_assigner() was given the class {name}: give {name}()."
-            )
+            raise WrongTypeError(f"with_timestamp_assigner() was given the class {name}: give {name}().")
         assigner = getattr(timestamp_assigner, "extract_timestamp", timestamp_assigner)
         if not callable(assigner):
             raise WrongTypeError(
