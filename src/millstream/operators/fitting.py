@@ -54,6 +54,8 @@ def _made_of(shape: Shape, wanted: Shape | None) -> Shape:
 
 def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted: Shape | None, out: str) -> None:
     name, fit = value.name, w.bind(convert, "fit")
+    if isinstance(wanted, Fixed) and _members_written(w, operator, value, wanted, fit, out):
+        return
     if isinstance(wanted, Fixed) and isinstance(value.shape, Anything) and wanted.members:
         members = [w.var("m") for _ in wanted.members]
         tests = _all(w, [(m, s, ANYTHING) for m, s in zip(members, wanted.members, strict=True)])
@@ -72,6 +74,25 @@ def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted:
     else:
         held = [value.condition] if value.condition is not None else []
         w.line(_chosen(out, name, [*held, *tests], fit), operator, name)
+
+
+def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fit: str, out: str) -> bool:
+    """Write the lines for a tuple whose members are at hand: made only to be converted. Tell whether that does."""
+    members, known = w.members(value.name) or (), value.shape
+    shapes = known.members if isinstance(known, Fixed) else (ANYTHING,) * len(members)
+    if not members or not len(members) == len(shapes) == len(wanted.members):
+        return False
+    made = [w.var("m") for _ in members]
+    tests = _all(w, list(zip(made, wanted.members, shapes, strict=True)))
+    if tests is None:
+        return False
+    for name, text in zip(made, members, strict=True):
+        w.line(f"{name} = {text}")
+    held = [value.condition] if value.condition is not None else []
+    with w.block(f"if not ({' and '.join([*held, *tests])}):"):
+        w.line(f"{', '.join(made)}, = {fit}({value.name})", operator, value.name)
+    w.tuple_of(out, tuple(made))
+    return True
 
 
 def _chosen(out: str, name: str, tests: list[str], fit: str) -> str:
