@@ -10,7 +10,7 @@ from cep_on_operator import LATE, TIMED_OUT, built
 
 from millstream.common import WatermarkStrategy
 from millstream.common.watermark_strategy import Watermark, WatermarkGenerator, WatermarkOutput
-from millstream.datastream import DataStream, StreamExecutionEnvironment
+from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from millstream.testing import CollectSink, TestingSource
 
 # (which case, item of its input, number of the event among them)
@@ -28,6 +28,13 @@ class _AsSaid(WatermarkGenerator):
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
         pass
+
+
+class _Late(ProcessFunction):
+    """Late events as lines of an answer."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield "late", value[0], value[3], ctx.timestamp()
 
 
 def answers(env: StreamExecutionEnvironment, cases: list[Case], batch_size: int) -> list[dict[str, list[Any]]]:

@@ -15,6 +15,7 @@ keep.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +37,9 @@ _MAX = 2**63 - 1
 # The start's run is behind all others.
 _LAST: First = (_MAX, 2**31 - 1)
 
+
+# A key with more runs than this is told of, once.
+MANY_RUNS = 10_000
 
 # Of most keys there is no match that waits, and no timer; all of them share this one, which is never added to.
 _NONE: list[Any] = []
@@ -208,8 +212,22 @@ class Automaton:
         ([], [{'a': ['a'], 'b': ['b']}])
     """
 
-    def __init__(self, graph: StateGraph, clock: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        graph: StateGraph,
+        clock: Callable[[], int] = lambda: 0,
+        when_many: Callable[[int], None] = lambda many: None,
+    ) -> None:
+        """Make an automaton.
+
+        Args:
+            graph: the pattern's states.
+            clock: the wall clock in milliseconds, for conditions that ask.
+            when_many: told once, when a key has more than MANY_RUNS runs: how many.
+        """
         self.graph = graph
+        self._when_many = when_many
+        self._many = MANY_RUNS
         self.window = graph.window
         self._decisions: dict[str, Decision] = {
             s.name: decision_of(s) for s in graph.states if s.kind not in (StateKind.FINAL, StateKind.STOP)
@@ -415,6 +433,10 @@ class Automaton:
                 found.append(cell)
             runs.completed = waiting or _NONE
         runs.queue = None if len(queue) == 1 and queue[0][2] is None else queue
+        if len(queue) > self._many:
+            # At once: there may be too many to get to the end of these events.
+            self._many = sys.maxsize
+            self._when_many(len(queue))
         return found
 
     def _changed(self, state: str) -> PatternChangedError:
