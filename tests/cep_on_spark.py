@@ -1,4 +1,4 @@
-"""Cases in one job: each has its own pattern and watermarks, and all read from one source, so that epochs cut anywhere."""
+"""Cases as one job: each with its own pattern and watermarks, all from one source, whose epochs cut anywhere."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How large a checkpoint is with so many keys that have one open run each.
 
-    python bench/cep/state.py KEYS           millstream's
-    python bench/cep/state.py --flink KEYS   Flink's (hashmap), of the same events and pattern; needs a JDK and Maven
+python bench/cep/state.py KEYS           millstream's
+python bench/cep/state.py --flink KEYS   Flink's (hashmap), of the same events and pattern; needs a JDK and Maven
 """
 
 from __future__ import annotations
