@@ -21,7 +21,7 @@ from typing import Any
 
 from millstream.cep.conditions import Atom
 from millstream.cep.decisions import Decision, Outcome, atoms_of, decision_of
-from millstream.cep.queue import add, keep, poll
+from millstream.cep.queue import Shrinking, add, keep, poll
 from millstream.cep.states import StateGraph, StateKind
 from millstream.common.errors import MillstreamError
 
@@ -424,13 +424,8 @@ class Automaton:
             waiting = runs.completed or []
             for run in completed:
                 add(waiting, run)
-            while waiting and not (queue and waiting[0][0] > queue[0][0]):
-                cell = poll(waiting)[2]
-                bound = self._skip.bound(_ids(cell))
-                if bound is not None:
-                    queue = keep(queue, bound)
-                    waiting = keep(waiting, bound)
-                found.append(cell)
+            if waiting:
+                queue, waiting = self._emit(queue, waiting, found)
             runs.completed = waiting or _NONE
         runs.queue = None if len(queue) == 1 and queue[0][2] is None else queue
         if len(queue) > self._many:
@@ -438,6 +433,21 @@ class Automaton:
             self._many = sys.maxsize
             self._when_many(len(queue))
         return found
+
+    def _emit(self, queue: list[Run], waiting: list[Run], found: list[Cell]) -> tuple[list[Run], list[Run]]:
+        """Find matches that need not wait for an earlier run, and drop what they skip; return what is left."""
+        left = Shrinking(queue)
+        while waiting:
+            first = left.least()
+            if first is not None and waiting[0][0] > first:
+                break
+            cell = poll(waiting)[2]
+            bound = self._skip.bound(_ids(cell))
+            if bound is not None:
+                left.keep(bound)
+                waiting = keep(waiting, bound)
+            found.append(cell)
+        return left.rest(), waiting
 
     def _changed(self, state: str) -> PatternChangedError:
         return PatternChangedError(
