@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from millstream.table.language import statements as s
-from millstream.table.language.errors import SqlParserException
-from millstream.table.language.statement_grammar import read_statement, read_statements
-from millstream.table.language.syntax import Call, Expression, In, Interval, Literal, Name, Select, Star, walk
-from millstream.table.types import DataTypes
+from millstream.sql.language import statements as s
+from millstream.sql.language.errors import SqlParserException
+from millstream.sql.language.statement_grammar import read_statement, read_statements
+from millstream.sql.language.syntax import Call, Expression, In, Interval, Literal, Name, Select, Star, walk
+from millstream.sql.types import DataTypes
 
 # Lines that Flink 2.3's parser was asked about (tests/sql/flink/Parse.java): + taken, - refused.
 RECORDED = (Path(__file__).parents[1] / "sql" / "flink_parser.txt").read_text().splitlines()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from millstream.table import type_rules
-from millstream.table.language import syntax
-from millstream.table.language.statement_grammar import read_statement
-from millstream.table.language.statements import QueryStatement
-from millstream.table.types import DataType, DataTypes, RowField, RowType
+from millstream.sql import type_rules
+from millstream.sql.language import syntax
+from millstream.sql.language.statement_grammar import read_statement
+from millstream.sql.language.statements import QueryStatement
+from millstream.sql.types import DataType, DataTypes, RowField, RowType
 
 # Type (or !) and expression, as Flink 2.3 answers (tests/sql/flink/Ask.java).
 RECORDED = Path(__file__).parents[1] / "sql" / "types.tsv.gz"

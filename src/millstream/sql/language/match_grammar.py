@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.table.language.syntax import Expression, Matched, PatternStep, Relation
+from millstream.sql.language.syntax import Expression, Matched, PatternStep, Relation
 
 if TYPE_CHECKING:
-    from millstream.table.language.query_grammar import QueryGrammar
+    from millstream.sql.language.query_grammar import QueryGrammar
 
 
 def read_match(g: QueryGrammar, relation: Relation) -> Matched:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.table.language.reader import Reader
-from millstream.table.language.tokens import Kind
-from millstream.table.types import (
+from millstream.sql.language.reader import Reader
+from millstream.sql.language.tokens import Kind
+from millstream.sql.types import (
     MOST_LENGTH,
     ArrayType,
     BigIntType,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.table.language.syntax import Expression, Node, Query
-from millstream.table.types import DataType
+from millstream.sql.language.syntax import Expression, Node, Query
+from millstream.sql.types import DataType
 
 Path = tuple[str, ...]
 Options = tuple[tuple[str, str], ...]

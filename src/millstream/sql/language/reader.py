@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from millstream.table.language.errors import refused
-from millstream.table.language.keywords import RESERVED
-from millstream.table.language.tokens import Kind, Token, tokens_of
+from millstream.sql.language.errors import refused
+from millstream.sql.language.keywords import RESERVED
+from millstream.sql.language.tokens import Kind, Token, tokens_of
 
 _Found = TypeVar("_Found")
 

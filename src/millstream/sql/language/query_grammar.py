@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.table.language.expression_grammar import ExpressionGrammar
-from millstream.table.language.keywords import RESERVED
-from millstream.table.language.match_grammar import read_match
-from millstream.table.language.syntax import (
+from millstream.sql.language.expression_grammar import ExpressionGrammar
+from millstream.sql.language.keywords import RESERVED
+from millstream.sql.language.match_grammar import read_match
+from millstream.sql.language.syntax import (
     Aliased,
     Call,
     Derived,
@@ -31,7 +31,7 @@ from millstream.table.language.syntax import (
     Window,
     With,
 )
-from millstream.table.language.tokens import Kind
+from millstream.sql.language.tokens import Kind
 
 _QUERY_WORDS = ("SELECT", "VALUES", "WITH", "TABLE")
 _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")

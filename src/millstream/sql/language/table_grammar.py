@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millstream.table.language.query_grammar import QueryGrammar
-from millstream.table.language.statements import (
+from millstream.sql.language.query_grammar import QueryGrammar
+from millstream.sql.language.statements import (
     AlterTable,
     Column,
     CreateTable,
@@ -15,8 +15,8 @@ from millstream.table.language.statements import (
     Watermark,
     Written,
 )
-from millstream.table.language.tokens import Kind
-from millstream.table.language.type_grammar import read_type
+from millstream.sql.language.tokens import Kind
+from millstream.sql.language.type_grammar import read_type
 
 _LIKE_RULES = ("ALL", "CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS")
 

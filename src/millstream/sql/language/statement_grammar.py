@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.table.language.statements import (
+from millstream.sql.language.statements import (
     AlterFunction,
     AlterOptions,
     AlterView,
@@ -36,9 +36,9 @@ from millstream.table.language.statements import (
     Use,
     UseModules,
 )
-from millstream.table.language.syntax import Expression
-from millstream.table.language.table_grammar import TableGrammar
-from millstream.table.language.tokens import Kind
+from millstream.sql.language.syntax import Expression
+from millstream.sql.language.table_grammar import TableGrammar
+from millstream.sql.language.tokens import Kind
 
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 _LATER = ("COMPILE", "ANALYZE", "CALL")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.table.language.syntax import Expression, Json
-from millstream.table.language.type_grammar import read_type
-from millstream.table.types import DataType
+from millstream.sql.language.syntax import Expression, Json
+from millstream.sql.language.type_grammar import read_type
+from millstream.sql.types import DataType
 
 if TYPE_CHECKING:
-    from millstream.table.language.expression_grammar import ExpressionGrammar
+    from millstream.sql.language.expression_grammar import ExpressionGrammar
 
 FUNCTIONS = (
     *("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from millstream.table.language import json_grammar
-from millstream.table.language.keywords import RESERVED, RESERVED_FUNCTIONS
-from millstream.table.language.reader import Reader
-from millstream.table.language.syntax import (
+from millstream.sql.language import json_grammar
+from millstream.sql.language.keywords import RESERVED, RESERVED_FUNCTIONS
+from millstream.sql.language.reader import Reader
+from millstream.sql.language.syntax import (
     Bound,
     Call,
     Case,
@@ -28,8 +28,8 @@ from millstream.table.language.syntax import (
     Symbol,
     Window,
 )
-from millstream.table.language.tokens import Kind
-from millstream.table.language.type_grammar import read_type
+from millstream.sql.language.tokens import Kind
+from millstream.sql.language.type_grammar import read_type
 
 # How tightly operators bind, from the loosest.
 OR, AND, NOT, IS, COMPARISON, MATCHING, SUM, PRODUCT, SIGN = 22, 24, 26, 28, 30, 32, 40, 60, 80

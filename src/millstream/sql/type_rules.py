@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from millstream.table.types import (
+from millstream.sql.types import (
     MOST_LENGTH,
     MOST_PRECISION,
     ArrayType,

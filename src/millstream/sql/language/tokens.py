@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from millstream.table.language.errors import refused
+from millstream.sql.language.errors import refused
 
 
 class Kind(Enum):

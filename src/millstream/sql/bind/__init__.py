@@ -1,0 +1,1 @@
+"""Binding: from what was said to typed expressions and relational nodes."""

@@ -1,0 +1,105 @@
+"""A batch: rows as columns, each with what it says of the table it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+# What a row says, by Flink's numbers; `common.types.RowKind` has the same.
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
+
+Kinds = NDArray[np.int8]
+
+
+class Batch:
+    """Some rows of a changelog, in order.
+
+    It is never changed. On an edge between operators of SQL a record is one of these.
+
+    Attributes:
+        columns: the values, one array for each column, all of one length.
+        kinds: what each row says; None when all are inserted.
+    """
+
+    __slots__ = ("_rows", "columns", "kinds")
+
+    def __init__(self, columns: Sequence[pa.Array], kinds: Kinds | None = None, rows: int | None = None) -> None:
+        self.columns = tuple(columns)
+        self.kinds = kinds
+        # Of rows without columns nobody else knows how many there are.
+        self._rows = rows if rows is not None else len(self.columns[0])
+
+    def __len__(self) -> int:
+        """Return how many rows it has."""
+        return self._rows
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes."""
+        return int(sum(c.nbytes for c in self.columns)) + self._rows
+
+    def all_kinds(self) -> Kinds:
+        """Return what each row says, written out."""
+        return np.zeros(self._rows, np.int8) if self.kinds is None else self.kinds
+
+    def with_columns(self, columns: Sequence[pa.Array]) -> Batch:
+        """Return the same rows with other columns."""
+        return Batch(columns, self.kinds, self._rows)
+
+    def take(self, rows: NDArray[Any]) -> Batch:
+        """Return the rows at some places, in that order."""
+        at = pa.array(rows)
+        return Batch([c.take(at) for c in self.columns], None if self.kinds is None else self.kinds[rows], len(rows))
+
+    def filter(self, keep: NDArray[np.bool_]) -> Batch:
+        """Return the rows for which `keep` is true."""
+        if keep.all():
+            return self
+        mask = pa.array(keep)
+        kinds = None if self.kinds is None else self.kinds[keep]
+        return Batch([c.filter(mask) for c in self.columns], kinds, int(keep.sum()))
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """Return the rows from `start` up to `stop`, without copying them."""
+        kinds = None if self.kinds is None else self.kinds[start:stop]
+        return Batch([c.slice(start, stop - start) for c in self.columns], kinds, stop - start)
+
+    @staticmethod
+    def concatenated(batches: Iterable[Batch]) -> Batch:
+        """Return the rows of all batches, of which there is at least one."""
+        many = list(batches)
+        if len(many) == 1:
+            return many[0]
+        kinds = None
+        if any(b.kinds is not None for b in many):
+            kinds = np.concatenate([b.all_kinds() for b in many])
+        columns = [pa.concat_arrays(arrays) for arrays in zip(*(b.columns for b in many), strict=True)]
+        return Batch(columns, kinds, sum(map(len, many)))
+
+    def to_ipc(self) -> bytes:
+        """Return it as an Arrow stream of one record batch: `pickle` would write the whole of what it is a slice of."""
+        columns = list(self.columns)
+        if self.kinds is not None:
+            columns.append(pa.array(self.kinds))
+        if not columns:
+            columns.append(pa.nulls(self._rows))
+        batch = pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def from_ipc(body: bytes | memoryview, width: int, has_kinds: bool) -> Batch:
+        """Read what `to_ipc` wrote of a batch with so many columns."""
+        with pa.ipc.open_stream(body) as reader:
+            read = reader.read_next_batch()
+        kinds = read.column(width).to_numpy() if has_kinds else None
+        return Batch(read.columns[:width], kinds, read.num_rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Batch.from_ipc, (self.to_ipc(), len(self.columns), self.kinds is not None)

@@ -1,0 +1,112 @@
+"""The contract of table connectors: what reads and writes a table that is declared `WITH ('connector' = '...')`.
+
+A connector is a class found by its name. It says which options it takes, and makes a `TableSource` or `TableSink` of a
+declaration. Those make a source or sink of the DataStream API whose records are batches (`columns/batch.py`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from millstream.operators.sink import Sink
+from millstream.operators.source import Source
+from millstream.sql.catalog.tables import CatalogTable
+from millstream.sql.changes import ALL_CHANGES, INSERTS, Changes
+from millstream.sql.expressions import Expression
+from millstream.sql.types import DataType
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """What a connector is told of a table.
+
+    Attributes:
+        name: its full name, in three parts.
+        table: its declaration; `table.options` are those of WITH and of a hint together.
+        settings: the configuration of the environment.
+        batch: whether the job is one of batch.
+    """
+
+    name: tuple[str, ...]
+    table: CatalogTable
+    settings: Mapping[str, str]
+    batch: bool
+
+
+class TableSource(ABC):
+    """Reads a table."""
+
+    # What its rows can say.
+    changes: frozenset[Changes] = INSERTS
+
+    @abstractmethod
+    def source(
+        self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
+    ) -> Source[Any]:
+        """Return a source whose records are batches.
+
+        Args:
+            columns: the columns of a batch: names of physical columns, or keys of metadata.
+            filters: conditions on those columns; rows that fail one may be left out, and need not be.
+            limit: when so many rows have been given, more are not needed.
+        """
+
+    def metadata(self) -> Mapping[str, DataType]:
+        """Return the metadata that it can give, by key."""
+        return {}
+
+    def parallelism(self) -> int | None:
+        """Return in how many subtasks it wants to run; None for as many as the job has."""
+        return None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it ends by itself."""
+        return True
+
+
+class TableSink(ABC):
+    """Writes a table."""
+
+    # What the rows that it takes can say.
+    changes: frozenset[Changes] = ALL_CHANGES
+
+    @abstractmethod
+    def sink(self, columns: Sequence[str]) -> Sink:
+        """Return a sink whose records are batches with these columns, physical first and then metadata."""
+
+    def metadata(self) -> Mapping[str, DataType]:
+        """Return the metadata that it can write, by key."""
+        return {}
+
+    def parallelism(self) -> int | None:
+        """Return in how many subtasks it wants to run; None for as many as what it takes has."""
+        return None
+
+    def overwriting(self) -> TableSink:
+        """Return the sink of INSERT OVERWRITE; refuses where there is none."""
+        raise NotImplementedError
+
+
+class Connector(ABC):
+    """Makes sources and sinks of declarations.
+
+    Attributes:
+        identifier: the name in `'connector' = '...'`.
+        required, optional: the options it takes, beside `connector`; an option that ends in `.#` or `.*` is a prefix.
+    """
+
+    identifier: ClassVar[str]
+    required: ClassVar[frozenset[str]] = frozenset()
+    optional: ClassVar[frozenset[str]] = frozenset()
+
+    def table_source(self, context: TableContext) -> TableSource:
+        """Return what reads a table."""
+        raise NotImplementedError
+
+    def table_sink(self, context: TableContext) -> TableSink:
+        """Return what writes a table."""
+        raise NotImplementedError

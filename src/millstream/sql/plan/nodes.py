@@ -1,0 +1,508 @@
+"""Relational nodes: what a query is once its names and types are known.
+
+The binder makes them, rules replace them by others that are worth more, and `sql/translate.py` makes operators of what
+is left. A node is never changed. Columns are known by their place, see `sql/expressions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from millstream.sql.catalog.tables import CatalogTable
+from millstream.sql.changes import Changes
+from millstream.sql.connectors import TableSink, TableSource
+from millstream.sql.expressions import AggregateCall, Constant, Expression
+from millstream.sql.schema import Fields
+
+
+@dataclass(frozen=True)
+class Node:
+    """What has rows.
+
+    Attributes:
+        fields: the columns of its rows.
+    """
+
+    fields: Fields
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes that its rows come from."""
+        return ()
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        """Return the same over other inputs, which have the same columns."""
+        assert not inputs
+        return self
+
+
+@dataclass(frozen=True)
+class Single(Node):
+    """A node with one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        (one,) = inputs
+        return replace(self, input=one)
+
+
+@dataclass(frozen=True)
+class Double(Node):
+    """A node with two inputs."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+
+# --- where rows come from
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """Reads a table.
+
+    Its columns are the physical and metadata ones that are read; computed columns and the watermark of the table's
+    declaration are a Calc and a Watermark above it, which the binder adds.
+
+    Attributes:
+        table: what the catalog knows of it (`catalog/tables.py`).
+        source: what its connector reads it with (`sql/connectors.py`).
+        name: its full name, in three parts.
+        columns: which of the table's columns are read: names of physical columns, keys of metadata.
+        filters: conditions on those columns that the source was asked to apply, for it may skip rows that fail them.
+        limit: at most so many rows are wanted of it; None for all.
+        options: what a hint says beyond the declaration.
+    """
+
+    table: CatalogTable
+    source: TableSource
+    name: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    filters: tuple[Expression, ...] = ()
+    limit: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamScan(Node):
+    """Reads a DataStream of the program's: `from_data_stream`, `from_changelog_stream`.
+
+    Attributes:
+        stream: the DataStream.
+        changelog: whether its rows have kinds.
+        event_time: the column that is the record's timestamp, None without one.
+        follows_watermarks: whether the stream's own watermarks are the table's (SOURCE_WATERMARK()).
+    """
+
+    stream: Any
+    changelog: bool = False
+    event_time: int | None = None
+    follows_watermarks: bool = False
+
+
+@dataclass(frozen=True)
+class Values(Node):
+    """Rows that are written out."""
+
+    rows: tuple[tuple[Constant, ...], ...]
+
+
+# --- row by row
+
+
+@dataclass(frozen=True)
+class Project(Single):
+    """Makes columns of columns."""
+
+    expressions: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Filter(Single):
+    """Leaves rows for which a condition is true."""
+
+    condition: Expression
+
+
+@dataclass(frozen=True)
+class Calc(Single):
+    """Filter, then project: what several of both become. A condition of None leaves all rows."""
+
+    expressions: tuple[Expression, ...]
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Watermark(Single):
+    """Says how far event time has come; makes `column` a rowtime attribute."""
+
+    column: int
+    strategy: Expression
+
+
+class JoinKind(Enum):
+    """Which rows a join keeps that have no partner, or whether it is about partners only."""
+
+    INNER = "InnerJoin"
+    LEFT = "LeftOuterJoin"
+    RIGHT = "RightOuterJoin"
+    FULL = "FullOuterJoin"
+    SEMI = "LeftSemiJoin"
+    ANTI = "LeftAntiJoin"
+
+
+@dataclass(frozen=True)
+class Correlate(Single):
+    """Each row with the rows that a table function makes of it; with LEFT also those for which it makes none.
+
+    Its columns are the input's, and behind them the function's.
+
+    Attributes:
+        function: UNNEST, or the user's table function (`functions/user.py`).
+        arguments: about the input's row.
+        kind: INNER or LEFT.
+        condition: about input and function columns together; None for none.
+        ordinality: whether the last column counts the rows from 1.
+    """
+
+    function: Any
+    arguments: tuple[Expression, ...]
+    kind: JoinKind = JoinKind.INNER
+    condition: Expression | None = None
+    ordinality: bool = False
+
+
+@dataclass(frozen=True)
+class Expand(Single):
+    """Each row once for every grouping set: keys that are not in it are null, and the last column says which it is.
+
+    Attributes:
+        sets: for each set the expressions of all columns, the last one the constant of GROUPING_ID.
+    """
+
+    sets: tuple[tuple[Expression, ...], ...]
+
+
+# --- groups
+
+
+@dataclass(frozen=True)
+class Aggregate(Single):
+    """One row a group: the keys, then the aggregates. Without aggregates it is DISTINCT.
+
+    Attributes:
+        keys: the columns to group by; none for one group of all.
+        calls: the aggregates.
+    """
+
+    keys: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+
+
+class WindowKind(Enum):
+    """How windows follow each other."""
+
+    TUMBLE = "TUMBLE"
+    HOP = "HOP"
+    CUMULATE = "CUMULATE"
+    SESSION = "SESSION"
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Windows in time, in milliseconds.
+
+    Attributes:
+        kind: how they follow each other.
+        time: the time attribute's column.
+        is_event_time: whether that is a rowtime, not processing time.
+        size: of TUMBLE and HOP, the longest of CUMULATE, the gap of SESSION.
+        step: the slide of HOP, the step of CUMULATE; else 0.
+        offset: by which windows are shifted.
+        partition: of SESSION, the columns it is partitioned by.
+    """
+
+    kind: WindowKind
+    time: int
+    is_event_time: bool
+    size: int
+    step: int = 0
+    offset: int = 0
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class WindowTable(Single):
+    """Each row once for every window it is in: behind its columns window_start, window_end and window_time."""
+
+    window: WindowSpec
+
+
+@dataclass(frozen=True)
+class WindowAggregate(Single):
+    """One row a group and window, when the window ends: keys, aggregates, then the window's properties.
+
+    What an Aggregate over a WindowTable becomes that groups by its window; and the group windows of SQL (TUMBLE(..) in
+    GROUP BY) and of the Table API.
+
+    Attributes:
+        window: about the input's columns.
+        keys: without those of the window.
+        calls: the aggregates.
+        properties: which of "start", "end", "rowtime", "proctime" the last columns are, in order.
+        counts: for windows of so many rows instead: (size, slide); None for windows in time.
+        has_window: whether the input's rows have been given their windows already (window_start, window_end, the places
+            of which these are), by a window node further below; None when they have not.
+    """
+
+    window: WindowSpec
+    keys: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    properties: tuple[str, ...] = ()
+    counts: tuple[int, int] | None = None
+    has_window: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class OverSpec:
+    """An OVER: what a frame is and which aggregates are over it.
+
+    Attributes:
+        partition: the columns to partition by.
+        order: (column, descending, nulls first).
+        rows: whether the frame counts rows, not values.
+        start, end: how far from the row, in rows or milliseconds, negative before it; None is unbounded.
+        calls: the aggregates, ROW_NUMBER, RANK, LAG and so on.
+    """
+
+    partition: tuple[int, ...]
+    order: tuple[tuple[int, bool, bool], ...]
+    rows: bool
+    start: int | None
+    end: int | None
+    calls: tuple[AggregateCall, ...]
+
+
+@dataclass(frozen=True)
+class Over(Single):
+    """Each row with aggregates over the frame it is in, as columns behind its own."""
+
+    over: OverSpec
+
+
+@dataclass(frozen=True)
+class Rank(Single):
+    """The rows of each partition that are at some places of an order; with the place as last column if it is wanted.
+
+    Attributes:
+        partition: the columns to partition by.
+        order: (column, descending, nulls first).
+        function: ROW_NUMBER, RANK or DENSE_RANK.
+        first, last: the places, from 1.
+        shows_rank: whether the place is the last column.
+    """
+
+    partition: tuple[int, ...]
+    order: tuple[tuple[int, bool, bool], ...]
+    function: str
+    first: int
+    last: int
+    shows_rank: bool
+
+
+@dataclass(frozen=True)
+class Deduplicate(Single):
+    """One row of each key: the first or last by a time attribute.
+
+    Attributes:
+        keys: the columns of the key.
+        time: the time attribute's column.
+        is_event_time: whether that is a rowtime.
+        keeps_last: whether the last row is kept, not the first.
+    """
+
+    keys: tuple[int, ...]
+    time: int
+    is_event_time: bool
+    keeps_last: bool
+
+
+# --- several inputs
+
+
+@dataclass(frozen=True)
+class Join(Double):
+    """Pairs of rows for which a condition is true. SEMI and ANTI have the left columns only.
+
+    Attributes:
+        kind: which rows without a partner are kept.
+        left_keys, right_keys: columns that must be equal, pair by pair; a null equals nothing.
+        null_safe: for each pair whether nulls are equal after all (IS NOT DISTINCT FROM).
+        condition: what else must hold, over both sides' columns; None for nothing.
+    """
+
+    kind: JoinKind
+    left_keys: tuple[int, ...] = ()
+    right_keys: tuple[int, ...] = ()
+    null_safe: tuple[bool, ...] = ()
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True)
+class IntervalJoin(Join):
+    """A join whose rows must also be within bounds of each other's time.
+
+    Attributes:
+        left_time, right_time: the time attributes.
+        is_event_time: whether they are rowtimes.
+        lower, upper: the right time must be at least left time + lower, at most left time + upper, in milliseconds.
+    """
+
+    left_time: int = 0
+    right_time: int = 0
+    is_event_time: bool = True
+    lower: int = 0
+    upper: int = 0
+
+
+@dataclass(frozen=True)
+class TemporalJoin(Join):
+    """A join with the version of the right side at the time of the left row (FOR SYSTEM_TIME AS OF)."""
+
+    left_time: int = 0
+    right_time: int = 0
+    is_event_time: bool = True
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    """The rows of all inputs, as they come (UNION ALL)."""
+
+    parts: tuple[Node, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, parts=tuple(inputs))
+
+
+@dataclass(frozen=True)
+class SetOperation(Double):
+    """INTERSECT or EXCEPT, with ALL by counting. (UNION is an Aggregate over a Union.)"""
+
+    operator: str
+    all: bool
+
+
+# --- order
+
+
+@dataclass(frozen=True)
+class Sort(Single):
+    """Rows in an order (column, descending, nulls first), and of those some: `limit` None for all."""
+
+    order: tuple[tuple[int, bool, bool], ...] = ()
+    offset: int = 0
+    limit: int | None = None
+
+
+# --- between
+
+
+@dataclass(frozen=True)
+class ChangelogNormalize(Single):
+    """Makes all kinds of changes of upserts: the last row of each key is known."""
+
+    keys: tuple[int, ...]
+
+
+# --- where rows go
+
+
+@dataclass(frozen=True)
+class Sink(Single):
+    """Writes to a table.
+
+    Attributes:
+        table: what the catalog knows of it.
+        sink: what its connector writes it with.
+        name: its full name, in three parts.
+        overwrite: INSERT OVERWRITE.
+        partition: the values of a PARTITION (..) clause.
+        options: what a hint says beyond the declaration.
+        materialize: the primary key for which the last row must be known before it is written; None when need not be.
+    """
+
+    table: CatalogTable
+    sink: TableSink
+    name: tuple[str, ...]
+    overwrite: bool = False
+    partition: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    materialize: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Collected(Single):
+    """Rows that the program wants back: `collect()`, `print()`, `to_pandas()`."""
+
+
+@dataclass(frozen=True)
+class ToStream(Single):
+    """Rows as a DataStream: `to_data_stream` (inserts only) and `to_changelog_stream`."""
+
+    changelog: bool = False
+    upsert: bool = False
+    # The column that becomes the record's timestamp, None without one.
+    event_time: int | None = None
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is known of a node beside what it says, by the rules of changelogs (`plan/changelog.py`).
+
+    Attributes:
+        changes: what its rows can say.
+        upsert_keys: sets of columns of which each tells a row from all others.
+        state_ttl: how long what it keeps lives, in milliseconds; 0 for ever.
+    """
+
+    changes: frozenset[Changes]
+    upsert_keys: frozenset[frozenset[int]] = frozenset()
+    state_ttl: int = 0
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A node that is ready to be run, and its traits.
+
+    Attributes:
+        node: what it is; its own inputs are not looked at.
+        inputs: what it reads.
+        traits: what it gives.
+        name: of its operator, the same for the same query, from which the operator's id is made.
+    """
+
+    node: Node
+    inputs: tuple[Planned, ...]
+    traits: Traits
+    name: str
+    uid: str = field(default="")

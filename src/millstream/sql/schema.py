@@ -1,0 +1,53 @@
+"""What columns the rows of a relation have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from millstream.sql.types import DataType, RowField, RowType
+
+
+class TimeAttribute(Enum):
+    """What makes a column one by which time goes on."""
+
+    ROWTIME = "ROWTIME"
+    PROCTIME = "PROCTIME"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column: its name, its type, and whether it is a time attribute."""
+
+    name: str
+    type: DataType
+    time: TimeAttribute | None = None
+
+    def __str__(self) -> str:
+        """Return its type as DESCRIBE shows it."""
+        return str(self.type) if self.time is None else f"{self.type} *{self.time.value}*"
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The columns of a relation, in order."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [f.name for f in self.fields]
+
+    @property
+    def types(self) -> list[DataType]:
+        return [f.type for f in self.fields]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, index: int) -> Field:
+        return self.fields[index]
+
+    def row_type(self) -> RowType:
+        """Return the type of a whole row."""
+        return RowType([RowField(f.name, f.type) for f in self.fields], False)
