@@ -36,8 +36,9 @@ def made_to_fit(w: CodeWriter, operator: Any, type_info: TypeInformation | None,
     if value.condition is not None:
         # Where that does not hold, only the converter knows what has come.
         shape = wanted or ANYTHING
-    # A member that always fits is what it was: constants do not travel with the record.
-    w.take_apart(out, shape)
+    if w.members(out) is None:
+        # A member that always fits is what it was: constants do not travel with the record.
+        w.take_apart(out, shape)
     detached = value.detached or type_info.copies
     return Var(out, value.timestamp, detached, shape, fitted=type_info)
 
