@@ -78,7 +78,7 @@ def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted:
 def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fit: str, out: str) -> bool:
     """Write the lines for a tuple whose members are at hand: made only to be converted. Tell whether that does."""
     members, known = w.members(value.name) or (), value.shape
-    shapes = known.members if isinstance(known, Fixed) else (ANYTHING,) * len(members)
+    shapes: tuple[Shape, ...] = known.members if isinstance(known, Fixed) else (ANYTHING,) * len(members)
     if not members or not len(members) == len(shapes) == len(wanted.members):
         return False
     made = [w.var("m") for _ in members]
