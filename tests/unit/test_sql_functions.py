@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from sql.binder import bind, evaluated
 
 from millstream.common.errors import TypeMismatchError
 from millstream.common.time import Instant
@@ -30,7 +31,6 @@ from millstream.sql.functions.java_regex import BadPattern, java_pattern, java_r
 from millstream.sql.functions.resolve import call, cast
 from millstream.sql.functions.vectors import from_stored
 from millstream.sql.types import DataType, DataTypes
-from sql.binder import bind, evaluated
 
 INT, BIGINT, DOUBLE, STRING = DataTypes.INT(), DataTypes.BIGINT(), DataTypes.DOUBLE(), DataTypes.STRING()
 CONTEXT = EvaluationContext(batch=True)
