@@ -147,8 +147,8 @@ class Planner:
             for kind, word in ((Changes.UPDATE_AFTER, "update"), (Changes.DELETE, "delete")):
                 if kind in kinds:
                     raise TableException(
-                        f"{name_of(node, _no_traits(node)).split('(')[0]} doesn't support consuming {word} changes which "
-                        f"is produced by node {self._producer(below, kind)}"
+                        f"{name_of(node, _no_traits(node)).split('(')[0]} doesn't support consuming {word} changes "
+                        f"which is produced by node {self._producer(below, kind)}"
                     )
 
     def _producer(self, node: n.Node, kind: Changes) -> str:
