@@ -572,3 +572,22 @@ def test_expressions_of_a_plan_are_about_places() -> None:
         Column(DataTypes.BIGINT(), 1),
         Call(DataTypes.INT(), "+", (Column(DataTypes.INT(), 0), Constant(DataTypes.INT(False), 1))),
     )
+
+
+def test_a_limit_is_told_to_the_source(session: Session) -> None:
+    assert only(session, "SELECT a + 1 FROM files LIMIT 5 OFFSET 2", n.Scan).node.limit == 7
+    assert only(session, "SELECT a FROM files WHERE a > 1 LIMIT 5", n.Scan).node.limit is None
+    assert only(session, "SELECT a FROM files ORDER BY a LIMIT 5", n.Scan).node.limit is None
+
+
+def test_windows_in_batch_are_over_any_point_in_time() -> None:
+    batch = Session(batch=True)
+    query = (
+        "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR({}), INTERVAL '1' HOUR)) "
+        "GROUP BY window_start, window_end"
+    )
+    for table, column in (("t", "ts"), ("plain", "x")):
+        if table == "plain":
+            batch.run("CREATE TABLE plain (x TIMESTAMP(3)) WITH ('connector' = 'none')")
+        assert only(batch, query.format(table, column), n.WindowAggregate).node.window.is_event_time
+    assert only(batch, "SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", n.WindowAggregate)
