@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from millstream.sql.bind import steps
@@ -124,8 +124,7 @@ class Groups:
             below = self._expanded(below)
         return self._grouped(below, calls, time)
 
-    def _aggregate_call(self, call: Aggregated, place: object) -> AggregateCall:
-        assert callable(place)
+    def _aggregate_call(self, call: Aggregated, place: Callable[[Expression], int]) -> AggregateCall:
         arguments = tuple(place(a) for a in call.arguments)
         condition = None if call.condition is None else place(_is_true(call.condition))
         order = tuple((place(k), d, n) for k, d, n in call.order)
