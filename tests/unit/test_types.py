@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from millstream.common import Instant, Row, RowKind, Types
 from millstream.common.errors import TypeMismatchError
 from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from millstream.testing import LocalEnvironment
 
 
 def fit(type_info: TypeInformation, value: Any) -> Any:
@@ -144,6 +147,36 @@ def test_scalars_of_numpy_are_taken_where_the_python_value_is() -> None:
     ]:
         with pytest.raises(TypeMismatchError):
             fit(type_info, value)
+
+
+def test_a_type_of_rows_says_the_names_it_was_given_and_a_streams_those_of_all_fields() -> None:
+    row = Types.ROW([Types.INT(), Types.LIST(Types.ROW([Types.STRING()]))])
+    assert str(row) == "RowTypeInfo(Integer, ListTypeInfo<RowTypeInfo(String)>)"
+    said = "RowTypeInfo(f0: Integer, f1: ListTypeInfo<RowTypeInfo(f0: String)>)"
+    assert str(LocalEnvironment().from_collection([(1, [])], row).get_type()) == said
+    # What checkpoints note of a state is as it was.
+    assert ValueStateDescriptor("s", row).type_text() == said
+    assert MapStateDescriptor("s", Types.INT(), row).type_text() == f"Integer -> {said}"
+
+
+def test_what_is_no_type_is_refused_where_it_is_given() -> None:
+    numbers = LocalEnvironment().from_collection([1])
+    given: list[Callable[[Any], object]] = [
+        lambda t: LocalEnvironment().from_collection([1], t),
+        lambda t: numbers.map(str, t),
+        lambda t: numbers.key_by(str, t),
+        lambda t: ValueStateDescriptor("s", t),
+        lambda t: MapStateDescriptor("s", t, Types.INT()),
+        lambda t: Types.LIST(t),
+        lambda t: Types.MAP(Types.INT(), t),
+        lambda t: Types.TUPLE([Types.INT(), t]),
+        lambda t: Types.ROW([t]),
+    ]
+    for give in given:
+        with pytest.raises(TypeError, match=r": Types\.LONG lacks its parentheses, write Types\.LONG\(\)\."):
+            give(Types.LONG)
+        with pytest.raises(TypeError, match=r": a type is for example Types\.INT\(\), not <class 'int'>\."):
+            give(int)
 
 
 def test_types_are_values() -> None:

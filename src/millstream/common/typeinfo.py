@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from millstream.common.conversions import BASIC, BASIC_SHAPES, Converter, instance_of, misfit
-from millstream.common.errors import TypeMismatchError
+from millstream.common.errors import TypeMismatchError, WrongTypeError
 from millstream.common.java_text import as_hash_map, java_instant, java_number, java_timestamp
 from millstream.common.missing import JAVA, missing_function
 from millstream.common.shapes import ANYTHING, Fixed, Shape, Some
@@ -80,6 +80,13 @@ class TypeInformation:
         """Return the value that a plain form stands for."""
         return obj
 
+    def named(self) -> TypeInformation:
+        """Return the type with the names `f0`, `f1`, ... of fields said where none were given.
+
+        As in PyFlink, a type says the names it was given, and the type of a stream those of all fields.
+        """
+        return self
+
     def _identity(self) -> tuple[Any, ...]:
         return ()
 
@@ -91,6 +98,16 @@ class TypeInformation:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def check_type(type_info: object, taker: str) -> None:
+    """Refuse what is not a type, most often one whose parentheses were forgotten; None is no type."""
+    if type_info is None or isinstance(type_info, TypeInformation):
+        return
+    name = getattr(type_info, "__qualname__", "")
+    if name.startswith("Types."):
+        raise WrongTypeError(f"{taker}: {name} lacks its parentheses, write {name}().")
+    raise WrongTypeError(f"{taker}: a type is for example Types.INT(), not {type_info!r}.")
 
 
 class BasicType(Enum):
@@ -349,6 +366,9 @@ class ExternalTypeInfo(TypeInformation):
     def _identity(self) -> tuple[Any, ...]:
         return (self._type_info,)
 
+    def named(self) -> ExternalTypeInfo:
+        return ExternalTypeInfo(self._type_info.named())
+
     def __str__(self) -> str:
         return f"ExternalTypeInfo<{self._type_info}>"
 
@@ -374,6 +394,7 @@ class _ElementTypeInfo(TypeInformation):
     """A sequence of elements of one type."""
 
     def __init__(self, element_type: TypeInformation) -> None:
+        check_type(element_type, type(self).__name__)
         self._element_type = element_type
 
     def get_element_type(self) -> TypeInformation:
@@ -403,6 +424,9 @@ class _ElementTypeInfo(TypeInformation):
 
     def _identity(self) -> tuple[Any, ...]:
         return (self._element_type,)
+
+    def named(self) -> TypeInformation:
+        return type(self)(self._element_type.named())
 
     def __str__(self) -> str:
         return f"{type(self).__name__}<{self._element_type}>"
@@ -445,6 +469,8 @@ class MapTypeInfo(TypeInformation):
     """A dict."""
 
     def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        check_type(key_type_info, "The keys of Types.MAP")
+        check_type(value_type_info, "The values of Types.MAP")
         self._key_type = key_type_info
         self._value_type = value_type_info
 
@@ -475,6 +501,9 @@ class MapTypeInfo(TypeInformation):
 
     def _identity(self) -> tuple[Any, ...]:
         return (self._key_type, self._value_type)
+
+    def named(self) -> MapTypeInfo:
+        return MapTypeInfo(self._key_type.named(), self._value_type.named())
 
     def __str__(self) -> str:
         return f"MapTypeInfo<{self._key_type}, {self._value_type}>"
@@ -558,6 +587,8 @@ class RowTypeInfo(_FieldsTypeInfo):
         names = [f"f{i}" for i in range(len(field_types))] if field_names is None else list(field_names)
         if len(names) != len(field_types):
             raise ValueError(f"{len(names)} field names do not fit {len(field_types)} field types.")
+        for name, field_type in zip(names, field_types, strict=True):
+            check_type(field_type, f"Field {name} of a row")
         self._field_types = list(field_types)
         self._field_names = names
         self._named = field_names is not None
@@ -626,7 +657,12 @@ class RowTypeInfo(_FieldsTypeInfo):
     def _identity(self) -> tuple[Any, ...]:
         return (tuple(self._field_types), tuple(self._field_names))
 
+    def named(self) -> RowTypeInfo:
+        return RowTypeInfo([t.named() for t in self._field_types], self._field_names)
+
     def __str__(self) -> str:
+        if not self._named:
+            return f"RowTypeInfo({', '.join(map(str, self._field_types))})"
         fields = zip(self._field_names, self._field_types, strict=True)
         return f"RowTypeInfo({', '.join(f'{n}: {t}' for n, t in fields)})"
 
@@ -635,6 +671,8 @@ class TupleTypeInfo(_FieldsTypeInfo):
     """A tuple with typed fields."""
 
     def __init__(self, field_types: list[TypeInformation]) -> None:
+        for i, field_type in enumerate(field_types):
+            check_type(field_type, f"Field {i} of a tuple")
         self._field_types = list(field_types)
 
     def to_internal_type(self, obj: Any) -> Any:
@@ -658,6 +696,9 @@ class TupleTypeInfo(_FieldsTypeInfo):
 
     def _identity(self) -> tuple[Any, ...]:
         return (tuple(self._field_types),)
+
+    def named(self) -> TupleTypeInfo:
+        return TupleTypeInfo([t.named() for t in self._field_types])
 
     def __str__(self) -> str:
         return f"TupleTypeInfo({', '.join(map(str, self._field_types))})"

@@ -35,7 +35,7 @@ from millstream.common.restart_strategy import RestartStrategyConfiguration, con
 from millstream.common.setting import ChoiceSetting, FlagSetting
 from millstream.common.telling import show_errors_our_way
 from millstream.common.type_variables import T
-from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, check_type
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
@@ -87,6 +87,10 @@ _RUNTIME_MODE = ChoiceSetting("execution.runtime-mode", RuntimeExecutionMode.STR
 _JOB_NAME = "pipeline.name"
 _no_other_input = missing_function("create_input", f"{JAVA}; read files with FileSource")
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
+
+
+# With one of these set, jobs are served over REST.
+_SERVED_BY = ("rest.bind-port", "rest.port", "web.port", "jobmanager.web.port")
 
 
 class StreamExecutionEnvironment:
@@ -169,8 +173,8 @@ class StreamExecutionEnvironment:
 
         0 starts an epoch as soon as there is input, -1 only when much has gathered.
         """
-        if timeout_millis < -1:
-            raise InvalidProgramError(f"set_buffer_timeout({timeout_millis}): give milliseconds, 0, or -1.")
+        if not isinstance(timeout_millis, int) or timeout_millis < -1:
+            raise InvalidProgramError(f"set_buffer_timeout({timeout_millis!r}): give milliseconds, 0, or -1.")
         BUFFER_TIMEOUT_ENABLED.write(self._config, timeout_millis >= 0)
         if timeout_millis >= 0:
             BUFFER_TIMEOUT.write(self._config, timeout_millis)
@@ -357,6 +361,7 @@ class StreamExecutionEnvironment:
         """Make a stream of a collection's elements, in order."""
         if not isinstance(collection, Iterable):
             raise WrongTypeError(f"from_collection() takes a collection of elements, not {collection!r}.")
+        check_type(type_info, "The type of from_collection()")
         elements = list(collection)
         convert = type_info.converter() if type_info is not None else None
         if convert is not None:
@@ -413,6 +418,7 @@ class StreamExecutionEnvironment:
         return self.from_source(FileSource.for_record_stream_format(lines, file_path).build())
 
     def _add_source(self, source: Source[T], name: str, type_info: TypeInformation | None) -> DataStream[T]:
+        check_type(type_info, f"The type of source '{name}'")
         self._story.begin()
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
         return DataStream(self, [StreamEnd(transformation)])
@@ -503,9 +509,11 @@ class StreamExecutionEnvironment:
 
         config = with_last_word(self._config)
         self._start_ahead(config)
+        register = _served(config)
         from millstream.jobmaster.launch import Launch
 
         job = self._launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
+        register(job)
         for _, cache in filling:
             cache.job = job.result
         tell_watchers(job)
@@ -601,3 +609,15 @@ def _fit(convert: Any, value: Any, index: int) -> Any:
 
 # What set_default_local_parallelism has set.
 _defaults: dict[str, int] = {}
+
+
+def _served(config: Configuration) -> Callable[[JobMaster], object]:
+    """Serve jobs over REST if the settings say so; return what makes a job one that is served."""
+    if not any(config.contains_key(key) for key in _SERVED_BY):
+        return lambda job: None
+    from millstream.service.registry import JOBS
+    from millstream.service.server import serve
+
+    serve(config)
+    settings = config.to_dict()
+    return lambda job: JOBS.add(job, settings)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from millstream.common.errors import MillstreamError
 from millstream.exchange.addresses import Address
 from millstream.exchange.arrivals import Arrivals
 from millstream.exchange.credentials import Credentials
@@ -109,6 +110,11 @@ class Channels:
     def _call(self, other: int, address: Address) -> Link:
         try:
             return Link.to(address, self._credentials)
+        except FileNotFoundError:
+            raise MillstreamError(
+                f"The socket {address} of slot {other} was deleted under the running job, by a cleaner of temporary "
+                "files perhaps."
+            ) from None
         except OSError as e:
             raise PeerUnreachableError(f"slot {other} at {address} cannot be reached: {e}") from None
 
@@ -165,10 +171,17 @@ class Channels:
     # --- receiving
 
     def wait_for(self, epoch: int, level: int) -> list[bytes]:
-        """Wait for the barriers of all slots of the level before; return what came ahead of them."""
-        while not self._arrivals.is_complete(epoch, level):
+        """Wait for the barriers of all slots of the level before; return what came ahead of them.
+
+        All that others wait for is sent by then: who goes on to a level sends nothing until it is through with it. They
+        do take it, since whoever has sent its barrier, and not got all of them, does nothing but wait.
+        """
+        while not self._arrivals.is_complete(epoch, level) or self._has_to_send():
             self._wait()
         return self._arrivals.collect(epoch, level)
+
+    def _has_to_send(self) -> bool:
+        return any(channel.link.has_to_send for channel in self._channels.values())
 
     def _wait(self, seconds: float | None = None) -> None:
         # Before as well: who went between two epochs will never be heard of again.
