@@ -10,6 +10,7 @@ from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, replaced
 from millstream.sql.plan.nodes import Aggregate, Expand, Node, WindowAggregate, WindowSpec
+from millstream.sql.plan.subqueries import Subquery, with_outer
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType, BooleanType, IntType, LocalZonedTimestampType, TimestampType
 
@@ -203,7 +204,14 @@ class Groups:
             return self._property(e)
         if isinstance(e, Column):
             raise NotGrouped(e)
+        if isinstance(e, Subquery):
+            values = tuple(map(self.rewritten, e.values))
+            return replace(e, values=values, node=with_outer(e.node, self._outer))
         return None
+
+    def _outer(self, index: int) -> Expression:
+        """Return what a column of the input is that a query inside looks at."""
+        return self.rewritten(Column(self.input.fields[index].type, index))
 
     def _over(self, e: Overed) -> Overed:
         call = replace(
