@@ -21,7 +21,7 @@ from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized
 from millstream.sql.plan.rewrite import bottom_up
-from millstream.sql.plan.sinks import prepared, wants
+from millstream.sql.plan.sinks import materialized, prepared, takes_new_halves
 from millstream.sql.plan.text import aggregate_text, by_place, text
 from millstream.sql.schema import TimeAttribute
 
@@ -53,10 +53,12 @@ class Planner:
         kinds, keys = self._known_of(end.input)
         end = prepared(end, kinds, keys, self._settings)
         self._refuse(end, kinds)
-        for wanted in wants(end, kinds):
-            if self._can(end.input, wanted):
-                return self._end(end, self._plan(end.input, wanted))
-        raise TableException(f"No plan gives the changes that {name_of(end, ())} takes.")
+        if takes_new_halves(end):
+            if self._can(end.input, Updates.AFTER):
+                return self._end(end, self._plan(end.input, Updates.AFTER))
+            # Then it is given pairs, and what is left of them by key is made out before it.
+            end = materialized(end, self._settings)
+        return self._end(end, self._plan(end.input, Updates.PAIRS))
 
     # --- what is known of nodes, inputs first
 
