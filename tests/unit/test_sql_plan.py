@@ -54,7 +54,8 @@ def test_filters_go_to_the_side_of_a_join_they_are_about(session: Session) -> No
     query = "SELECT t.a, u.v FROM t, u WHERE t.a = u.k AND t.b > 4 AND u.v = 'x' AND t.c <> u.v"
     assert session.plan(query) == [
         "Calc(select=[a, v])",
-        "  Join(joinType=[InnerJoin], where=[((a = k) AND (c <> v))], select=[a, c, k, v], leftInputSpec=[NoUniqueKey], "
+        "  Join(joinType=[InnerJoin], where=[((a = k) AND (c <> v))], select=[a, c, k, v], "
+        "leftInputSpec=[NoUniqueKey], "
         "rightInputSpec=[JoinKeyContainsUniqueKey])",
         "    Calc(select=[a, c], where=[(b > 4)])",
         f"      {T}",
@@ -193,7 +194,8 @@ def test_a_window_aggregate_is_an_aggregate_by_start_and_end(session: Session) -
 def test_an_aggregate_of_window_aggregates_has_their_windows(session: Session) -> None:
     query = (
         "SELECT window_start, MAX(n) FROM (SELECT a, window_start, window_end, COUNT(*) AS n FROM "
-        "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '5' SECOND)) GROUP BY a, window_start, window_end) "
+        "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '5' SECOND)) GROUP BY a, window_start, "
+        "window_end) "
         "GROUP BY window_start, window_end"
     )
     outer, inner = [p.node for p in nodes(session.planned(query)[0]) if isinstance(p.node, n.WindowAggregate)]
@@ -223,7 +225,10 @@ def test_sessions_of_another_key_stay_window_functions(session: Session) -> None
     [("rn <= 3", 1, 3), ("rn < 4", 1, 3), ("3 >= rn", 1, 3), ("rn BETWEEN 2 AND 5", 2, 5), ("rn = 2", 2, 2)],
 )
 def test_top_n(session: Session, condition: str, first: int, last: int) -> None:
-    query = f"SELECT * FROM (SELECT a, b, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t) WHERE {condition}"
+    query = (
+        f"SELECT * FROM (SELECT a, b, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t) WHERE "
+        f"{condition}"
+    )
     rank = only(session, query, n.Rank).node
     assert (rank.first, rank.last, rank.partition, rank.order) == (first, last, (0,), ((1, True, False),))
     assert rank.shows_rank == (first != last)
@@ -253,7 +258,10 @@ def test_deduplication(session: Session, order: str, event: bool, last: bool, ch
 
 
 def test_interval_joins(session: Session) -> None:
-    query = "SELECT t.a, uts FROM t, u WHERE t.a = u.k AND t.ts BETWEEN u.uts - INTERVAL '1' MINUTE AND u.uts + INTERVAL '5' SECOND"
+    query = (
+        "SELECT t.a, uts FROM t, u WHERE t.a = u.k AND t.ts BETWEEN u.uts - INTERVAL '1' MINUTE AND u.uts + "
+        "INTERVAL '5' SECOND"
+    )
     join = only(session, query, n.IntervalJoin)
     # uts - ts is at least -5 s, at most one minute.
     assert (join.node.lower, join.node.upper, join.node.left_keys) == (-5000, 60_000, (0,))
@@ -355,7 +363,8 @@ def test_a_sink_that_takes_inserts_refuses_updates(session: Session) -> None:
     with pytest.raises(TableException) as e:
         session.planned("INSERT INTO files SELECT a, SUM(b) FROM t GROUP BY a")
     assert str(e.value) == (
-        "Table sink 'default_catalog.default_database.files' doesn't support consuming update changes which is produced "
+        "Table sink 'default_catalog.default_database.files' doesn't support consuming update changes which is "
+        "produced "
         "by node GroupAggregate(groupBy=[a], select=[a, SUM(b) AS EXPR$1])"
     )
     with pytest.raises(TableException, match="IntervalJoin doesn't support consuming update changes"):
@@ -454,7 +463,10 @@ def test_lengths_of_time(text: str, found: int) -> None:
 
 def test_explain_has_three_parts_as_flinks(session: Session) -> None:
     # Word for word what Flink 2.3 prints for this table and query, but for the columns that are read.
-    query = "SELECT a, COUNT(*), SUM(b) AS s, COUNT(DISTINCT c) FILTER (WHERE a > 3) FROM t WHERE b > 2 GROUP BY a HAVING COUNT(*) > 1"
+    query = (
+        "SELECT a, COUNT(*), SUM(b) AS s, COUNT(DISTINCT c) FILTER (WHERE a > 3) FROM t WHERE b > 2 GROUP BY a "
+        "HAVING COUNT(*) > 1"
+    )
     assert session.explain(query, "CHANGELOG_MODE") == (
         "== Abstract Syntax Tree ==\n"
         "LogicalFilter(condition=[>($1, 1)])\n"
@@ -467,16 +479,19 @@ def test_explain_has_three_parts_as_flinks(session: Session) -> None:
         "\n"
         "== Optimized Physical Plan ==\n"
         "Calc(select=[a, EXPR$1, s, EXPR$3], where=[>(EXPR$1, 1)], changelogMode=[I,UB,UA])\n"
-        "+- GroupAggregate(groupBy=[a], select=[a, COUNT(*) AS EXPR$1, SUM(b) AS s, COUNT(DISTINCT c) FILTER $f3 AS EXPR$3], "
+        "+- GroupAggregate(groupBy=[a], select=[a, COUNT(*) AS EXPR$1, SUM(b) AS s, COUNT(DISTINCT c) FILTER $f3 "
+        "AS EXPR$3], "
         "changelogMode=[I,UB,UA])\n"
         "   +- Exchange(distribution=[hash[a]], changelogMode=[I])\n"
         "      +- Calc(select=[a, b, c, IS TRUE(>(a, 3)) AS $f3], where=[>(b, 2)], changelogMode=[I])\n"
         "         +- WatermarkAssigner(rowtime=[ts], watermark=[-(ts, 5000:INTERVAL SECOND)], changelogMode=[I])\n"
-        "            +- TableSourceScan(table=[[default_catalog, default_database, t]], fields=[a, b, c, ts], changelogMode=[I])\n"
+        "            +- TableSourceScan(table=[[default_catalog, default_database, t]], fields=[a, b, c, ts], "
+        "changelogMode=[I])\n"
         "\n"
         "== Optimized Execution Plan ==\n"
         "Calc(select=[a, EXPR$1, s, EXPR$3], where=[(EXPR$1 > 1)])\n"
-        "+- GroupAggregate(groupBy=[a], select=[a, COUNT(*) AS EXPR$1, SUM(b) AS s, COUNT(DISTINCT c) FILTER $f3 AS EXPR$3])\n"
+        "+- GroupAggregate(groupBy=[a], select=[a, COUNT(*) AS EXPR$1, SUM(b) AS s, COUNT(DISTINCT c) FILTER $f3 "
+        "AS EXPR$3])\n"
         "   +- Exchange(distribution=[hash[a]])\n"
         "      +- Calc(select=[a, b, c, (a > 3) IS TRUE AS $f3], where=[(b > 2)])\n"
         "         +- WatermarkAssigner(rowtime=[ts], watermark=[(ts - 5000:INTERVAL SECOND)])\n"
@@ -502,7 +517,10 @@ def test_all_kinds_of_nodes_can_be_explained(session: Session) -> None:
         "SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t) WHERE rn <= 3",
         "SELECT SUM(b) OVER (PARTITION BY a ORDER BY ts) FROM t",
         "SELECT a, c, COUNT(*) FROM t GROUP BY GROUPING SETS ((a), (c), ())",
-        "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end",
+        (
+            "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY "
+            "window_start, window_end"
+        ),
         "SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)",
         "SELECT a, e FROM t CROSS JOIN UNNEST(arr) AS x(e)",
         "SELECT t.a FROM t JOIN u FOR SYSTEM_TIME AS OF t.ts ON t.a = u.k",

@@ -169,8 +169,8 @@ def _refuse_two_times(end: n.Sink | n.ToStream) -> None:
     if len(times) > 1:
         raise TableException(
             f"The query contains more than one rowtime attribute column [{', '.join(times)}] for writing into table "
-            f"'{_called(end)}'.\nPlease select the column that should be used as the event-time timestamp for the table "
-            "sink by casting all other columns to regular TIMESTAMP or TIMESTAMP_LTZ."
+            f"'{_called(end)}'.\nPlease select the column that should be used as the event-time timestamp for the "
+            "table sink by casting all other columns to regular TIMESTAMP or TIMESTAMP_LTZ."
         )
 
 
