@@ -33,6 +33,16 @@ _PARTS = ["DAY", "HOUR", "MINUTE", "SECOND"]
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
+def _empty() -> DataType:
+    # There is no CHAR(0) to declare, but there is a text of no characters.
+    found = CharType(1, False)
+    found.length = 0
+    return found
+
+
+_EMPTY = _empty()
+
+
 def constant(literal: syntax.Literal) -> Constant:
     """Return the constant that a literal is."""
     try:
@@ -180,12 +190,3 @@ def _milliseconds(text: str, unit: str) -> int:
     if unit == "SECOND":
         return int(Decimal(text) * 1000)
     return int(text) * _MILLISECONDS[unit]
-
-
-def _empty() -> DataType:
-    found = CharType(1, False)
-    found.length = 0
-    return found
-
-
-_EMPTY = _empty()
