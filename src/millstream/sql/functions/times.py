@@ -86,7 +86,8 @@ def plus_months(column: pa.Array, months: NDArray[Any], like: Sequence[pa.Array]
     per_day = 86400 * UNITS[column.type.unit]
     values = to_numpy(column)
     days = values // per_day
-    return from_numpy(_plus_months(days, months) * per_day + values % per_day, column.type, like)
+    moved = scaled(_plus_months(days, months), per_day, column)
+    return from_numpy(moved + values % per_day, column.type, like)
 
 
 def _plus_months(days: NDArray[Any], months: NDArray[Any]) -> NDArray[Any]:
