@@ -35,7 +35,9 @@ def plain(column: pa.Array) -> NDArray[Any]:
     """Return a column of numbers, times or truth values as numbers; what stands for a null is not said."""
     kind = column.type
     if column.null_count:
-        column = column.fill_null(pa.scalar(False) if pa.types.is_boolean(kind) else pa.scalar(0).cast(_base(kind)).cast(kind))
+        column = column.fill_null(
+            pa.scalar(False) if pa.types.is_boolean(kind) else pa.scalar(0).cast(_base(kind)).cast(kind)
+        )
     if pa.types.is_boolean(kind):
         return column.cast(pa.int8()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
     if pa.types.is_temporal(kind):
@@ -82,7 +84,9 @@ def decimals(digits: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
         valid = fits if valid is None else valid & fits
         low = np.fromiter((d % _HALF if f else 0 for d, f in zip(digits, fits, strict=True)), np.uint64, len(digits))
         words[:, 0] = low.view("<i8")
-        words[:, 1] = np.fromiter((d >> 64 if f else 0 for d, f in zip(digits, fits, strict=True)), np.int64, len(digits))
+        words[:, 1] = np.fromiter(
+            (d >> 64 if f else 0 for d, f in zip(digits, fits, strict=True)), np.int64, len(digits)
+        )
     else:
         if kind.precision <= 18:
             most = 10**kind.precision

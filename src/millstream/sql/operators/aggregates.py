@@ -61,9 +61,7 @@ class Aggregates:
                 table = KeyedColumns(kinds, [Kept("times", np.int64)], max_parallelism, most)
                 self._distinct[_which(call)] = keep(f"distinct{len(self._distinct)}", table)
 
-    def run(
-        self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns
-    ) -> list[Running]:
+    def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:
         """Take a batch, whose rows have keys and are cut into segments; return what each comes to after each row."""
         order = pa.array(segments.order)
         sorted_columns: dict[int, pa.Array] = {}

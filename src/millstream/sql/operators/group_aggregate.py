@@ -153,9 +153,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         columns = [k.take(at) for k in keys] + [r.take(places) for r in running]
         return Batch(columns, kinds if kinds.any() else None, total)
 
-    def _differs(
-        self, segments: Segments, running: list[Running], before: Ints, after: Ints
-    ) -> NDArray[np.bool_]:
+    def _differs(self, segments: Segments, running: list[Running], before: Ints, after: Ints) -> NDArray[np.bool_]:
         if self.ttl:
             # Who keeps what for a time must hear that it is still so.
             return np.ones(len(after), np.bool_)
@@ -164,9 +162,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
             differs |= one.differs(before, after)
         return differs
 
-    def _whole(
-        self, segments: Segments, rows: Ints | None
-    ) -> tuple[Ints, Ints, NDArray[np.bool_], NDArray[np.bool_]]:
+    def _whole(self, segments: Segments, rows: Ints | None) -> tuple[Ints, Ints, NDArray[np.bool_], NDArray[np.bool_]]:
         """Return for each key where its result is before the batch and behind it, and whether it is there."""
         ends = np.flatnonzero(segments.last)
         starts = np.append(0, ends[:-1] + 1)

@@ -51,7 +51,13 @@ class ObjectAccumulator(Accumulator):
         begins: list[Any] = []
         last = segments.last.tolist()
         for i, (start, end, slot, fresh) in enumerate(
-            zip(segments.starts.tolist(), segments.ends.tolist(), segments.slots.tolist(), segments.fresh.tolist(), strict=True)
+            zip(
+                segments.starts.tolist(),
+                segments.ends.tolist(),
+                segments.slots.tolist(),
+                segments.fresh.tolist(),
+                strict=True,
+            )
         ):
             kept = self.begin() if fresh else column[slot]
             begins.append(None if fresh else self.value(kept))

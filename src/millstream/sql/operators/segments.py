@@ -29,9 +29,7 @@ class Segments:
         signs: 1 for a row that is added and -1 for one that is taken back; None when all are added.
     """
 
-    def __init__(
-        self, order: Ints, starts: Ints, slots: Slots, fresh: NDArray[np.bool_], signs: Ints | None
-    ) -> None:
+    def __init__(self, order: Ints, starts: Ints, slots: Slots, fresh: NDArray[np.bool_], signs: Ints | None) -> None:
         self.order = order
         self.starts = starts
         self.slots = slots
@@ -112,9 +110,7 @@ class Segments:
         """Return what an operation comes to when it is done one value after the other."""
         out = np.empty(self.rows, np.result_type(values, begins))
         long = np.flatnonzero(self.sizes > _LONG)
-        for start, size, begin in zip(
-            self.starts[long].tolist(), self.sizes[long].tolist(), begins[long], strict=True
-        ):
+        for start, size, begin in zip(self.starts[long].tolist(), self.sizes[long].tolist(), begins[long], strict=True):
             run = np.concatenate([[begin], values[start : start + size]])
             out[start : start + size] = add.accumulate(run)[1:]
         short = np.flatnonzero(self.sizes <= _LONG)

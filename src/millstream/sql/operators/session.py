@@ -31,9 +31,7 @@ class Session:
     catalog: str = "default_catalog"
     database: str = "default_database"
 
-    def context(
-        self, setup: OperatorSetup, watermark: Callable[[], int | None] = lambda: None
-    ) -> EvaluationContext:
+    def context(self, setup: OperatorSetup, watermark: Callable[[], int | None] = lambda: None) -> EvaluationContext:
         """Return what expressions of an operator are told."""
         from millstream.sql.functions.context import EvaluationContext
 
