@@ -15,7 +15,6 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Column
 from millstream.sql.operators.base import ColumnKeyPartitioner
-from millstream.sql.operators.bridge import BatchesToRows, RowsToBatches
 from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
@@ -314,22 +313,6 @@ class Translator:
         )
         return self._one(planned, operator, self._by_key(before, node.keys))
 
-    def _stream_scan(self, planned: Planned) -> list[StreamEnd]:
-        node = planned.node
-        assert isinstance(node, nodes.StreamScan)
-        # A DataStream, or the ends of one.
-        ends: list[StreamEnd] = list(getattr(node.stream, "_ends", node.stream))
-        operator = RowsToBatches(node.fields.types, node.changelog, node.event_time, self._session.time_zone)
-        return self._one(planned, operator, ends)
-
-    def _to_stream(self, planned: Planned) -> list[StreamEnd]:
-        node, (before,) = planned.node, planned.inputs
-        assert isinstance(node, nodes.ToStream)
-        operator = BatchesToRows(
-            node.fields.names, node.fields.types, node.event_time, self._session.time_zone, node.upsert
-        )
-        return self._one(planned, operator, self._ends(before))
-
     def _join(self, planned: Planned) -> list[StreamEnd]:
         node = planned.node
         assert isinstance(node, nodes.Join)
@@ -411,8 +394,6 @@ _MAKERS: Mapping[type, _Make] = {
     nodes.Rank: Translator._rank,
     nodes.Deduplicate: Translator._deduplicate,
     nodes.ChangelogNormalize: Translator._normalize,
-    nodes.StreamScan: Translator._stream_scan,
-    nodes.ToStream: Translator._to_stream,
     nodes.Sink: Translator._sink,
     nodes.Collected: Translator._collected,
 }
