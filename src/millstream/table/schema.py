@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
@@ -91,7 +91,9 @@ class Schema:
         """The name of the primary key's constraint."""
         return self._parts.primary_key_name or "PK_" + "_".join(self._parts.primary_key)
 
-    def as_table(self, options: dict[str, str], partition: Sequence[str] = (), comment: str | None = None) -> CatalogTable:
+    def as_table(
+        self, options: dict[str, str], partition: Sequence[str] = (), comment: str | None = None
+    ) -> CatalogTable:
         """Return the declaration of a table with this schema."""
         parts = self._parts
         name = parts.primary_key_name or (self.primary_key_name if parts.primary_key else None)
@@ -134,7 +136,7 @@ class Schema:
             """Add columns by names and types."""
             if len(field_names) != len(field_data_types):
                 raise ValidationException("Field names and field data types must have the same length.")
-            return self._add(*(TableColumn(n, as_data_type(t)) for n, t in zip(field_names, field_data_types)))
+            return self._add(*(TableColumn(n, as_data_type(t)) for n, t in zip(field_names, field_data_types, strict=False)))
 
         def column(self, column_name: str, data_type: str | DataType) -> Schema.Builder:
             """Add a physical column."""

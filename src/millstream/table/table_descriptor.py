@@ -39,9 +39,7 @@ class FormatDescriptor:
         return f"{self._format}[{{{', '.join(f'{k}={v}' for k, v in self._options.items())}}}]"
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, FormatDescriptor) and self._format == other._format and self._options == other._options
-        )
+        return isinstance(other, FormatDescriptor) and self._format == other._format and self._options == other._options
 
     def __hash__(self) -> int:
         return hash((self._format, tuple(sorted(self._options.items()))))

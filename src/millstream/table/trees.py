@@ -120,8 +120,7 @@ def _instant(value: Instant) -> syntax.Expression:
 def _point(value: datetime.datetime) -> syntax.Expression:
     if value.tzinfo is not None:
         micros = (value - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
-        seconds = syntax.Call("TO_TIMESTAMP_LTZ", (_integer(micros // 1000), _integer(3)))
-        return seconds
+        return syntax.Call("TO_TIMESTAMP_LTZ", (_integer(micros // 1000), _integer(3)))
     digits = f".{value.microsecond:06}".rstrip("0").rstrip(".")
     return syntax.Literal("TIMESTAMP", f"{value:%Y-%m-%d %H:%M:%S}{digits}")
 
