@@ -47,6 +47,9 @@ LOOK_SECONDS = 0.002
 # So long an epoch waits for an answer when no more requests can be made, within its slice; then it ends without.
 ROOM_SECONDS = 0.1
 
+# So many batches of rows go through a loop at once, at most.
+FEW_BATCHES = 4
+
 Loop = Callable[[Iterable[Any]], None]
 # Finds the loop over blocks of some layout that came over an edge.
 FindLoop = Callable[[Edge, Layout], Loop]
@@ -112,6 +115,9 @@ class Subtask:
         # How many records go through each loop at once, and the time when it was last looked at. Between two pieces
         # somebody looks whether there is room for another.
         most = sorted(o.capacity for o, _ in self._asking)[:1]
+        if any(n.operator.takes_batches or n.operator.emits_batches for n in self._nodes):
+            # The next batch may have a thousand times the rows of the one before.
+            most = [min(FEW_BATCHES, *most)] if most else [FEW_BATCHES]
         self._paces = defaultdict[int, Pace](partial(Pace, surroundings.stopwatch, *most))
         self._now = 0.0
         self._sinks = [n.operator.taken for n in self._nodes if isinstance(n.operator, (SinkOperator, InvokeOperator))]
@@ -170,7 +176,7 @@ class Subtask:
             )
         compiler.survey(self.vertex.in_edges)
         for place, node in enumerate(self._nodes):
-            if isinstance(node.operator, (WatermarkOperator, AsyncOperator)):
+            if isinstance(node.operator, AsyncOperator) or node.operator.makes_watermarks:
                 node.operator.advance = partial(self._pass_on, place)
             if node.operator.emits_later:
                 node.operator.setup.emit = compiler.emit_function(node)
@@ -187,7 +193,7 @@ class Subtask:
     def _batch_input(self) -> BatchInput | None:
         """Return where input waits until all has come; None when it need not."""
         head, edges = self.vertex.head, self.vertex.in_edges
-        if not (self._settings.batch and head.operator.keyed):
+        if not (self._settings.batch and head.operator.keyed) or head.operator.takes_batches:
             return None
         # A reduce over records without timestamps gives the same in arrival order.
         if isinstance(head.operator, ReduceOperator) and not any(e.layout.has_timestamp for e in edges):
@@ -272,8 +278,10 @@ class Subtask:
         run, head = self._read, self.vertex.head
         assert run is not None
         while (batch := self._guarded(share.batch, head)) is not None:
-            at = self._run_pieces(run, self._paces[SHARES], batch, share.at, len(batch), until)
-            self._records_in += share.took(at)
+            before = share.at
+            at = self._run_pieces(run, self._paces[SHARES], batch, before, len(batch), until)
+            read = share.took(at)
+            self._records_in += sum(map(len, batch[before:at])) if head.operator.emits_batches else read
             yield from self._full_blocks()
             if self._look() >= until or self._is_full():
                 return self._guarded(share.batch, head) is None
@@ -455,7 +463,7 @@ class Subtask:
             end = end if most is None else min(end, at + most)
             run, pace = loop(edge, block.layout), self._paces[edge.id]
             end = self._run_pieces(run, pace, block.content, at, end, until, block.width)
-        self._records_in += end - at
+        self._records_in += block.layout.count(block, at, end)
         queue.took(end)
 
     def _run_pieces(

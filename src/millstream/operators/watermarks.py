@@ -77,7 +77,7 @@ class WatermarkOperator(Operator):
     """Assigns timestamps and makes watermarks; those that come from before it end here, but for the last."""
 
     encodes_input = True
-    advance: Advance
+    makes_watermarks = True
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy

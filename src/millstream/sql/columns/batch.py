@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,9 @@ class Batch:
     """
 
     __slots__ = ("_rows", "columns", "kinds")
+
+    # So that nobody copies it before it is sent.
+    never_changes: ClassVar[bool] = True
 
     def __init__(self, columns: Sequence[pa.Array], kinds: Kinds | None = None, rows: int | None = None) -> None:
         self.columns = tuple(columns)
