@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import inspect
+from copy import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -204,6 +205,7 @@ class UserDefinedFunctionWrapper:
         self.deterministic = own if deterministic is None else deterministic
         self.alias_names: tuple[str, ...] = ()
         self.takes_row = False
+        self.row_names: tuple[str, ...] = ()
 
     def __call__(self, *args: Any) -> Expression[Any]:
         from millstream.table.expressions import call
@@ -215,10 +217,18 @@ class UserDefinedFunctionWrapper:
         self.alias_names = alias_names
         return self
 
-    def taking_rows(self) -> UserDefinedFunctionWrapper:
-        """Have it called with the whole row as one argument, as `map` and `flat_map` do."""
-        self.takes_row = True
-        return self
+    def taking_rows(self, names: Sequence[str]) -> UserDefinedFunctionWrapper:
+        """Return the function for calls with the whole row as one argument, as `map` and `flat_map` do."""
+        taking = copy(self)
+        taking.takes_row = True
+        taking.row_names = tuple(names)
+        return taking
+
+    def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
+        """Return what is called with columns, in a subtask: the function has been opened."""
+        from millstream.table.user_calls import opened_scalar
+
+        return opened_scalar(self, types, result, context)
 
 
 class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
