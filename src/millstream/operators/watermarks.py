@@ -19,7 +19,7 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup
+from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 
 

@@ -1,0 +1,196 @@
+"""Finds the slot of a key.
+
+Keys of numbers and times are words of 64 bits, and their index is a hash table in numpy: a batch of keys is looked up by
+vectors. Other keys, with text in them for example, are Python's and their index is a dict. Figures are in adr/0020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.sql.columns.growing import Growing
+from millstream.sql.columns.keys import hashable_values
+from millstream.sql.columns.numbers import is_number_like, plain, valid_of
+
+Slots = NDArray[np.int64]
+
+_EMPTY, _REMOVED = -1, -2
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_FEWEST = 1 << 10
+
+
+class Index(Protocol):
+    """From keys, which are columns, to slots, which are numbered in the order in which keys were added."""
+
+    def find(self, columns: Sequence[pa.Array], rows: int, add: bool) -> Slots:
+        """Return the slots of keys, all of them different; new ones are added, or found to be at -1."""
+
+    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        """Forget keys."""
+
+
+def index_for(kinds: Sequence[pa.DataType]) -> Index:
+    """Return an empty index for keys of some types."""
+    return WordIndex(len(kinds)) if kinds and all(map(is_number_like, kinds)) else DictIndex()
+
+
+class DictIndex:
+    """An index of keys of any kind."""
+
+    def __init__(self) -> None:
+        self._slots: dict[Any, int] = {}
+        self._next = 0
+
+    def find(self, columns: Sequence[pa.Array], rows: int, add: bool) -> Slots:
+        keys, slots = _python_keys(columns, rows), self._slots
+        found = np.fromiter((slots.get(key, -1) for key in keys), np.int64, rows)
+        if add:
+            for row in np.flatnonzero(found < 0).tolist():
+                found[row] = slots[keys[row]] = self._next
+                self._next += 1
+        return found
+
+    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        for key in _python_keys(columns, len(slots)):
+            del self._slots[key]
+
+
+def _python_keys(columns: Sequence[pa.Array], rows: int) -> list[Any]:
+    if len(columns) == 1:
+        return hashable_values(columns[0])
+    return list(zip(*map(hashable_values, columns), strict=True)) if columns else [()] * rows
+
+
+class WordIndex:
+    """An index of keys that are words: open addressing, with the next free place taken when one is taken."""
+
+    def __init__(self, width: int) -> None:
+        # The words of each slot's key, and which of its columns are null, once there was one.
+        self._words = [Growing(np.uint64) for _ in range(width)]
+        self._nulls: Growing | None = None
+        self._count = 0
+        self._live = Growing(np.bool_)
+        self._make_table(_FEWEST)
+
+    def _make_table(self, size: int) -> None:
+        self._table = np.full(size, _EMPTY, np.int32)
+        self._shift = np.uint64(64 - (size.bit_length() - 1))
+        self._mask = size - 1
+        self._used = 0
+
+    def find(self, columns: Sequence[pa.Array], rows: int, add: bool) -> Slots:
+        words, nulls = self._key_words(columns)
+        place = self._places(words, nulls)
+        found = self._lookup(words, nulls, place)
+        if add:
+            new = np.flatnonzero(found < 0)
+            if len(new):
+                found[new] = self._add([w[new] for w in words], None if nulls is None else nulls[new])
+        return found
+
+    def _key_words(self, columns: Sequence[pa.Array]) -> tuple[list[NDArray[np.uint64]], NDArray[np.uint64] | None]:
+        words, nulls = [], None
+        for i, column in enumerate(columns):
+            word, valid = _word(column), valid_of(column)
+            if valid is not None:
+                word = np.where(valid, word, np.uint64(0))
+                flags = (~valid).astype(np.uint64) << np.uint64(i)
+                nulls = flags if nulls is None else nulls | flags
+            words.append(word)
+        if nulls is not None and self._nulls is None:
+            self._nulls = Growing(np.uint64)
+            self._nulls.extend(np.zeros(self._count, np.uint64))
+        if nulls is None and self._nulls is not None:
+            nulls = np.zeros(len(words[0]), np.uint64)
+        return words, nulls
+
+    def _places(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None) -> NDArray[np.int64]:
+        h = words[0] * _MULTIPLIER
+        for word in words[1:] if nulls is None else [*words[1:], nulls]:
+            h ^= h >> np.uint64(29)
+            h = (h ^ word) * _MULTIPLIER
+        h ^= h >> np.uint64(32)
+        return (h * _MULTIPLIER >> self._shift).astype(np.int64)
+
+    def _lookup(
+        self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None, place: NDArray[np.int64]
+    ) -> Slots:
+        slots = self._table[place].astype(np.int64)
+        if not self._count:
+            return slots
+        equal = self._equal(slots, words, nulls)
+        found = np.where(equal, slots, -1)
+        left = np.flatnonzero(~equal & (slots != _EMPTY))
+        place = place[left]
+        while len(left):
+            place = (place + 1) & self._mask
+            slots = self._table[place].astype(np.int64)
+            equal = self._equal(slots, [w[left] for w in words], None if nulls is None else nulls[left])
+            found[left[equal]] = slots[equal]
+            on = ~equal & (slots != _EMPTY)
+            left, place = left[on], place[on]
+        return found
+
+    def _equal(
+        self, slots: Slots, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None
+    ) -> NDArray[np.bool_]:
+        equal: NDArray[np.bool_] = slots >= 0
+        for kept, word in zip(self._words, words, strict=True):
+            equal &= kept.values[slots] == word
+        if nulls is not None and self._nulls is not None:
+            equal &= self._nulls.values[slots] == nulls
+        return equal
+
+    def _add(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None) -> Slots:
+        slots = np.arange(self._count, self._count + len(words[0]))
+        for kept, word in zip(self._words, words, strict=True):
+            kept.extend(word)
+        if nulls is not None and self._nulls is not None:
+            self._nulls.extend(nulls)
+        self._live.extend(np.ones(len(slots), np.bool_))
+        self._count += len(slots)
+        if 2 * (self._used + len(slots)) > len(self._table):
+            live = np.flatnonzero(self._live.values)
+            size = len(self._table)
+            while 3 * len(live) > size:
+                size *= 2
+            self._make_table(size)
+            self._place_all(live)
+        else:
+            self._place_all(slots)
+        return slots
+
+    def _place_all(self, slots: Slots) -> None:
+        """Put slots into the table whose keys are not in it."""
+        words = [kept.values[slots] for kept in self._words]
+        place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
+        self._used += len(slots)
+        table = self._table
+        while len(slots):
+            free = table[place] == _EMPTY
+            table[place[free]] = slots[free]
+            # Of several that wanted the same place one has it.
+            lost = table[place] != slots
+            slots, place = slots[lost], (place[lost] + 1) & self._mask
+
+    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        self._live.values[slots] = False
+        words = [kept.values[slots] for kept in self._words]
+        place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
+        while len(slots):
+            here = self._table[place] == slots
+            self._table[place[here]] = _REMOVED
+            slots, place = slots[~here], (place[~here] + 1) & self._mask
+
+
+def _word(column: pa.Array) -> NDArray[np.uint64]:
+    values = plain(column)
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64) + 0.0
+        return np.where(np.isnan(values), np.nan, values).view(np.uint64)
+    return values.astype(np.int64).view(np.uint64)

@@ -1,0 +1,221 @@
+"""State as columns: for each key, which is columns too, a slot with values."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
+
+from millstream.sql.columns.growing import Growing, GrowingColumn
+from millstream.sql.columns.index import Slots, index_for
+from millstream.sql.columns.keys import hashes
+from millstream.state.column_table import HASH, RowChange
+from millstream.state.hashes import groups_of
+
+# Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
+_MOST_DEAD = 1 << 12
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A column of values: its name in files, what it is in numpy, and what a key begins with."""
+
+    name: str
+    dtype: DTypeLike
+    start: Any = 0
+
+
+class KeyedColumns:
+    """Keys, each with a slot in some columns of values; follows `LiveColumns`.
+
+    Slots are numbered in the order in which keys have come, and are good until the next `compact`.
+
+    Attributes:
+        values: the columns of values, by name; to be changed in place, and then `changed` is to be told.
+    """
+
+    def __init__(
+        self, kinds: Sequence[pa.DataType], kept: Sequence[Kept], max_parallelism: int, owners: int | None = None
+    ) -> None:
+        """Make one without keys.
+
+        Args:
+            kinds: the Arrow types of the key's columns.
+            kept: the columns of values.
+            max_parallelism: how many key groups there are.
+            owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
+        """
+        self._kinds = list(kinds)
+        self._kept = list(kept)
+        self._max_parallelism = max_parallelism
+        self._owners = len(kinds) if owners is None else owners
+        # Have something done when slots were given other numbers: it is told the old numbers of those that are left.
+        self.when_compacted: Callable[[Slots], None] = lambda left: None
+        self.clear()
+
+    def clear(self) -> None:
+        self._index = index_for(self._kinds)
+        self._keys = [GrowingColumn(kind) for kind in self._kinds]
+        self._hashes = Growing(np.uint32)
+        self._columns = {k.name: Growing(k.dtype) for k in self._kept}
+        self._live = Growing(np.bool_)
+        self._dead = 0
+        # Which slots have changed since the last file, which of them files know, and what files know and is gone.
+        self._changed = Growing(np.bool_)
+        self._saved = Growing(np.bool_)
+        self._gone: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
+
+    def __len__(self) -> int:
+        """Return how many keys there are."""
+        return len(self._live) - self._dead
+
+    @property
+    def values(self) -> dict[str, NDArray[Any]]:
+        return {name: column.values for name, column in self._columns.items()}
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column of values; good until keys are added."""
+        return self._columns[name].values
+
+    def find(self, keys: Sequence[pa.Array], rows: int, add: bool = True) -> tuple[Slots, NDArray[np.bool_]]:
+        """Return the slots of keys, all of them different, and which are new; without `add` a new one is at -1."""
+        before = len(self._live)
+        slots = self._index.find(keys, rows, add)
+        if not add:
+            return slots, slots < 0
+        new: NDArray[np.bool_] = slots >= before
+        if new.any():
+            added = np.flatnonzero(new)
+            some = len(added) < rows
+            at = pa.array(added)
+            self._append([k.take(at) for k in keys] if some else keys, len(added))
+        return slots, new
+
+    def _append(self, keys: Sequence[pa.Array], count: int) -> None:
+        for column, key in zip(self._keys, keys, strict=True):
+            column.extend(key)
+        self._hashes.extend(hashes(keys[: self._owners], count))
+        for kept in self._kept:
+            self._columns[kept.name].extend(_filled(kept, count))
+        self._live.extend(np.ones(count, np.bool_))
+        self._changed.extend(np.ones(count, np.bool_))
+        self._saved.extend(np.zeros(count, np.bool_))
+
+    def changed(self, slots: Slots) -> None:
+        """The values of slots have changed."""
+        self._changed.values[slots] = True
+
+    def remove(self, slots: Slots) -> None:
+        """Forget the keys of slots, each of them once."""
+        if not len(slots):
+            return
+        keys = self.keys_at(slots)
+        self._index.remove(slots, keys)
+        self._live.values[slots] = False
+        self._changed.values[slots] = False
+        self._dead += len(slots)
+        known = self._saved.values[slots]
+        if known.any():
+            mask = pa.array(known)
+            self._gone.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
+
+    def keys_at(self, slots: Slots) -> list[pa.Array]:
+        """Return the keys of slots."""
+        return [column.take(slots) for column in self._keys]
+
+    def slots(self) -> Slots:
+        """Return all slots that have a key, in the order in which the keys have come."""
+        return np.flatnonzero(self._live.values)
+
+    def compact(self) -> None:
+        """Give up slots without keys if there are many: then the others have other numbers."""
+        if self._dead < _MOST_DEAD or self._dead < len(self):
+            return
+        left = self.slots()
+        keys = self.keys_at(left)
+        self._index = index_for(self._kinds)
+        self._index.find(keys, len(left), True)
+        for column, key in zip(self._keys, keys, strict=True):
+            column.replace(key)
+        for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
+            one.replace(one.values[left].copy())
+        self._dead = 0
+        self.when_compacted(left)
+
+    # --- files
+
+    def load(self, change: RowChange) -> None:
+        if change.gone is not None and change.gone.num_rows:
+            slots, _ = self.find(change.gone.columns[1:], change.gone.num_rows, add=False)
+            self._saved.values[slots[slots >= 0]] = False
+            self.remove(slots[slots >= 0])
+        width = len(self._kinds)
+        slots, _ = self.find(change.rows.columns[1 : 1 + width], change.rows.num_rows)
+        for kept, column in zip(self._kept, change.rows.columns[1 + width :], strict=True):
+            self._columns[kept.name].values[slots] = _read(kept, column)
+        self._changed.values[slots] = False
+        self._saved.values[slots] = True
+
+    def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
+        slots = self.slots()
+        groups = groups_of(self._hashes.values[slots], self._max_parallelism)
+        order = np.argsort(groups, kind="stable")
+        return RowChange(self._rows(slots[order])), groups[order]
+
+    def changes(self) -> tuple[RowChange, NDArray[np.int64], NDArray[np.int64]] | None:
+        slots = np.flatnonzero(self._changed.values)
+        if not len(slots) and not self._gone:
+            return None
+        self._changed.values[slots] = False
+        self._saved.values[slots] = True
+        groups = groups_of(self._hashes.values[slots], self._max_parallelism)
+        order = np.argsort(groups, kind="stable")
+        gone, gone_groups = self._take_gone()
+        return RowChange(self._rows(slots[order]), gone), groups[order], gone_groups
+
+    def _take_gone(self) -> tuple[pa.RecordBatch | None, NDArray[np.int64]]:
+        if not self._gone:
+            return None, np.zeros(0, np.int64)
+        many = np.concatenate([h for h, _ in self._gone])
+        keys = [pa.concat_arrays(parts) for parts in zip(*(k for _, k in self._gone), strict=True)]
+        groups = groups_of(many, self._max_parallelism)
+        order = np.argsort(groups, kind="stable")
+        at = pa.array(order)
+        self._gone.clear()
+        names = [HASH, *(f"k{i}" for i in range(len(keys)))]
+        return pa.record_batch([pa.array(many[order]), *(k.take(at) for k in keys)], names), groups[order]
+
+    def _rows(self, slots: Slots) -> pa.RecordBatch:
+        columns = [pa.array(self._hashes.values[slots]), *self.keys_at(slots)]
+        columns += [_written(k, self._columns[k.name].values[slots]) for k in self._kept]
+        names = [HASH, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
+        return pa.record_batch(columns, names)
+
+
+def _filled(kept: Kept, count: int) -> NDArray[Any]:
+    values = np.empty(count, kept.dtype)
+    if callable(kept.start):
+        values[:] = [kept.start() for _ in range(count)]
+    else:
+        values[:] = kept.start
+    return values
+
+
+def _written(kept: Kept, values: NDArray[Any]) -> pa.Array:
+    if values.dtype == object:
+        return pa.array([pickle.dumps(v, 5) for v in values], pa.binary())
+    return pa.array(values)
+
+
+def _read(kept: Kept, column: pa.Array) -> NDArray[Any]:
+    if np.dtype(kept.dtype) != object:
+        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    values = np.empty(len(column), object)
+    for i, body in enumerate(column.to_pylist()):
+        values[i] = pickle.loads(body)
+    return values
