@@ -58,6 +58,8 @@ class CatalogManager:
         self._loaded: dict[CatalogFunction, Any] = {}
         self.modules: dict[str, dict[str, str]] = {"core": {}}
         self.used_modules: list[str] = ["core"]
+        # The options and comments that catalogs were made with.
+        self.catalog_options: dict[str, tuple[dict[str, str], str | None]] = {}
 
     # --- catalogs and databases
 
@@ -206,7 +208,7 @@ class CatalogManager:
                 self.catalogs[path[0]].drop_table(path[1], path[2])
                 return True
         if not if_exists:
-            kind = f"Temporary {what.lower()}" if temporary else what
+            kind = "Temporary table or view" if temporary else what
             raise ValidationException(f"{kind} with identifier '{'.'.join(path)}' does not exist.")
         return False
 
@@ -293,8 +295,7 @@ class CatalogManager:
             if if_not_exists:
                 return
             raise ValidationException(
-                f"Could not execute CREATE CATALOG FUNCTION: Function {path[1]}.{path[2]} already exists in Catalog "
-                f"{path[0]}."
+                f"Function {path[1]}.{path[2]} already exists in Catalog {path[0]}."
             )
         catalog.put_function(path[1], path[2], function)
 
@@ -305,7 +306,7 @@ class CatalogManager:
         if path[2] not in catalog.functions(path[1]):
             if if_exists:
                 return
-            raise ValidationException(f"Function {'.'.join(path)} does not exist.")
+            raise ValidationException(f"Function {path[1]}.{path[2]} does not exist in Catalog {path[0]}.")
         catalog.put_function(path[1], path[2], function)
 
     def drop_function(self, parts: Sequence[str], temporary: bool, system: bool, if_exists: bool) -> bool:
@@ -318,13 +319,13 @@ class CatalogManager:
         elif temporary:
             if self._temporary_functions.pop(path, None) is not None:
                 return True
-            said = f"Temporary catalog function '{'.'.join(path)}' doesn't exist"
+            said = f"Temporary catalog function {'.'.join(f'`{p}`' for p in path)} doesn't exist"
         else:
             catalog = self.catalogs.get(path[0])
             if catalog is not None and path[1] in catalog.databases() and path[2] in catalog.functions(path[1]):
                 catalog.drop_function(path[1], path[2])
                 return True
-            said = f"Function {'.'.join(path)} does not exist in Catalog {path[0]}."
+            said = f"Function {path[1]}.{path[2]} does not exist in Catalog {path[0]}."
         if not if_exists:
             raise ValidationException(said)
         return False
@@ -345,7 +346,7 @@ class CatalogManager:
             if if_not_exists:
                 return
             raise ValidationException(
-                f"Could not execute CREATE DATABASE: {catalog}.{name}. Database {name} already exists in Catalog "
+                f"Could not execute CREATE DATABASE {catalog}.{name}: Database {name} already exists in Catalog "
                 f"{catalog}."
             )
         found.put_database(name, database)
@@ -358,13 +359,13 @@ class CatalogManager:
             if if_exists:
                 return
             raise ValidationException(
-                f"Could not execute DROP DATABASE {catalog}.{name}. Database {name} does not exist in Catalog "
+                f"Could not execute DROP DATABASE {catalog}.{name} RESTRICT: Database {name} does not exist in Catalog "
                 f"{catalog}."
             )
         if (catalog, name) == (self.current_catalog, self.current_database):
             raise ValidationException("Cannot drop a database which is currently in use.")
         if not cascade and (found.tables(name) or found.functions(name)):
             raise ValidationException(
-                f"Could not execute DROP DATABASE {catalog}.{name}. Database {name} in catalog {catalog} is not empty."
+                f"Could not execute DROP DATABASE {catalog}.{name} RESTRICT: Database {name} in catalog {catalog} is not empty."
             )
         found.drop_database(name)
