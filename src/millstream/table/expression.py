@@ -45,7 +45,7 @@ class Expression(
     Example:
         >>> from millstream.table.expressions import col, lit
         >>> str((col("price") * 2).alias("double"))
-        'as(times(price, 2), double)'
+        "as(times(price, 2), 'double')"
     """
 
     def alias(self, name: str, *extra_names: str) -> Expression[T]:

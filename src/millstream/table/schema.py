@@ -184,5 +184,5 @@ def _column_line(column: TableColumn) -> str:
         return f"{name} AS [{column.expression}]"
     if column.kind is ColumnKind.METADATA:
         key = f" FROM '{column.metadata_key}'" if column.metadata_key is not None else ""
-        return f"{name} METADATA{key}{' VIRTUAL' if column.virtual else ''}"
+        return f"{name} {column.type} METADATA{key}{' VIRTUAL' if column.virtual else ''}"
     return f"{name} {column.type}"

@@ -31,10 +31,10 @@ def summary(tree: syntax.Expression, names: tuple[str, ...] = ()) -> str:
 
     Example:
         >>> summary(syntax.Call("+", (syntax.Name(("a",)), syntax.Literal("INTEGER", "1"))), ("b",))
-        'as(plus(a, 1), b)'
+        "as(plus(a, 1), 'b')"
     """
     if names:
-        return f"as({summary(tree)}, {', '.join(names)})"
+        return f"as({summary(tree)}, {', '.join(map(repr, names))})"
     match tree:
         case syntax.Name(parts):
             return ".".join(parts)
@@ -42,8 +42,8 @@ def summary(tree: syntax.Expression, names: tuple[str, ...] = ()) -> str:
             return "'" + text.replace("'", "''") + "'"
         case syntax.Literal(_, text):
             return text
-        case syntax.Interval(text, negative, first, _):
-            return f"INTERVAL {'-' if negative else ''}'{text}' {first}"
+        case syntax.Interval():
+            return str(_units(tree))
         case syntax.Symbol(word):
             return word
         case syntax.Cast(value, type_, lenient):
@@ -61,6 +61,17 @@ def summary(tree: syntax.Expression, names: tuple[str, ...] = ()) -> str:
         case syntax.In(value, among) if isinstance(among, tuple):
             return _function("in", (value, *among))
     return _special(tree)
+
+
+# How many months, or milliseconds, a unit has.
+_LENGTHS = {"YEAR": 12, "MONTH": 1, "DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
+
+
+def _units(tree: syntax.Interval) -> int | str:
+    if tree.first != tree.last:
+        return f"'{tree.text}' {tree.first} TO {tree.last}"
+    count = round(float(tree.text) * _LENGTHS[tree.first])
+    return -count if tree.negative else count
 
 
 def _special(tree: syntax.Expression) -> str:

@@ -22,6 +22,7 @@ from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.plan.nodes import Collected, Node, Sink
 from millstream.sql.types import RowType
 from millstream.table import catalog_objects
+from millstream.table.api_binder import ApiBinder
 from millstream.table.catalog import Catalog, CatalogDescriptor
 from millstream.table.connectors.registry import Connectors
 from millstream.table.elements import batch_of, from_arrow, row_type_of, scan_of
@@ -69,6 +70,7 @@ class TableEnvironment:
         self._connectors = Connectors()
         self._runner = Runner(self._bridge, self._config, self._catalogs)
         self._unnamed = 0
+        self._sources = 0
         self._inline: dict[UserDefinedFunctionWrapper, str] = {}
 
     @staticmethod
@@ -86,14 +88,17 @@ class TableEnvironment:
 
     # --- inside
 
-    def _binder(self) -> Binder:
+    def _sql_binder(self) -> Binder:
         return Binder(
             self._catalogs, self._functions, self._runner.settings(), self._connectors, self._runner.is_batch
         )
 
+    def _binder(self) -> ApiBinder:
+        return ApiBinder(self._sql_binder())
+
     def _ddl(self) -> Ddl:
         settings = SettingsMap(self._config.get_configuration())
-        return Ddl(self._binder(), settings, load_function=loaded_function)
+        return Ddl(self._sql_binder(), settings, load_function=loaded_function)
 
     def _parsed(self, statement: str) -> s.Statement:
         return read_statement(statement)
@@ -104,8 +109,8 @@ class TableEnvironment:
     def _inline_name(self, function: UserDefinedFunctionWrapper) -> str:
         """Return a name under which the binder finds a function that has none."""
         if function not in self._inline:
-            name = f"*{function.name}*" if not self._inline else f"*{function.name}${len(self._inline)}*"
-            name = name.replace(".", "_")
+            number = f"${len(self._inline)}" if self._inline else ""
+            name = f"*{function.name.replace('.', '_')}{number}*"
             self._catalogs.create_system_function(name, as_function(function))
             self._inline[function] = name
         return self._inline[function]
@@ -146,7 +151,7 @@ class TableEnvironment:
         self._unnamed += 1
         name = f"*anonymous_{descriptor.get_options().get('connector', '')}${self._unnamed}*"
         path = self._catalogs.full_path((name,))
-        self._catalogs.create_temporary(path, catalog_objects.resolved(self._binder(), table))
+        self._catalogs.create_temporary(path, catalog_objects.resolved(self._sql_binder(), table))
         return path
 
     def _explained(self, ends: Sequence[Any], details: Sequence[int]) -> str:
@@ -244,8 +249,8 @@ class TableEnvironment:
         return self._of_rows(kind, batch, "python-input-format")
 
     def _of_rows(self, kind: RowType, batch: Any, what: str, subtasks: int = 1) -> Table:
-        self._unnamed_source = getattr(self, "_unnamed_source", 0) + 1
-        called = f"*anonymous_{what}${self._unnamed_source}*"
+        self._sources += 1
+        called = f"*anonymous_{what}${self._sources}*"
         types = [f.data_type for f in kind.fields]
         return Table(scan_of(kind.names, types, batch, called, subtasks), self)
 
@@ -302,7 +307,7 @@ class TableEnvironment:
         self._create(path, descriptor, False, bool(ignoreIfExists))
 
     def _create(self, path: str, descriptor: TableDescriptor, temporary: bool, if_not_exists: bool) -> None:
-        table = catalog_objects.resolved(self._binder(), descriptor.as_table())
+        table = catalog_objects.resolved(self._sql_binder(), descriptor.as_table())
         self._catalogs.create(self._catalogs.full_path(read_path(path)), table, temporary, if_not_exists)
 
     def drop_temporary_table(self, table_path: str) -> bool:

@@ -105,9 +105,8 @@ def _connector_of(context: TableContext) -> Connector:
     identifier = context.table.options.get(_IDENTIFIER)
     if identifier is None:
         raise ValidationException(
-            f"Table options do not contain an option key '{_IDENTIFIER}' for discovering a connector. Therefore, "
-            "Flink assumes a managed table. However, a managed table factory that implements "
-            "org.apache.flink.table.factories.ManagedTableFactory is not in the classpath."
+            f"Table options do not contain an option key '{_IDENTIFIER}' for discovering a connector: say which "
+            f"one with WITH ('{_IDENTIFIER}' = '...')."
         )
     connector = find_connector(identifier)
     if connector is None:
