@@ -19,7 +19,7 @@ from millstream.sql.columns.values import to_column, to_python
 from millstream.sql.errors import TableException
 from millstream.sql.schema import Fields
 from millstream.sql.types import DataTypes
-from millstream.table.layout import Tableau, by_content, footer, texts_of
+from millstream.table.layout import NULL, Tableau, by_content, footer, texts_of
 from millstream.table.result_kind import ResultKind
 from millstream.table.table_schema import TableSchema
 
@@ -201,8 +201,7 @@ class RowsResult(TableResult):
     def print(self) -> None:
         columns = [texts_of(c, t, self._zone) for c, t in zip(self._batch.columns, self._fields.types, strict=True)]
         # What is not there is shown as nothing here.
-        shown = [["" if c.is_valid is False else v for c, v in zip(a, texts, strict=True)] for a, texts in zip(self._batch.columns, columns, strict=True)]
-        rows = list(zip(*shown, strict=True))
+        rows = [["" if v == NULL else v for v in row] for row in zip(*columns, strict=True)]
         print("\n".join(by_content(self._fields.names, rows)) if rows else "Empty set")
 
 

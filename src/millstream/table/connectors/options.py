@@ -31,7 +31,7 @@ class Options:
             return otherwise
         try:
             return read(text)
-        except (ValueError, ArithmeticError, MillstreamError):
+        except (ValueError, KeyError, ArithmeticError, MillstreamError):
             raise ValidationException(f"Invalid value for option '{key}': {text!r} is not {what}.") from None
 
     def whole(self, key: str, otherwise: int) -> int:
@@ -54,8 +54,20 @@ class Options:
         """Return an option that is a length of time, in milliseconds."""
         return self._read(key, otherwise, parse_duration_ms, "a duration such as '10 s'")
 
+    def bytes(self, key: str, otherwise: int) -> int:
+        """Return an option that is a size, in bytes."""
+        return self._read(key, otherwise, _size, "a size such as '128 MB'")
+
 
 def _truth(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
     return text.lower() == "true"
+
+
+_SIZES = {"": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+
+
+def _size(text: str) -> int:
+    digits = text.strip().lower().rstrip("abcdefghijklmnopqrstuvwxyz ")
+    return int(digits) * _SIZES[text.strip().lower()[len(digits) :].strip()]
