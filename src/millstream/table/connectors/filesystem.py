@@ -42,6 +42,7 @@ class _Table:
         self.format: TableFormat = made_format(identifier, context.table.options, "UTC" if zone == "default" else zone)
         self.fields = [Field(c.name, c.type) for c in context.table.physical]
         self.partition = context.table.partition
+        self.format.check(self.stored)
         self.batch = context.batch
         self.default_partition = self.options.text("partition.default-name", _DEFAULT_PARTITION)
 

@@ -14,7 +14,9 @@ from millstream.datastream.connectors.file_formats import BulkFormat, Extent, Fi
 from millstream.datastream.formats.parquet_files import RowGroups
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
+from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
+from millstream.sql.types import TimeType
 from millstream.table.formats.contract import FileTableFormat
 
 BATCH_ROWS = 1 << 14
@@ -129,6 +131,11 @@ class OrcFormat(FileTableFormat):
 
     identifier = "orc"
     optional = frozenset(["*"])
+
+    def check(self, fields: Sequence[Field]) -> None:
+        for field in fields:
+            if isinstance(field.type, TimeType):
+                raise ValidationException(f"The format 'orc' does not support the type {field.type} of '{field.name}'.")
 
     def reader(self, fields: Sequence[Field]) -> FileFormat:
         return _OrcFiles(fields)

@@ -48,6 +48,9 @@ class TableFormat(ABC):
         self.options = options
         self.zone = zone
 
+    def check(self, fields: Sequence[Field]) -> None:
+        """Refuse columns of types that it cannot hold."""
+
 
 class MessageFormat(TableFormat):
     """A format whose rows are messages, in a file each on a line of its own."""
