@@ -138,6 +138,12 @@ class _Sized(AtomicType):
             raise ValueError(f"{self.root} length must be between 1 and {MOST_LENGTH} (both inclusive).")
         self.length = length
 
+    def with_length(self: _Type, length: int) -> _Type:
+        """Return the same kind of type with another length; text that is written out may have none."""
+        changed = copy(self)
+        changed.length = length  # type: ignore[attr-defined]
+        return changed
+
     def parameters(self) -> tuple[Any, ...]:
         return (self.length,)
 
