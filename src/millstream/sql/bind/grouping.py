@@ -11,7 +11,7 @@ from millstream.sql.bind.expressions import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggr
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, replaced
 from millstream.sql.plan.nodes import Aggregate, Expand, Node, WindowAggregate, WindowSpec
 from millstream.sql.schema import Field, Fields, TimeAttribute
-from millstream.sql.types import BigIntType, BooleanType, LocalZonedTimestampType, TimestampType
+from millstream.sql.types import BigIntType, BooleanType, IntType, LocalZonedTimestampType, TimestampType
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,9 @@ class Groups:
 
         calls = [self._aggregate_call(c, place) for c in self.calls]
         time = None if self.window is None else place(self.window.time)
+        if not columns:
+            # Rows must have a column to be rows.
+            columns, names = [Constant(IntType(False), 0)], ["$f0"]
         below = steps.project(self.input, columns, names)
         if self.has_sets:
             below = self._expanded(below)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from millstream.sql.bind.expressions import cast
 from millstream.sql.bind.functions import AggregateResolved
 from millstream.sql.expressions import Call, Constant, Expression, Column, walk
 from millstream.sql.functions import table
@@ -53,7 +54,8 @@ class LanguageFunctions:
         """Return a scalar function applied to arguments."""
         if name.upper() == "PROCTIME" and not arguments:
             return Call(LocalZonedTimestampType(3, False), "PROCTIME")
-        return call(name, arguments, options)
+        found = call(name, arguments, options)
+        return Call(found.type, found.function, tuple(map(_as_written, found.arguments)), found.options)
 
     def aggregate(self, name: str, arguments: Sequence[Expression], has_rows: bool) -> AggregateResolved:
         """Return what an aggregate is for some arguments."""
@@ -65,3 +67,10 @@ class LanguageFunctions:
         if name in ("SUM", "AVG") and isinstance(kind, DecimalType):
             kind = DecimalType(38, kind.scale if name == "SUM" else max(6, kind.scale))
         return AggregateResolved(kind.with_nullability(types[0].is_nullable or not has_rows), types)
+
+
+def _as_written(argument: Expression) -> Expression:
+    """Return a constant that is cast only to be of a wider type as one of that type."""
+    if isinstance(argument, Call) and argument.function == "CAST" and isinstance(argument.arguments[0], Constant):
+        return cast(argument.arguments[0], argument.type)
+    return argument

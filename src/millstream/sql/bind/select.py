@@ -88,7 +88,7 @@ class SelectBinder:
                 raise Refused("Expression in ORDER BY of SELECT DISTINCT must be in the select list", order[0].at)
             node = steps.distinct(steps.project(node, every, names))
         else:
-            node = steps.project(node, every, names + [f"$o{i}" for i in range(len(every) - own)])
+            node = steps.project(node, every, names + _hidden_names(every[own:], node.fields.names, names))
         places: list[tuple[int, bool, bool]] = []
         behind = own
         for key, descending, first in keys:
@@ -219,6 +219,15 @@ class SelectBinder:
         if element.kind == "ROLLUP":
             return [_joined(lists[:n]) for n in range(len(lists), -1, -1)]
         return [_joined(chosen) for n in range(len(lists), -1, -1) for chosen in combinations(lists, n)]
+
+
+def _hidden_names(keys: Sequence[Expression], below: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """Return names for columns that are only sorted by."""
+    found: list[str] = []
+    for i, key in enumerate(keys):
+        name = below[key.index] if isinstance(key, Column) else ""
+        found.append(name if name and name not in taken and name not in found else f"$o{i}")
+    return found
 
 
 def _joined(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
