@@ -18,7 +18,9 @@ class ObjectPath:
 
     def __init__(self, database_name: str | None = None, object_name: str | None = None) -> None:
         if not database_name or not object_name:
-            raise ValidationException(f"ObjectPath needs a database and a name, not {database_name!r}, {object_name!r}.")
+            raise ValidationException(
+                f"ObjectPath needs a database and a name, not {database_name!r}, {object_name!r}."
+            )
         self._database = database_name
         self._name = object_name
 

@@ -286,7 +286,9 @@ class ResolvedSchema:
             watermarks.append(WatermarkSpec(name, ResolvedExpression(text, kinds[name])))
         key = None
         if table.primary_key:
-            key = UniqueConstraint(table.primary_key_name or "PK_" + "_".join(table.primary_key), list(table.primary_key))
+            key = UniqueConstraint(
+                table.primary_key_name or "PK_" + "_".join(table.primary_key), list(table.primary_key)
+            )
         return ResolvedSchema([_CLASSES[c.kind](c) for c in table.columns], watermarks, key)
 
     def _unresolved(self) -> Schema:

@@ -136,7 +136,9 @@ class Schema:
             """Add columns by names and types."""
             if len(field_names) != len(field_data_types):
                 raise ValidationException("Field names and field data types must have the same length.")
-            return self._add(*(TableColumn(n, as_data_type(t)) for n, t in zip(field_names, field_data_types, strict=False)))
+            return self._add(
+                *(TableColumn(n, as_data_type(t)) for n, t in zip(field_names, field_data_types, strict=False))
+            )
 
         def column(self, column_name: str, data_type: str | DataType) -> Schema.Builder:
             """Add a physical column."""

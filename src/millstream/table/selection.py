@@ -236,7 +236,9 @@ class Selection:
         namer = _Namer(self._t_env, None)
         for i, field in enumerate(fields):
             tree = tree_of(field)
-            name = field._names[0] if isinstance(field, Expression) and field._names else namer.name(tree, len(names) + i)
+            name = (
+                field._names[0] if isinstance(field, Expression) and field._names else namer.name(tree, len(names) + i)
+            )
             if name in items and not replaces:
                 raise ValidationException(f"Ambiguous column name: {name}")
             items[name] = syntax.SelectItem(self.tree(tree), name)
@@ -327,9 +329,9 @@ class _Namer:
         return _plain_name(tree) or f"_c{place}"
 
     def _aggregates(self, tree: Any) -> Iterator[syntax.Expression]:
-        if isinstance(tree, (WindowBound, TimeMark)):
-            yield tree
-        elif isinstance(tree, syntax.Call) and tree.over is None and self._t_env._is_aggregate(tree.name):
+        if isinstance(tree, (WindowBound, TimeMark)) or (
+            isinstance(tree, syntax.Call) and tree.over is None and self._t_env._is_aggregate(tree.name)
+        ):
             yield tree
         elif isinstance(tree, OverNamed):
             return

@@ -271,17 +271,13 @@ class Table:
         """Run the query; its rows are collected."""
         return self._t_env._collect(self._node)
 
-    def insert_into(
-        self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False
-    ) -> TablePipeline:
+    def insert_into(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TablePipeline:
         """Return a pipeline into a table, to be executed or added to a statement set."""
         from millstream.table.table_pipeline import TablePipeline
 
         return TablePipeline(self._t_env, self._t_env._written(self._node, table_path_or_descriptor, overwrite))
 
-    def execute_insert(
-        self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False
-    ) -> TableResult:
+    def execute_insert(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TableResult:
         """Write the rows to a table: start a job, `wait()` for its end."""
         return self.insert_into(table_path_or_descriptor, overwrite).execute()
 

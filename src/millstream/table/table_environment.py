@@ -89,9 +89,7 @@ class TableEnvironment:
     # --- inside
 
     def _sql_binder(self) -> Binder:
-        return Binder(
-            self._catalogs, self._functions, self._runner.settings(), self._connectors, self._runner.is_batch
-        )
+        return Binder(self._catalogs, self._functions, self._runner.settings(), self._connectors, self._runner.is_batch)
 
     def _binder(self) -> ApiBinder:
         return ApiBinder(self._sql_binder())

@@ -45,7 +45,9 @@ def rows_of(batch: Batch, fields: Fields, zone: str) -> list[Row]:
 class CloseableIterator:
     """Iterates over rows; closing it cancels the job that makes them."""
 
-    def __init__(self, batches: Iterator[Batch], convert: Callable[[Batch], list[Row]], close: Callable[[], None]) -> None:
+    def __init__(
+        self, batches: Iterator[Batch], convert: Callable[[Batch], list[Row]], close: Callable[[], None]
+    ) -> None:
         self._batches = batches
         self._convert = convert
         self._close = close

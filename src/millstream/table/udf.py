@@ -5,8 +5,8 @@ from __future__ import annotations
 import abc
 import functools
 import inspect
-from copy import copy
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.metrics import MetricGroup

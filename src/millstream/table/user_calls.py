@@ -30,7 +30,9 @@ _MOST_AT_ONCE = 10
 class UserCallable:
     """A user's function in a subtask: opened, with the types of its arguments."""
 
-    def __init__(self, function: UserDefinedFunctionWrapper, types: Sequence[DataType], context: EvaluationContext) -> None:
+    def __init__(
+        self, function: UserDefinedFunctionWrapper, types: Sequence[DataType], context: EvaluationContext
+    ) -> None:
         self.name = function.name
         self._types = list(types)
         self._zone = context.time_zone
@@ -122,7 +124,10 @@ class PandasCall(ScalarCall):
             raise
         if isinstance(self._result, RowType) and hasattr(found, "columns"):
             return pa.StructArray.from_arrays(
-                [_of_pandas(self.name, found[c], f.data_type, rows) for c, f in zip(found.columns, self._result, strict=True)],
+                [
+                    _of_pandas(self.name, found[c], f.data_type, rows)
+                    for c, f in zip(found.columns, self._result, strict=True)
+                ],
                 self._result.names,
             )
         return _of_pandas(self.name, found, self._result, rows)

@@ -14,8 +14,8 @@ from millstream.sql.bind.grouping import GroupWindow
 from millstream.sql.bind.relations import RelationBinder
 from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.select import SelectBinder, ordinal, whole_number
-from millstream.sql.bind.tables import Connectors, scanned
 from millstream.sql.bind.table_steps import TableSteps
+from millstream.sql.bind.tables import Connectors, scanned
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.language import statements, syntax

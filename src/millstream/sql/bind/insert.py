@@ -60,8 +60,11 @@ def written(
     path = binder.catalogs.full_path(name)
     table = binder.catalogs.find(path)
     if table is None:
-        raise Refused(f"Cannot find table '`{'`.`'.join(path)}`' in any of the catalogs "
-                      f"{sorted(binder.catalogs.catalog_names())}, nor as a temporary table.", at)
+        raise Refused(
+            f"Cannot find table '`{'`.`'.join(path)}`' in any of the catalogs "
+            f"{sorted(binder.catalogs.catalog_names())}, nor as a temporary table.",
+            at,
+        )
     if isinstance(table, InlineView) or table.is_view:
         raise Refused(f"'{'.'.join(path)}' is a view; only tables can be written to", at)
     if binder.connectors is None:
@@ -88,9 +91,7 @@ def _materialized(project: Project) -> Project:
     """Let processing times be read off the clock."""
     below = project.input.fields
     read = tuple(
-        cast(PROCTIME, e.type)
-        if isinstance(e, Column) and below[e.index].time is TimeAttribute.PROCTIME
-        else e
+        cast(PROCTIME, e.type) if isinstance(e, Column) and below[e.index].time is TimeAttribute.PROCTIME else e
         for e in project.expressions
     )
     return replace(project, expressions=read)

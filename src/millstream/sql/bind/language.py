@@ -7,14 +7,27 @@ from typing import Any
 
 from millstream.sql.bind.expressions import cast
 from millstream.sql.bind.functions import AggregateResolved
-from millstream.sql.expressions import Call, Constant, Expression, Column, walk
+from millstream.sql.expressions import Call, Column, Constant, Expression, walk
 from millstream.sql.functions import table
 from millstream.sql.functions.evaluate import folded
 from millstream.sql.functions.resolve import call
 from millstream.sql.types import BigIntType, DecimalType, LocalZonedTimestampType
 
 _AGGREGATES = frozenset(
-    ["COUNT", "SUM", "AVG", "MIN", "MAX", "ROW_NUMBER", "RANK", "DENSE_RANK", "FIRST_VALUE", "LAST_VALUE", "LAG", "LEAD"]
+    [
+        "COUNT",
+        "SUM",
+        "AVG",
+        "MIN",
+        "MAX",
+        "ROW_NUMBER",
+        "RANK",
+        "DENSE_RANK",
+        "FIRST_VALUE",
+        "LAST_VALUE",
+        "LAG",
+        "LEAD",
+    ]
 )
 
 

@@ -37,9 +37,7 @@ def _call(over: Overed, place: object) -> AggregateCall:
     call = over.call
     condition = None if call.condition is None else place(call.condition)
     arguments = tuple(place(a) for a in call.arguments)
-    return AggregateCall(
-        call.function, arguments, over.type, call.distinct, condition, (), call.options, call.user
-    )
+    return AggregateCall(call.function, arguments, over.type, call.distinct, condition, (), call.options, call.user)
 
 
 def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, object]:

@@ -54,7 +54,9 @@ def with_types(scope: Scope, fields: Fields) -> Scope:
         Source(s.path, s.start, Fields(fields.fields[s.start : s.start + len(s.fields)])) for s in scope.sources
     )
     sources = tuple(
-        Source(s.path, s.start, Fields(tuple(replace(f, name=o.name) for f, o in zip(s.fields.fields, p.fields.fields))))
+        Source(
+            s.path, s.start, Fields(tuple(replace(f, name=o.name) for f, o in zip(s.fields.fields, p.fields.fields)))
+        )
         for s, p in zip(sources, scope.sources, strict=True)
     )
     return Scope(sources, scope.merged, scope.outer)

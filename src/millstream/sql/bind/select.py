@@ -62,9 +62,7 @@ class SelectBinder:
         qualify = None
         if select.qualify is not None:
             aliases = {i.name: v for i, v in zip(self._items, values, strict=True) if i.is_named}
-            qualified = ExpressionBinder(
-                self._binder, self._scope, windows=windows, grouped=grouped, aliases=aliases
-            )
+            qualified = ExpressionBinder(self._binder, self._scope, windows=windows, grouped=grouped, aliases=aliases)
             qualify = qualified.boolean(select.qualify, "QUALIFY")
         keys = self._sort_keys(order, values, expressions)
         extra = [k for k in keys if isinstance(k[0], Expression)]

@@ -95,9 +95,7 @@ def set_operation(operator: str, all_: bool, left: Node, right: Node, at: int | 
     return found if all_ else distinct(found)
 
 
-def sorted_by(
-    node: Node, order: Sequence[tuple[int, bool, bool]], offset: int = 0, limit: int | None = None
-) -> Node:
+def sorted_by(node: Node, order: Sequence[tuple[int, bool, bool]], offset: int = 0, limit: int | None = None) -> Node:
     """Return rows in an order, or some of them."""
     if isinstance(node, Sort) and not order and node.limit is None and node.offset == 0:
         return replace(node, offset=offset, limit=limit)

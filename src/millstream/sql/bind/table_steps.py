@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast as typed
+from typing import TYPE_CHECKING
+from typing import cast as typed
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
@@ -77,4 +78,3 @@ class TableSteps:
         if len(names) > len(node.fields):
             raise Refused(f"There are {len(names)} names for {len(node.fields)} columns")
         return steps.renamed(node, [*names, *node.fields.names[len(names) :]])
-

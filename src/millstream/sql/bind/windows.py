@@ -53,9 +53,7 @@ def window_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node
             call.at,
         )
     places = tuple(_column(node, e) for e in partition)
-    spec = WindowSpec(
-        WindowKind(kind), time, field.time is TimeAttribute.ROWTIME, size, step, offset, places
-    )
+    spec = WindowSpec(WindowKind(kind), time, field.time is TimeAttribute.ROWTIME, size, step, offset, places)
     plain = TimestampType(3, False)
     window_time = Field("window_time", field.type.not_null(), field.time)
     fields = (*node.fields.fields, Field("window_start", plain), Field("window_end", plain), window_time)
@@ -81,9 +79,7 @@ def _by_name(kind: str, call: syntax.Call) -> dict[str, syntax.Expression]:
     return given
 
 
-def _table(
-    binder: Binder, data: syntax.Expression, outer: Scope | None
-) -> tuple[Node, tuple[syntax.Expression, ...]]:
+def _table(binder: Binder, data: syntax.Expression, outer: Scope | None) -> tuple[Node, tuple[syntax.Expression, ...]]:
     if isinstance(data, syntax.TableArgument):
         return binder.relation(data.table, outer)[0], data.partition
     if isinstance(data, syntax.Subquery):

@@ -95,9 +95,7 @@ def _modified(path: Sequence[str], table: CatalogTable, placed: s.Placed) -> Cat
         return replace(table, columns=_placed(path, columns, made, placed))
     if isinstance(part, s.Watermark):
         if table.watermark is None:
-            raise failed(
-                path, "The current table does not define any watermark. You might want to add a new one."
-            )
+            raise failed(path, "The current table does not define any watermark. You might want to add a new one.")
         return replace(table, watermark=(".".join(part.column), written(part.strategy.value)))
     if isinstance(part, s.PrimaryKey):
         if not table.primary_key:
@@ -122,9 +120,7 @@ def _placed(
     if placed.after is None:
         return (*columns, column)
     if placed.after not in names:
-        raise failed(
-            path, f"Referenced column `{placed.after}` by 'AFTER' does not exist in the table."
-        )
+        raise failed(path, f"Referenced column `{placed.after}` by 'AFTER' does not exist in the table.")
     place = names.index(placed.after) + 1
     return (*columns[:place], column, *columns[place:])
 

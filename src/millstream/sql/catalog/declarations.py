@@ -38,9 +38,7 @@ def declared(binder: Binder, statement: statements.CreateTable, base: CatalogTab
             )
         partition = base.partition
     options = _options(statement, base, rules)
-    table = CatalogTable(
-        tuple(columns), watermark, key, key_name, tuple(partition), options, statement.comment
-    )
+    table = CatalogTable(tuple(columns), watermark, key, key_name, tuple(partition), options, statement.comment)
     return checked(binder, table)
 
 
@@ -141,9 +139,7 @@ def key_name(columns: Sequence[str]) -> str:
     return f"PK_{'_'.join(columns)}"
 
 
-def _options(
-    statement: statements.CreateTable, base: CatalogTable | None, rules: dict[str, str]
-) -> dict[str, str]:
+def _options(statement: statements.CreateTable, base: CatalogTable | None, rules: dict[str, str]) -> dict[str, str]:
     own = dict(statement.options)
     if base is None or rules["OPTIONS"] == "EXCLUDING":
         return own
@@ -258,9 +254,7 @@ def _check_key(table: CatalogTable, names: list[str]) -> CatalogTable:
     columns = list(table.columns)
     for name in table.primary_key:
         if name not in names:
-            raise ValidationException(
-                f"Primary key column '{name}' is not defined in the schema."
-            )
+            raise ValidationException(f"Primary key column '{name}' is not defined in the schema.")
         place = names.index(name)
         if columns[place].kind is not ColumnKind.PHYSICAL:
             raise ValidationException(

@@ -102,9 +102,7 @@ class CatalogManager:
         if catalog not in self.catalogs:
             raise CatalogException(f"A catalog with name [{catalog}] does not exist.")
         if database not in self.catalogs[catalog].databases():
-            raise CatalogException(
-                f"A database with name [{database}] does not exist in the catalog: [{catalog}]."
-            )
+            raise CatalogException(f"A database with name [{database}] does not exist in the catalog: [{catalog}].")
         self.current_catalog, self.current_database = catalog, database
 
     def database_path(self, path: Sequence[str]) -> tuple[str, str]:
@@ -294,9 +292,7 @@ class CatalogManager:
         if path[2] in catalog.functions(path[1]):
             if if_not_exists:
                 return
-            raise ValidationException(
-                f"Function {path[1]}.{path[2]} already exists in Catalog {path[0]}."
-            )
+            raise ValidationException(f"Function {path[1]}.{path[2]} already exists in Catalog {path[0]}.")
         catalog.put_function(path[1], path[2], function)
 
     def alter_function(self, parts: Sequence[str], function: CatalogFunction, if_exists: bool) -> None:

@@ -75,7 +75,9 @@ def _listed(binder: Binder, w: s.Show) -> Iterable[str]:
             raise ValidationException(f"Database '{catalog}'.'{database}' doesn't exist.")
         return filter(kept, catalogs.names(catalog, database, views=True if w.what == "VIEWS" else None))
     if w.what == "DATABASES":
-        return filter(kept, sorted(catalogs.catalog(w.within[-1] if w.within else catalogs.current_catalog).databases()))
+        return filter(
+            kept, sorted(catalogs.catalog(w.within[-1] if w.within else catalogs.current_catalog).databases())
+        )
     if w.what == "CATALOGS":
         return filter(kept, catalogs.catalog_names())
     if w.what in ("FUNCTIONS", "USER FUNCTIONS"):
@@ -185,9 +187,7 @@ def _table(full: Path, table: CatalogTable, temporary: bool) -> str:
 def _view(full: Path, view: CatalogTable, temporary: bool) -> str:
     columns = ",\n".join(f"  {name(c.name)}" for c in view.columns)
     comment = f"COMMENT {string(view.comment)}\n" if view.comment else ""
-    return (
-        f"CREATE {'TEMPORARY ' if temporary else ''}VIEW {path(full)} (\n{columns}\n)\n{comment}AS {view.query}\n"
-    )
+    return f"CREATE {'TEMPORARY ' if temporary else ''}VIEW {path(full)} (\n{columns}\n)\n{comment}AS {view.query}\n"
 
 
 # --- DESCRIBE

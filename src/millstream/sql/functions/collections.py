@@ -229,26 +229,48 @@ def _map_of(arguments: Arguments) -> t.DataType:
 
 FUNCTIONS = [
     Function("CARDINALITY", takes(_sized, to=INT), _lengths, api="cardinality"),
-    Function("ELEMENT", takes(array, to=lambda a: _element(a.types[0]), nulls="always"), by_row(_element_of), api="element", fails=True),
+    Function(
+        "ELEMENT",
+        takes(array, to=lambda a: _element(a.types[0]), nulls="always"),
+        by_row(_element_of),
+        api="element",
+        fails=True,
+    ),
     Function("ARRAY_DISTINCT", takes(array, to=_same), by_row(_unique), api="array_distinct"),
     Function("ARRAY_REVERSE", takes(array, to=_same), by_row(lambda v: v[::-1]), api="array_reverse"),
-    Function("ARRAY_MAX", takes(array, to=lambda a: _element(a.types[0]), nulls="always"), by_row(_extreme(max)), api="array_max"),
-    Function("ARRAY_MIN", takes(array, to=lambda a: _element(a.types[0]), nulls="always"), by_row(_extreme(min)), api="array_min"),
+    Function(
+        "ARRAY_MAX",
+        takes(array, to=lambda a: _element(a.types[0]), nulls="always"),
+        by_row(_extreme(max)),
+        api="array_max",
+    ),
+    Function(
+        "ARRAY_MIN",
+        takes(array, to=lambda a: _element(a.types[0]), nulls="always"),
+        by_row(_extreme(min)),
+        api="array_min",
+    ),
     Function("ARRAY_SORT", takes(array, boolean, boolean, to=_same, optional=2), by_row(_sort), api="array_sort"),
     Function("ARRAY_SLICE", takes(array, integer, integer, to=_same, optional=1), by_row(_slice), api="array_slice"),
     Function("ARRAY_JOIN", takes(array, text, text, to=STRING, optional=1), by_row(_join), api="array_join"),
     Function("ARRAY_CONTAINS", _with_member("first", _boolean_of), _by_list(_contains, True), api="array_contains"),
     Function("ARRAY_POSITION", _with_member("any", _int_of), _by_list(_position, False), api="array_position"),
-    Function("ARRAY_REMOVE", _with_member("first"), _by_list(lambda v, n: [x for x in v if x != n], True), api="array_remove"),
+    Function(
+        "ARRAY_REMOVE", _with_member("first"), _by_list(lambda v, n: [x for x in v if x != n], True), api="array_remove"
+    ),
     Function("ARRAY_APPEND", _with_member("first"), _by_list(lambda v, n: [*v, n], True), api="array_append"),
     Function("ARRAY_PREPEND", _with_member("first"), _by_list(lambda v, n: [n, *v], True), api="array_prepend"),
     Function("ARRAY_UNION", _of_arrays(), by_row(lambda a, b: _unique(a + b)), api="array_union"),
-    Function("ARRAY_CONCAT", _of_arrays(1, None), by_row(lambda *a: [v for some in a for v in some]), api="array_concat"),
+    Function(
+        "ARRAY_CONCAT", _of_arrays(1, None), by_row(lambda *a: [v for some in a for v in some]), api="array_concat"
+    ),
     Function("ARRAY_EXCEPT", _of_arrays(), by_row(_except), api="array_except"),
     Function("ARRAY_INTERSECT", _of_arrays(), by_row(_intersect), api="array_intersect"),
     Function("MAP_KEYS", takes(mapping, to=_keys), by_row(lambda m: [k for k, _ in m]), api="map_keys"),
     Function("MAP_VALUES", takes(mapping, to=_values), by_row(lambda m: [v for _, v in m]), api="map_values"),
     Function("MAP_ENTRIES", takes(mapping, to=_entries), by_row(lambda m: list(m)), api="map_entries"),
     Function("MAP_UNION", _map_union_rule, by_row(_map_union), api="map_union"),
-    Function("MAP_FROM_ARRAYS", takes(array, array, to=_map_of), by_row(_map_from_arrays), api="map_from_arrays", fails=True),
+    Function(
+        "MAP_FROM_ARRAYS", takes(array, array, to=_map_of), by_row(_map_from_arrays), api="map_from_arrays", fails=True
+    ),
 ]

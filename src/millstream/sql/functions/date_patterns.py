@@ -11,8 +11,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-_MONTHS = "January February March April May June July August September October November December".split()
-_DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _QUARTERS = ["1st quarter", "2nd quarter", "3rd quarter", "4th quarter"]
 _EPOCH = dt.date(1970, 1, 1)
 
@@ -345,7 +358,17 @@ def _resolved(values: list[tuple[_Field, str]]) -> tuple[int, int] | None:
     return days * 86400 + second, known.get("n", nanos)
 
 
-_LIMITS = {"M": (1, 12), "d": (1, 31), "D": (1, 366), "H": (0, 23), "k": (1, 24), "K": (0, 11), "h": (1, 12), "m": (0, 59), "s": (0, 59)}
+_LIMITS = {
+    "M": (1, 12),
+    "d": (1, 31),
+    "D": (1, 366),
+    "H": (0, 23),
+    "k": (1, 24),
+    "K": (0, 11),
+    "h": (1, 12),
+    "m": (0, 59),
+    "s": (0, 59),
+}
 
 
 def _in_range(known: dict[str, int]) -> bool:
@@ -361,7 +384,9 @@ def _day_of(known: dict[str, int]) -> int | None:
         return (found - _EPOCH).days if found.year == year else None
     month, day = known.get("M", 1), known.get("d", 1)
     # A day that the month does not have is its last one, if the year and the month are told.
-    last = (dt.date(year + month // 12, month % 12 + 1, 1) - dt.timedelta(days=1)).day if year < 9999 or month < 12 else 31
+    last = (
+        (dt.date(year + month // 12, month % 12 + 1, 1) - dt.timedelta(days=1)).day if year < 9999 or month < 12 else 31
+    )
     if day > last and not ("y" in known and "M" in known):
         return None
     return (dt.date(year, month, min(day, last)) - _EPOCH).days

@@ -266,7 +266,11 @@ def _difference(site: Site, rows: int, values: Sequence[Value]) -> Value:
         columns = [wall(c, k, site.context.time_zone, rows) for c, k in zip(columns, site.types, strict=True)]
     start, end = (_milliseconds(c) for c in columns)
     if unit in MONTHS:
-        found = _months_between(start, end) // MONTHS[unit] if unit == "MONTH" else _trunc(_months_between(start, end), MONTHS[unit])
+        found = (
+            _months_between(start, end) // MONTHS[unit]
+            if unit == "MONTH"
+            else _trunc(_months_between(start, end), MONTHS[unit])
+        )
     else:
         found = _trunc(end - start, MILLISECONDS[unit])
     made = from_numpy(found.astype(np.int32), pa.int32(), columns)
@@ -288,9 +292,7 @@ def _months_between(start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
     """Return the whole months from one time to another."""
     a, b = (v // DAY for v in (start, end))
     month_a, month_b = (d.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) for d in (a, b))
-    rest_a, rest_b = (
-        v - _month_start(m + 1970 * 12) * DAY for v, m in ((start, month_a), (end, month_b))
-    )
+    rest_a, rest_b = (v - _month_start(m + 1970 * 12) * DAY for v, m in ((start, month_a), (end, month_b)))
     months = month_b - month_a
     months = np.where((months > 0) & (rest_b < rest_a), months - 1, months)
     return np.where((months < 0) & (rest_b > rest_a), months + 1, months)

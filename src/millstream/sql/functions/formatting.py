@@ -51,7 +51,7 @@ def zone_of(name: str) -> dt.tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
         # As java.util.TimeZone has it.
-        return dt.timezone.utc
+        return dt.UTC
 
 
 # --- DATE_FORMAT
@@ -88,8 +88,7 @@ def _moments(column: pa.Array) -> list[Moment | None]:
     valid = column.is_valid().to_pylist()
     scale = 1_000_000_000 // per_second
     return [
-        Moment.of(v // per_second, v % per_second * scale) if ok else None
-        for v, ok in zip(values, valid, strict=True)
+        Moment.of(v // per_second, v % per_second * scale) if ok else None for v, ok in zip(values, valid, strict=True)
     ]
 
 
@@ -221,7 +220,7 @@ def _to_utc(seconds: int, zone: dt.tzinfo) -> int:
 
 
 def _from_utc(seconds: int, zone: dt.tzinfo) -> int:
-    moment = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(seconds=seconds)
+    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
     offset = moment.astimezone(zone).utcoffset()
     return seconds + (int(offset.total_seconds()) if offset is not None else 0)
 
@@ -251,12 +250,21 @@ def _to_instant_rule(arguments: Arguments) -> Resolved | None:
 
 FUNCTIONS = [
     Function("DATE_FORMAT", takes(_dated_or_text, text, to=STRING), _date_format, api="date_format", fails=True),
-    Function("TO_TIMESTAMP", takes(text, text, to=t.DataTypes.TIMESTAMP(3), optional=1, nulls="always"), _to_timestamp, api="to_timestamp"),
+    Function(
+        "TO_TIMESTAMP",
+        takes(text, text, to=t.DataTypes.TIMESTAMP(3), optional=1, nulls="always"),
+        _to_timestamp,
+        api="to_timestamp",
+    ),
     Function("TO_DATE", takes(text, text, to=DATE, optional=1, nulls="always"), by_row(_to_date), api="to_date"),
     Function("TO_TIMESTAMP_LTZ", _to_instant_rule, _to_instant, api="to_timestamp_ltz", fails=True),
     Function("UNIX_TIMESTAMP", takes(text, text, to=BIGINT, optional=2), _unix_timestamp, api="unix_timestamp"),
     Function(
-        "FROM_UNIXTIME", takes(bigint, text, to=STRING, optional=1, nulls="always"), by_row(_from_unixtime, with_site=True), api="from_unixtime", fails=True
+        "FROM_UNIXTIME",
+        takes(bigint, text, to=STRING, optional=1, nulls="always"),
+        by_row(_from_unixtime, with_site=True),
+        api="from_unixtime",
+        fails=True,
     ),
     Function("CONVERT_TZ", takes(text, text, text, to=STRING, nulls="always"), by_row(_convert_tz), api="convert_tz"),
 ]

@@ -134,7 +134,7 @@ def _code(code: int) -> str:
 
 
 def _literal(c: str) -> str:
-    return c if c.isalnum() and c.isascii() or c == "_" else re.escape(c) if c.isascii() else c
+    return c if (c.isalnum() and c.isascii()) or c == "_" else re.escape(c) if c.isascii() else c
 
 
 class _Reader:

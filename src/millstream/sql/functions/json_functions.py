@@ -361,16 +361,30 @@ def _unquote(value: str) -> str:
         return value
 
 
-_CLAUSED = {"JSON_VALUE": (_value_rule, _json_value, "json_value"), "JSON_QUERY": (_query_rule, _json_query, "json_query")}
+_CLAUSED = {
+    "JSON_VALUE": (_value_rule, _json_value, "json_value"),
+    "JSON_QUERY": (_query_rule, _json_query, "json_query"),
+}
 
 FUNCTIONS = [
     *(
         Function(name, rule, by_row(one, with_site=True), api=api, fails=True)
         for name, (rule, one, api) in _CLAUSED.items()
     ),
-    Function("JSON_EXISTS", takes(text, text, to=BOOLEAN, nulls="always"), by_row(_json_exists, with_site=True), api="json_exists", fails=True),
+    Function(
+        "JSON_EXISTS",
+        takes(text, text, to=BOOLEAN, nulls="always"),
+        by_row(_json_exists, with_site=True),
+        api="json_exists",
+        fails=True,
+    ),
     *(
-        Function(f"IS {'NOT ' if negated else ''}JSON {kind}", takes(text, to=BOOLEAN, nulls="never"), _is_json(kind, negated), api="is_json" if kind == "VALUE" and not negated else "")
+        Function(
+            f"IS {'NOT ' if negated else ''}JSON {kind}",
+            takes(text, to=BOOLEAN, nulls="never"),
+            _is_json(kind, negated),
+            api="is_json" if kind == "VALUE" and not negated else "",
+        )
         for kind in _KINDS
         for negated in (False, True)
     ),

@@ -50,7 +50,9 @@ def of_doubles(operation: Callable[..., Any]) -> Kernel:
 
 def _one_double(name: str, operation: Callable[..., Any], api: str | None = None) -> Function:
     kernel = of_doubles(operation)
-    return Function(name, takes(double, to=DOUBLE), kernel, (f"{name}(<NUMERIC>)",), name.lower() if api is None else api)
+    return Function(
+        name, takes(double, to=DOUBLE), kernel, (f"{name}(<NUMERIC>)",), name.lower() if api is None else api
+    )
 
 
 def _cot(x: Any) -> Any:
@@ -253,7 +255,11 @@ FUNCTIONS = [
     Function("E", takes(to=DOUBLE, nulls="never"), _constant(math.e), api="e"),
     Function("RAND", takes(integer, to=DOUBLE, optional=1), _rand, api="rand", deterministic=False),
     Function(
-        "RAND_INTEGER", takes(integer, integer, to=INT, optional=1), _rand_integer, api="rand_integer", deterministic=False
+        "RAND_INTEGER",
+        takes(integer, integer, to=INT, optional=1),
+        _rand_integer,
+        api="rand_integer",
+        deterministic=False,
     ),
     Function("BIN", takes(whole, to=STRING), by_row(_bin), api="bin"),
     Function("HEX", takes(either(whole, text), to=STRING), by_row(_hex), api="hex"),

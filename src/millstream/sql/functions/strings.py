@@ -267,7 +267,9 @@ FUNCTIONS = [
     ),
     Function("TRIM", takes(text, text, to=_trim_type), _trim, api="trim"),
     *(
-        Function(name, takes(text, text, to=lambda a: varying(a.types[0]), optional=1), _one_sided(side), api=name.lower())
+        Function(
+            name, takes(text, text, to=lambda a: varying(a.types[0]), optional=1), _one_sided(side), api=name.lower()
+        )
         for name, side in (("LTRIM", "LEADING"), ("RTRIM", "TRAILING"))
     ),
     Function("BTRIM", takes(text, text, to=STRING, optional=1), _one_sided("BOTH"), api="btrim"),

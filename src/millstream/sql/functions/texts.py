@@ -296,7 +296,15 @@ def _regexp_substr(value: str, pattern: str) -> str | None:
     return _regexp_extract(value, pattern)
 
 
-_SIMILAR_CLASSES = {"ALPHA": "a-zA-Z", "UPPER": "A-Z", "LOWER": "a-z", "DIGIT": "0-9", "ALNUM": "a-zA-Z0-9", "SPACE": " ", "WHITESPACE": "\\s"}
+_SIMILAR_CLASSES = {
+    "ALPHA": "a-zA-Z",
+    "UPPER": "A-Z",
+    "LOWER": "a-z",
+    "DIGIT": "0-9",
+    "ALNUM": "a-zA-Z0-9",
+    "SPACE": " ",
+    "WHITESPACE": "\\s",
+}
 
 
 def similar_regex(pattern: str, escape: str | None) -> str:
@@ -512,7 +520,10 @@ FUNCTIONS = [
         api="split_index",
     ),
     Function(
-        "STR_TO_MAP", takes(text, text, text, to=t.MapType(STRING, STRING), optional=2), by_row(_str_to_map), api="str_to_map"
+        "STR_TO_MAP",
+        takes(text, text, text, to=t.MapType(STRING, STRING), optional=2),
+        by_row(_str_to_map),
+        api="str_to_map",
     ),
     Function("ELT", _elt_rule, _elt_kernel, api="elt"),
     Function("ASCII", takes(text, to=INT), by_row(_ascii), api="ascii"),
@@ -520,7 +531,10 @@ FUNCTIONS = [
     Function("REGEXP", takes(text, text, to=BOOLEAN), _regexp_kernel, api="regexp"),
     Function("RLIKE", takes(text, text, to=BOOLEAN), _regexp_kernel),
     Function(
-        "REGEXP_REPLACE", takes(text, text, text, to=STRING, nulls="always"), _regexp_replace_kernel, api="regexp_replace"
+        "REGEXP_REPLACE",
+        takes(text, text, text, to=STRING, nulls="always"),
+        _regexp_replace_kernel,
+        api="regexp_replace",
     ),
     Function(
         "REGEXP_EXTRACT",
@@ -536,7 +550,9 @@ FUNCTIONS = [
     ),
     Function("REGEXP_COUNT", takes(text, text, to=INT, nulls="always"), by_row(_regexp_count), api="regexp_count"),
     Function("REGEXP_INSTR", takes(text, text, to=INT, nulls="always"), by_row(_regexp_instr), api="regexp_instr"),
-    Function("REGEXP_SUBSTR", takes(text, text, to=STRING, nulls="always"), by_row(_regexp_substr), api="regexp_substr"),
+    Function(
+        "REGEXP_SUBSTR", takes(text, text, to=STRING, nulls="always"), by_row(_regexp_substr), api="regexp_substr"
+    ),
     Function("SIMILAR TO", takes(text, text, text, to=BOOLEAN, optional=1), by_row(_similar), api="similar"),
     *(
         Function(name, takes(text, to=t.CharType(2 * hashlib.new(code).digest_size)), _hash(code), api=name.lower())
@@ -549,9 +565,13 @@ FUNCTIONS = [
     Function("DECODE", takes(binary, text, to=STRING), by_row(_decode), api="decode"),
     Function("URL_ENCODE", takes(text, to=STRING, nulls="always"), by_row(_url_encode), api="url_encode"),
     Function("URL_DECODE", takes(text, to=STRING, nulls="always"), by_row(_url_decode), api="url_decode"),
-    Function("PARSE_URL", takes(text, text, text, to=STRING, optional=1, nulls="always"), by_row(_parse_url), api="parse_url"),
+    Function(
+        "PARSE_URL", takes(text, text, text, to=STRING, optional=1, nulls="always"), by_row(_parse_url), api="parse_url"
+    ),
     Function("UNHEX", takes(text, to=BYTES, nulls="always"), by_row(_unhex), api="unhex"),
-    Function("PRINTF", takes(text, rest=anything, to=STRING, nulls="always"), by_row(_printf, keep_nulls=True), api="printf"),
+    Function(
+        "PRINTF", takes(text, rest=anything, to=STRING, nulls="always"), by_row(_printf, keep_nulls=True), api="printf"
+    ),
     Function("INET_ATON", takes(text, to=BIGINT, nulls="always"), by_row(_inet_aton), api="inet_aton"),
     Function("INET_NTOA", takes(whole, to=STRING, nulls="always"), by_row(_inet_ntoa), api="inet_ntoa"),
     _test("IS_ALPHA", lambda v: bool(v) and v.isalpha()),

@@ -242,7 +242,9 @@ FUNCTIONS = [
     Function("LEAST", common(), _extreme(pc.min_element_wise)),
     Function("TYPEOF", takes(anything, boolean, to=STRING, optional=1, nulls="always"), _typeof),
     Function("UUID", _NONE, _uuid, api="uuid", deterministic=False),
-    Function("CURRENT_DATABASE", takes(to=STRING, nulls="never"), _database, api="current_database", deterministic=False),
+    Function(
+        "CURRENT_DATABASE", takes(to=STRING, nulls="never"), _database, api="current_database", deterministic=False
+    ),
     Function("ROW", _row_rule, _row, api="row"),
     Function("ARRAY", _array_rule, _array, api="array"),
     Function("MAP", _map_rule, _map, api="map_"),

@@ -156,7 +156,9 @@ class _Writer:
         return self._function(e, given)
 
     def _function(self, e: s.Call, given: list[str]) -> str:
-        called = e.name.upper() if e.name.isascii() and e.name.replace("_", "").isalnum() else path(tuple(e.name.split(".")))
+        called = (
+            e.name.upper() if e.name.isascii() and e.name.replace("_", "").isalnum() else path(tuple(e.name.split(".")))
+        )
         order = f" ORDER BY {self._order(e.order)}" if e.order else ""
         nulls = {None: "", True: " IGNORE NULLS", False: " RESPECT NULLS"}[e.nulls]
         text = f"{called}({'DISTINCT ' if e.distinct else ''}{', '.join(given)}{order}){nulls}"

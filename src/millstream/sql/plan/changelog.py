@@ -43,8 +43,10 @@ def gives(node: n.Node, inputs: Sequence[Kinds]) -> Kinds:
     if isinstance(node, n.Over):
         return INSERTS if is_over_time(node) else ALL_CHANGES
     if isinstance(node, n.Deduplicate):
-        return INSERTS if inputs[0] == INSERTS and not node.keeps_last and not _first_by_rowtime_updates(node) else (
-            INSERTS | _UPDATE if inputs[0] == INSERTS else ALL_CHANGES
+        return (
+            INSERTS
+            if inputs[0] == INSERTS and not node.keeps_last and not _first_by_rowtime_updates(node)
+            else (INSERTS | _UPDATE if inputs[0] == INSERTS else ALL_CHANGES)
         )
     if isinstance(node, n.Rank):
         return ALL_CHANGES

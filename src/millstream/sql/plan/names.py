@@ -120,9 +120,7 @@ def _is_null(e: Expression) -> bool:
 def _calls(node: Any, names: Sequence[str], inputs: Sequence[n.Traits], first: int) -> list[str]:
     retracting = bool(inputs) and inputs[0].changes != INSERTS
     below = by_name(node.input.fields.names)
-    return [
-        f"{aggregate_text(c, below, retracting)} AS {names[first + i]}" for i, c in enumerate(node.calls)
-    ]
+    return [f"{aggregate_text(c, below, retracting)} AS {names[first + i]}" for i, c in enumerate(node.calls)]
 
 
 def _aggregate(node: n.Aggregate, inputs: Any, style: Style) -> str:
@@ -204,9 +202,7 @@ def _over(node: n.Over, inputs: Any, style: Style) -> str:
     partition = f"partitionBy=[{_join([below[p] for p in over.partition])}], " if over.partition else ""
     order = f"orderBy=[{order_text(over.order, below)}], " if over.order else ""
     first = len(below)
-    calls = [
-        f"{aggregate_text(c, by_name(below))} AS {node.fields[first + i].name}" for i, c in enumerate(over.calls)
-    ]
+    calls = [f"{aggregate_text(c, by_name(below))} AS {node.fields[first + i].name}" for i, c in enumerate(over.calls)]
     return f"OverAggregate({partition}{order}window=[{frame_text(over)}], select=[{_join([*below, *calls])}])"
 
 
@@ -247,8 +243,10 @@ def _conditions(node: n.Join, style: Style) -> str:
     if not shown:
         return "true"
     if len(shown) == 1:
-        return shown[0] if node.condition is None or getattr(node.condition, "function", "") != "AND" else _wrapped(
-            shown, style
+        return (
+            shown[0]
+            if node.condition is None or getattr(node.condition, "function", "") != "AND"
+            else _wrapped(shown, style)
         )
     return _wrapped(shown, style)
 

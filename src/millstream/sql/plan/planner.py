@@ -163,7 +163,7 @@ def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
     """Return the id of an operator: of what it does, and of what it does it to."""
     own = name
     if isinstance(node, n.StreamScan):
-        own += f"#{id(node.stream)}"
+        own += f"#{node.stream.name}"
     types = ",".join(str(t) for t in node.fields.types)
     digest = hashlib.sha256("\n".join([own, types, *(i.uid for i in inputs)]).encode()).hexdigest()
     return f"{name.split('(')[0]}-{digest[:16]}"

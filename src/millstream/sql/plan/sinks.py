@@ -8,7 +8,7 @@ from dataclasses import replace
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.plan.changelog import Kinds, Updates
 from millstream.sql.plan.keys import Keys
-from millstream.sql.plan.nodes import Sink, Single, ToStream
+from millstream.sql.plan.nodes import Single, Sink, ToStream
 
 
 def wants(end: Single, kinds: Kinds) -> list[Updates]:
@@ -27,7 +27,7 @@ def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str])
     names = end.fields.names
     primary = tuple(names.index(k) for k in end.table.primary_key)
     mode = settings.get("table.exec.sink.upsert-materialize", "AUTO").upper()
-    if not primary or mode == "NONE" or kinds == INSERTS and mode != "FORCE":
+    if not primary or mode == "NONE" or (kinds == INSERTS and mode != "FORCE"):
         return end
     if Changes.UPDATE_BEFORE in end.sink.changes and mode != "FORCE":
         return end

@@ -83,7 +83,9 @@ class _Source(TableSource):
         reader = TableFileReader(inner, [f.name for f in wanted], list(columns), files)
         builder = FileSource.for_bulk_file_format(reader, table.path)
         if not self.is_bounded:
-            builder = builder.monitor_continuously(Duration.of_millis(table.options.duration("source.monitor-interval", 0)))
+            builder = builder.monitor_continuously(
+                Duration.of_millis(table.options.duration("source.monitor-interval", 0))
+            )
         return builder.build()
 
 

@@ -59,7 +59,9 @@ def _plain(kind: t.DataType, name: str) -> Any:
     if isinstance(kind, (t.MapType, t.MultisetType)):
         key = kind.key_type if isinstance(kind, t.MapType) else kind.element_type
         if not isinstance(key, (t.CharType, t.VarCharType)):
-            raise ValidationException(f"Avro format doesn't support non-string as key type of map. The key type is: {key}")
+            raise ValidationException(
+                f"Avro format doesn't support non-string as key type of map. The key type is: {key}"
+            )
         values = kind.value_type if isinstance(kind, t.MapType) else t.DataTypes.INT()
         return {"type": "map", "values": _schema(values, name)}
     if isinstance(kind, t.DecimalType):
@@ -87,9 +89,7 @@ class _AvroFiles(BulkFormat):
 
     def read(self, access: FileAccess, share: FileShare) -> Iterator[list[Any]]:
         for records in self._inner.read(access, share):
-            columns = [
-                to_column([r.get(f.name) for r in records], f.type, self._zone) for f in self._fields
-            ]
+            columns = [to_column([r.get(f.name) for r in records], f.type, self._zone) for f in self._fields]
             yield [Batch(columns, None, len(records))]
 
 

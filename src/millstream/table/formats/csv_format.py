@@ -68,9 +68,7 @@ class CsvFormat(MessageFormat):
         arrays = [to_column(list(c), f.type, self.zone) for c, f in zip(columns, fields, strict=True)]
         return Batch(arrays, None, len(rows))
 
-    def _row(
-        self, message: bytes, place: int, fields: Sequence[Field], parsers: Sequence[_Parse]
-    ) -> list[Any] | None:
+    def _row(self, message: bytes, place: int, fields: Sequence[Field], parsers: Sequence[_Parse]) -> list[Any] | None:
         text = message.decode("utf-8", "replace").rstrip("\r\n")
         try:
             records = self._dialect.records(text)

@@ -75,7 +75,9 @@ class DebeziumJsonFormat(MessageFormat):
     def encoded(self, batch: Batch, fields: Sequence[Field]) -> list[bytes]:
         texts = self._json.objects(batch, fields)
         kinds = batch.all_kinds().tolist()
-        return [_written(text, kind in (INSERT, UPDATE_AFTER)).encode() for text, kind in zip(texts, kinds, strict=True)]
+        return [
+            _written(text, kind in (INSERT, UPDATE_AFTER)).encode() for text, kind in zip(texts, kinds, strict=True)
+        ]
 
 
 def _row(found: Any, what: str, op: str) -> dict[str, Any]:

@@ -93,7 +93,9 @@ class JsonFormat(MessageFormat):
                 values.append(None if value is None else read(value))
             except (ValueError, TypeError, AttributeError) as e:
                 if not self._lenient:
-                    raise Malformed(place, f"field '{name}' of {_shown(found)} is not of type {field.type} ({e})") from None
+                    raise Malformed(
+                        place, f"field '{name}' of {_shown(found)} is not of type {field.type} ({e})"
+                    ) from None
                 values.append(None)
         return values
 

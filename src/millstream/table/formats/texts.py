@@ -22,7 +22,9 @@ def time_texts(column: pa.Array, kind: t.DataType, standard: str) -> list[str | 
     """Return times as text, in SQL's way or that of ISO 8601."""
     iso = standard == ISO
     if isinstance(kind, t.TimeType):
-        return [None if v is None else _clock(v.hour, v.minute, v.second, v.microsecond * 1000) for v in column.to_pylist()]
+        return [
+            None if v is None else _clock(v.hour, v.minute, v.second, v.microsecond * 1000) for v in column.to_pylist()
+        ]
     zoned = "Z" if isinstance(kind, t.LocalZonedTimestampType) else ""
     digits = _UNITS[column.type.unit]
     middle = "T" if iso else " "

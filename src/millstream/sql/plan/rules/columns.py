@@ -248,8 +248,7 @@ def _join(node: n.Join, needed: set[int]) -> Pruned:
         back_right = {p: i for i, p in right_places.items()}
         left_fields = [node.fields[back_left[i]] if i in back_left else left.fields[i] for i in range(new)]
         right_fields = [
-            node.fields[width + back_right[i]] if i in back_right else right.fields[i]
-            for i in range(len(right.fields))
+            node.fields[width + back_right[i]] if i in back_right else right.fields[i] for i in range(len(right.fields))
         ]
         fields = Fields((*left_fields, *right_fields))
     more: dict[str, Any] = {}

@@ -183,9 +183,7 @@ def _sort(node: n.Sort) -> Pulled:
     partition = tuple(dict.fromkeys(extra))
     first, last = node.offset + 1, node.offset + node.limit
     ranked = n.Rank(found.fields, found, partition, order, "ROW_NUMBER", first, last, False)
-    conditions = tuple(
-        _equal(o, Column(found.fields[p].type, p)) for p, o in zip(extra, outers, strict=True)
-    )
+    conditions = tuple(_equal(o, Column(found.fields[p].type, p)) for p, o in zip(extra, outers, strict=True))
     return Pulled(ranked, conditions, below.places)
 
 

@@ -63,9 +63,7 @@ def _bound(test: Expression, node: n.Join) -> tuple[tuple[int, int], int | None,
     if not (a[0] < width <= b[0]):
         return None
     left, right = a[0], b[0] - width
-    if not all(
-        f.time is TimeAttribute.ROWTIME for f in (node.left.fields[left], node.right.fields[right])
-    ):
+    if not all(f.time is TimeAttribute.ROWTIME for f in (node.left.fields[left], node.right.fields[right])):
         return None
     distance = a[1] - b[1]
     # left + a <operator> right + b is about right - left and a - b.

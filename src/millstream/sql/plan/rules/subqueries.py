@@ -168,7 +168,9 @@ def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
         marker = width + len(columns)
     joined = _left_join(left, right, [turned_in(t, width) for t in found.conditions])
     value = _value(found, late, 0, width)
-    value = replaced(value, lambda c: Column(c.type.nullable(), c.index) if isinstance(c, Column) and c.index >= width else None)
+    value = replaced(
+        value, lambda c: Column(c.type.nullable(), c.index) if isinstance(c, Column) and c.index >= width else None
+    )
     if marker is not None and otherwise is not None:
         there = Call(_BOOLEAN, "IS NOT NULL", (Column(_BOOLEAN.nullable(), marker),))
         value = Call(subquery.type, "CASE", (there, value, otherwise))
@@ -180,7 +182,9 @@ def _of_no_rows(node: n.Node) -> Expression | None:
     expressions: tuple[Expression, ...] = (Column(node.fields[0].type, 0),)
     while isinstance(node, n.Project):
         below = node.expressions
-        expressions = tuple(replaced(e, lambda c: below[c.index] if isinstance(c, Column) else None) for e in expressions)
+        expressions = tuple(
+            replaced(e, lambda c: below[c.index] if isinstance(c, Column) else None) for e in expressions
+        )
         node = node.input
     if not isinstance(node, n.Aggregate) or node.keys or not any(c.function == "COUNT" for c in node.calls):
         return None
@@ -239,7 +243,9 @@ def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple
     distinct = tuple(dict.fromkeys(kept))
     width = len(left.fields)
     if not distinct:
-        count = n.Aggregate(Fields((Field("$c", BigIntType(False)),)), node, (), (AggregateCall("COUNT", (), BigIntType(False)),))
+        count = n.Aggregate(
+            Fields((Field("$c", BigIntType(False)),)), node, (), (AggregateCall("COUNT", (), BigIntType(False)),)
+        )
         joined = _left_join(left, count, [])
         column = Column(BigIntType(), width)
         more = Call(BooleanType(), ">", (column, Constant(BigIntType(False), 0)))

@@ -126,8 +126,14 @@ def _fused(
         if not any(isinstance(e, Column) and e.index == column for e in expressions):
             expressions.append(Column(table.input.fields[column].type, column))
             fields.append(table.input.fields[column])
-    where = {column: next(i for i, e in enumerate(expressions) if isinstance(e, Column) and e.index == column) for column in extra}
-    fields = [replace(f, time=table.input.fields[e.index].time if isinstance(e, Column) else f.time) for f, e in zip(fields, expressions, strict=True)]
+    where = {
+        column: next(i for i, e in enumerate(expressions) if isinstance(e, Column) and e.index == column)
+        for column in extra
+    }
+    fields = [
+        replace(f, time=table.input.fields[e.index].time if isinstance(e, Column) else f.time)
+        for f, e in zip(fields, expressions, strict=True)
+    ]
     below = n.Calc(Fields(tuple(fields)), table.input, tuple(expressions), calc.condition)
     places = {p: i for i, p in enumerate(kept)}
     calls = tuple(
