@@ -51,25 +51,35 @@ def literal(e):
     k, s = e.kind, e.text
     if k == "INTEGER":
         v = int(s)
-        if v < 2**31: return Constant(DataTypes.INT(False), v)
-        if v < 2**63: return Constant(DataTypes.BIGINT(False), v)
+        if v < 2**31:
+            return Constant(DataTypes.INT(False), v)
+        if v < 2**63:
+            return Constant(DataTypes.BIGINT(False), v)
         raise ValidationException("out of range")
     if k == "DECIMAL":
-        if s.endswith("."): return literal(syntax.Literal("INTEGER", s[:-1]))
-        scale = len(s.partition(".")[2]); digits = len(s.replace(".", ""))
+        if s.endswith("."):
+            return literal(syntax.Literal("INTEGER", s[:-1]))
+        scale = len(s.partition(".")[2])
+        digits = len(s.replace(".", ""))
         return Constant(DataTypes.DECIMAL(max(digits, scale, 1), scale, False), decimal.Decimal(s))
     if k == "DOUBLE":
         v = float(s)
-        if v == float("inf"): raise ValidationException("out of range")
+        if v == float("inf"):
+            raise ValidationException("out of range")
         return Constant(DataTypes.DOUBLE(False), v)
     if k == "STRING":
-        t = DataTypes.CHAR(max(len(s), 1), False); t.length = len(s)
+        t = DataTypes.CHAR(max(len(s), 1), False)
+        t.length = len(s)
         return Constant(t, s)
-    if k == "BINARY": return Constant(DataTypes.BINARY(len(s) // 2, False), bytes.fromhex(s))
-    if k == "BOOLEAN": return Constant(DataTypes.BOOLEAN(False), s.upper() == "TRUE")
-    if k == "NULL": return Constant(DataTypes.NULL(), None)
+    if k == "BINARY":
+        return Constant(DataTypes.BINARY(len(s) // 2, False), bytes.fromhex(s))
+    if k == "BOOLEAN":
+        return Constant(DataTypes.BOOLEAN(False), s.upper() == "TRUE")
+    if k == "NULL":
+        return Constant(DataTypes.NULL(), None)
     epoch = datetime.datetime(1970, 1, 1)
-    if k == "DATE": return Constant(DataTypes.DATE(False), (datetime.date.fromisoformat(s) - epoch.date()).days)
+    if k == "DATE":
+        return Constant(DataTypes.DATE(False), (datetime.date.fromisoformat(s) - epoch.date()).days)
     day, frac = s.partition(".")[::2]
     p = len(frac)
     if k == "TIME":
@@ -81,8 +91,10 @@ def literal(e):
 
 
 def interval(e):
-    t = e.text.strip(); sign = -1 if t.startswith("-") else 1
-    if e.negative: sign = -sign
+    t = e.text.strip()
+    sign = -1 if t.startswith("-") else 1
+    if e.negative:
+        sign = -sign
     t = t.lstrip("+-")
     units = ["DAY", "HOUR", "MINUTE", "SECOND"]
     M = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
@@ -98,29 +110,41 @@ def interval(e):
 
 
 def bind(e: syntax.Expression) -> Expression:
-    if isinstance(e, syntax.Literal): return literal(e)
-    if isinstance(e, syntax.Interval): return interval(e)
-    if isinstance(e, syntax.Cast): return cast(bind(e.value), e.type, e.lenient)
+    if isinstance(e, syntax.Literal):
+        return literal(e)
+    if isinstance(e, syntax.Interval):
+        return interval(e)
+    if isinstance(e, syntax.Cast):
+        return cast(bind(e.value), e.type, e.lenient)
     if isinstance(e, syntax.Case):
         args = []
         for when, then in e.branches:
             c = bind(when)
-            if e.value is not None: c = call("=", [bind(e.value), c])
+            if e.value is not None:
+                c = call("=", [bind(e.value), c])
             args += [c, bind(then)]
         args.append(bind(e.otherwise) if e.otherwise is not None else Constant(DataTypes.NULL(), None))
         return call("CASE", args)
-    if isinstance(e, syntax.Field): return call("FIELD", [bind(e.value)], (e.name,))
+    if isinstance(e, syntax.Field):
+        return call("FIELD", [bind(e.value)], (e.name,))
     if isinstance(e, syntax.Name):
-        if e.parts == ("PI",): return call("PI", [])
+        if e.parts == ("PI",):
+            return call("PI", [])
         raise ValidationException(f"Column {e.parts} not found")
     if isinstance(e, syntax.In):
         found = call("IN", [bind(e.value), *map(bind, e.among)])
         return call("NOT", [found]) if e.negated else found
     if isinstance(e, syntax.Json):
         default = lambda x: bind(x) if isinstance(x, syntax.Expression) else x
-        return call(e.name, [bind(a) for a in e.arguments], (e.returning, default(e.empty), default(e.error), e.wrapper, e.null))
+        return call(
+            e.name, [bind(a) for a in e.arguments], (e.returning, default(e.empty), default(e.error), e.wrapper, e.null)
+        )
     if isinstance(e, syntax.Call):
-        if e.name == "UNARY -" and isinstance(e.arguments[0], syntax.Literal) and e.arguments[0].kind in ("INTEGER", "DECIMAL", "DOUBLE"):
+        if (
+            e.name == "UNARY -"
+            and isinstance(e.arguments[0], syntax.Literal)
+            and e.arguments[0].kind in ("INTEGER", "DECIMAL", "DOUBLE")
+        ):
             if e.arguments[0].text in ("2147483648", "9223372036854775808"):
                 v = -int(e.arguments[0].text)
                 return Constant(DataTypes.INT(False) if v == -(2**31) else DataTypes.BIGINT(False), v)

@@ -132,12 +132,11 @@ def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
 def _user_call(expression: UserCall, context: EvaluationContext) -> _Evaluate:
     arguments = [_compile(a, context) for a in expression.arguments]
     types = [a.type for a in expression.arguments]
-    call = expression.function.opened(expression.name, types, expression.type, context)
+    call = context.opened(expression.function, expression.name, types, expression.type)
 
     def evaluate(batch: Batch) -> Value:
         rows = len(batch)
-        found: Value = call([as_array(a(batch), rows) for a in arguments], rows)
-        return found
+        return call([as_array(a(batch), rows) for a in arguments], rows)
 
     return evaluate
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.errors import TableException
-from millstream.sql.functions.cast_times import UNITS, read_date, read_timestamp, to_instants
+from millstream.sql.functions.cast_times import UNITS, cut, read_date, read_timestamp, to_instants
 from millstream.sql.functions.date_patterns import (
     BadDatePattern,
     Moment,
@@ -31,10 +31,11 @@ from millstream.sql.functions.vectors import as_array, by_row, to_numpy
 
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"
 _TIMESTAMPS = (t.TimestampType, t.LocalZonedTimestampType)
-# What of a pattern Arrow writes by itself.
-_QUICK = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
-_QUICK_PATTERN = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|''|'[^'%]+'|[^a-zA-Z'%\[\]{}#])*")
-_QUICK_PIECE = re.compile(r"yyyy|MM|dd|HH|mm|ss|''|'[^'%]+'|.", re.DOTALL)
+# Where parts of a time stand in text as Arrow writes it.
+_QUICK = {"yyyy": (0, 4), "MM": (5, 7), "dd": (8, 10), "HH": (11, 13), "mm": (14, 16), "ss": (17, 19), "SSS": (20, 23)}
+_QUICK_PATTERN = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|''|'[^']+'|[^a-zA-Z'\[\]{}#])*")
+_QUICK_PIECE = re.compile(r"yyyy|MM|dd|HH|mm|ss|SSS|''|'[^']+'|.", re.DOTALL)
+_SHOWN = "0000-00-00 00:00:00.000"
 
 
 def zone_of(name: str) -> dt.tzinfo:
@@ -76,10 +77,34 @@ def _date_format(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 def _formatted(column: pa.Array, pattern: str) -> pa.Array:
     if _QUICK_PATTERN.fullmatch(pattern):
-        pieces = [_QUICK.get(p) or ("'" if p == "''" else p.strip("'")) for p in _QUICK_PIECE.findall(pattern)]
-        whole = pc.floor_temporal(column, unit="second").cast(pa.timestamp("s"))
-        return pc.strftime(whole, "".join(pieces))
+        shown = cut(column, t.TimestampType(3)).cast(pa.string())
+        if pc.min(pc.utf8_length(shown)).as_py() == pc.max(pc.utf8_length(shown)).as_py() == len(_SHOWN):
+            return _cut_out(shown, _QUICK_PIECE.findall(pattern))
     return pa.array([_one(m, pattern) for m in _moments(column)], pa.string())
+
+
+def _cut_out(shown: pa.Array, pieces: list[str]) -> pa.Array:
+    """Put pieces of times together that are written out; what stands side by side there is cut out at once."""
+    parts: list[pa.Array | str] = []
+    at: tuple[int, int] | None = None
+    for piece in pieces:
+        place = _QUICK.get(piece)
+        if place is None and at is not None and at[1] < len(_SHOWN) and _SHOWN[at[1]] == piece:
+            place = (at[1], at[1] + 1)
+        if place is not None and at is not None and place[0] == at[1]:
+            at = (at[0], place[1])
+            continue
+        if at is not None:
+            parts.append(pc.utf8_slice_codeunits(shown, *at))
+        at = place
+        if place is None:
+            parts.append("'" if piece == "''" else piece.strip("'"))
+    if at is not None:
+        parts.append(pc.utf8_slice_codeunits(shown, *at))
+    if len(parts) == 1 and not isinstance(parts[0], str):
+        return parts[0]
+    # An empty column keeps nulls null where all pieces are text.
+    return pc.binary_join_element_wise(*parts, pc.utf8_slice_codeunits(shown, 0, 0), "")
 
 
 def _moments(column: pa.Array) -> list[Moment | None]:

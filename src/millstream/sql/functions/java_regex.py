@@ -320,7 +320,7 @@ class _Reader:
 
     def _inside(self, c: str) -> tuple[str, bool]:
         """Return what an escape stands for, as the inside of a class, and whether it is negated."""
-        if c.lower() in _SHORT and c not in "":
+        if c.lower() in _SHORT:
             return _SHORT[c.lower()], c.isupper()
         if c in "pP":
             name = self._until("}") if self._peek() == "{" and self._take() else self._take()

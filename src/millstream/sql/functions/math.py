@@ -15,7 +15,7 @@ from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.errors import TableException
 from millstream.sql.functions import dates
-from millstream.sql.functions.casts import cast_value, rounded
+from millstream.sql.functions.casts import cast_value, fitted_decimal, rounded
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.java_random import JavaRandom
 from millstream.sql.functions.rules import (
@@ -140,9 +140,41 @@ def _rounded_type(kind: t.DecimalType, places: int | None) -> t.DecimalType:
 
 def _to_places(mode: str) -> Kernel:
     def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        places = 0 if len(values) == 1 else values[1].as_py() if isinstance(values[1], pa.Scalar) else None
+        if places is not None and abs(places) < 15 and not isinstance(values[0], pa.Scalar):
+            if isinstance(site.type, t.DecimalType):
+                return _round_decimals(values[0], places, mode, site.type)
+            if isinstance(site.type, t.DoubleType) and mode == decimal.ROUND_HALF_UP:
+                return _round_doubles(values[0], places)
         return by_row(lambda v, n=0: _round_one(site.type, v, n, mode))(site, rows, values)
 
     return kernel
+
+
+_ARROW_MODES = {decimal.ROUND_HALF_UP: "half_towards_infinity", decimal.ROUND_DOWN: "towards_zero"}
+
+
+def _round_decimals(column: pa.Array, places: int, mode: str, kind: t.DecimalType) -> pa.Array:
+    precision, scale = column.type.precision, column.type.scale
+    if places >= scale:
+        return column
+    wide = column.cast(pa.decimal128(precision + 1, scale) if precision < 38 else pa.decimal256(39, scale))
+    return fitted_decimal(pc.round(wide, ndigits=places, round_mode=_ARROW_MODES[mode]), kind)
+
+
+def _round_doubles(column: pa.Array, places: int) -> pa.Array:
+    """Round half up by the digits that Java shows; where the binary number is close to a half, those are looked at."""
+    values = to_numpy(column)
+    power = 10.0 ** abs(places)
+    with np.errstate(all="ignore"):
+        scaled = np.abs(values) * power if places >= 0 else np.abs(values) / power
+        whole = np.floor(scaled + 0.5)
+        found = np.copysign(whole / power if places >= 0 else whole * power, values)
+        unsure = (np.abs(scaled - np.floor(scaled) - 0.5) < 1e-4) | (scaled > 1e11)
+    kind = t.DataTypes.DOUBLE()
+    for row in np.flatnonzero(unsure & np.isfinite(values)).tolist():
+        found[row] = _round_one(kind, float(values[row]), places, decimal.ROUND_HALF_UP)
+    return from_numpy(np.where(np.isfinite(values), found, values), pa.float64(), [column])
 
 
 _EXACT = decimal.Context(prec=400, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Constant
 from millstream.sql.functions import (
+    aggregates,
     arithmetic,
     casts,
     clock,
@@ -26,7 +27,7 @@ from millstream.sql.types import DataType, IntType, VarCharType
 
 _FAMILIES = (
     *(arithmetic, comparison, forms, casts, values, math, strings, texts, clock, dates, formatting, collections),
-    json_functions,
+    *(json_functions, aggregates),
 )
 
 FUNCTIONS: dict[str, Function] = {f.name: f for family in _FAMILIES for f in family.FUNCTIONS}

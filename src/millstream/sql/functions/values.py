@@ -6,16 +6,18 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.functions.casts import cast_value
 from millstream.sql.functions.comparison import comparable, compare
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.rules import BOOLEAN, STRING, anything, boolean, common, takes
-from millstream.sql.functions.vectors import as_array, from_stored, stored_scalar
+from millstream.sql.functions.vectors import as_array, from_stored, stored, stored_scalar, to_numpy
 
 
 def _in(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -50,8 +52,6 @@ def _nullif_rule(arguments: Arguments) -> Resolved | None:
 
 
 def _nullif(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    from millstream.sql.functions.casts import cast_value
-
     kinds = comparable(site.types)
     assert kinds is not None
     both = [cast_value(v, s, k, site.context) for v, s, k in zip(values, site.types, kinds, strict=True)]
@@ -111,8 +111,6 @@ def _array_rule(arguments: Arguments) -> Resolved | None:
 
 def interleaved(columns: Sequence[pa.Array], rows: int) -> pa.Array:
     """Return the members of the first row, then of the second, and so on."""
-    import numpy as np
-
     if len(columns) == 1:
         return columns[0]
     places = (np.arange(rows)[:, None] + np.arange(len(columns))[None, :] * rows).ravel()
@@ -120,8 +118,6 @@ def interleaved(columns: Sequence[pa.Array], rows: int) -> pa.Array:
 
 
 def _array(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    import numpy as np
-
     kind = arrow_type(site.type)
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
@@ -140,8 +136,6 @@ def _map_rule(arguments: Arguments) -> Resolved | None:
 
 
 def _map(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    import numpy as np
-
     kind = arrow_type(site.type)
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
@@ -159,8 +153,6 @@ def _map(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 def _map_of_last(keys: pa.Array, items: pa.Array, pairs: int, rows: int, kind: pa.DataType, fixed: bool) -> Value:
     """Make maps of pairs whose keys may be equal: the last one counts."""
-    from millstream.sql.functions.vectors import stored
-
     all_keys, all_items = stored(keys), stored(items)
     made = []
     for row in range(rows):
@@ -184,8 +176,6 @@ def _item_rule(arguments: Arguments) -> Resolved | None:
 
 
 def _item(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    import numpy as np
-
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
     column = as_array(values[0], count)
@@ -193,8 +183,6 @@ def _item(site: Site, rows: int, values: Sequence[Value]) -> Value:
         found = _looked_up(column, values[1], count)
         return found[0] if fixed else found
     index = as_array(values[1], count)
-    from millstream.sql.functions.vectors import to_numpy
-
     ends = to_numpy(column.offsets)
     places = ends[:-1] + to_numpy(index).astype(np.int64) - 1
     valid = (places >= ends[:-1]) & (places < ends[1:])
@@ -208,8 +196,6 @@ def _item(site: Site, rows: int, values: Sequence[Value]) -> Value:
 def _looked_up(column: pa.Array, key: Value, rows: int) -> pa.Array:
     if isinstance(key, pa.Scalar) and key.is_valid and not pa.types.is_nested(key.type):
         return pc.map_lookup(column, key, "last")
-    from millstream.sql.functions.vectors import stored
-
     keys = stored(as_array(key, rows))
     maps = stored(column)
     found = [None if m is None or k is None else dict(m).get(k) for m, k in zip(maps, keys, strict=True)]
