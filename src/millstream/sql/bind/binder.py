@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from millstream.sql.bind import insert, steps, windows
 from millstream.sql.bind.errors import Refused, located
@@ -216,6 +215,3 @@ def telling_where(text: str) -> Iterator[None]:
         if not text:
             raise
         raise located(e, text) from None
-
-
-__all__ = ["Any", "Binder", "telling_where"]

@@ -18,7 +18,7 @@ from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.functions import resolved_user_call
 from millstream.sql.bind.scope import Scope
 from millstream.sql.errors import ValidationException
-from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall
+from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, conjunction, disjunction
 from millstream.sql.language import syntax
 from millstream.sql.plan.subqueries import Outer, Subquery, SubqueryKind
 from millstream.sql.schema import TimeAttribute
@@ -35,6 +35,7 @@ from millstream.sql.types import (
     NullType,
     RowField,
     RowType,
+    TimestampType,
     VarCharType,
 )
 
@@ -562,8 +563,6 @@ class ExpressionBinder:
 
 
 def _window_property_type(name: str, time: DataType) -> DataType:
-    from millstream.sql.types import TimestampType
-
     if name.endswith("_PROCTIME"):
         return LocalZonedTimestampType(3, False)
     if name.endswith("_ROWTIME"):
@@ -578,7 +577,7 @@ _RANKING = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK", "CUME_DIST", "PERCENT_
 class TypedExpression(syntax.Expression):
     """A bound expression where one of syntax stands."""
 
-    value: Expression = Constant(NullType(), None)
+    value: Expression
 
 
 def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, at: int) -> syntax.Call:
@@ -599,35 +598,6 @@ def comparison_type(left: DataType, right: DataType) -> DataType | None:
     else:
         found = type_rules.common_type([left, right])
     return None if found is None else found.with_nullability(left.is_nullable or right.is_nullable)
-
-
-def conjunction(tests: Sequence[Expression]) -> Expression:
-    """Return the AND of conditions; TRUE of none."""
-    return _joined("AND", tests, True)
-
-
-def disjunction(tests: Sequence[Expression]) -> Expression:
-    """Return the OR of conditions; FALSE of none."""
-    return _joined("OR", tests, False)
-
-
-def _joined(operator: str, tests: Sequence[Expression], empty: bool) -> Expression:
-    if not tests:
-        return Constant(BooleanType(False), empty)
-    found = tests[0]
-    for test in tests[1:]:
-        nullable = found.type.is_nullable or test.type.is_nullable
-        found = Call(BooleanType(nullable), operator, (found, test))
-    return found
-
-
-def conjuncts(condition: Expression | None) -> list[Expression]:
-    """Return the conditions that an AND is of."""
-    if condition is None:
-        return []
-    if isinstance(condition, Call) and condition.function == "AND":
-        return [c for a in condition.arguments for c in conjuncts(a)]
-    return [condition]
 
 
 _HANDLERS: dict[type, Callable[[ExpressionBinder, Any], Expression]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
@@ -175,7 +175,7 @@ class Groups:
         return Expand(Fields((*fields, Field("$e", BigIntType(False)))), below, tuple(rows))
 
     def _set_ids(self) -> list[int]:
-        """Return a number for each set: a bit for each key that is absent, the last key lowest; then which of equals."""
+        """Return a number for each set: a bit for each absent key, the last key lowest; above them which of equals."""
         count = len(self.keys)
         seen: dict[int, int] = {}
         ids = []
@@ -207,8 +207,6 @@ class Groups:
         return None
 
     def _over(self, e: Overed) -> Overed:
-        from dataclasses import replace
-
         call = replace(
             e.call,
             arguments=tuple(map(self.rewritten, e.call.arguments)),

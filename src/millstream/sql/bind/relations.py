@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
-from millstream.sql.bind.expressions import ExpressionBinder, conjunction
+from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope, Source
-from millstream.sql.expressions import Call, Column, Expression
+from millstream.sql.bind.temporal import temporal_join
+from millstream.sql.expressions import Column, Expression, conjunction
 from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import Correlate, Join, JoinKind, Node
+from millstream.sql.plan.nodes import Apply, Correlate, Join, JoinKind, Node
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import ArrayType, IntType, MapType, MultisetType, RowType
 
@@ -41,7 +42,20 @@ def joined_fields(kind: JoinKind, left: Fields, right: Fields) -> Fields:
         return left
     first = left.fields if kind in (JoinKind.INNER, JoinKind.LEFT) else _nullable(left)
     second = right.fields if kind in (JoinKind.INNER, JoinKind.RIGHT) else _nullable(right)
-    return Fields((*first, *second))
+    return Fields((*first, *_told_apart(left.names, second)))
+
+
+def _told_apart(taken: list[str], fields: tuple[Field, ...]) -> list[Field]:
+    """Give columns that are called like others a number: plans tell columns apart by their names."""
+    names, found = set(taken), []
+    for field in fields:
+        name, number = field.name, 0
+        while name in names:
+            name = f"{field.name}{number}"
+            number += 1
+        names.add(name)
+        found.append(replace(field, name=name))
+    return found
 
 
 def _nullable(fields: Fields) -> tuple[Field, ...]:
@@ -49,17 +63,13 @@ def _nullable(fields: Fields) -> tuple[Field, ...]:
 
 
 def with_types(scope: Scope, fields: Fields) -> Scope:
-    """Return a scope whose columns have the types of these."""
-    sources = tuple(
-        Source(s.path, s.start, Fields(fields.fields[s.start : s.start + len(s.fields)])) for s in scope.sources
-    )
-    sources = tuple(
-        Source(
-            s.path, s.start, Fields(tuple(replace(f, name=o.name) for f, o in zip(s.fields.fields, p.fields.fields)))
-        )
-        for s, p in zip(sources, scope.sources, strict=True)
-    )
-    return Scope(sources, scope.merged, scope.outer)
+    """Return a scope whose columns have the types of these, and the names they had."""
+    sources = []
+    for s in scope.sources:
+        new = fields.fields[s.start : s.start + len(s.fields)]
+        named = tuple(replace(f, name=old.name) for f, old in zip(new, s.fields.fields, strict=True))
+        sources.append(Source(s.path, s.start, Fields(named)))
+    return Scope(tuple(sources), scope.merged, scope.outer)
 
 
 class RelationBinder:
@@ -189,8 +199,6 @@ class RelationBinder:
         name: str,
         columns: tuple[str, ...],
     ) -> tuple[Node, Scope]:
-        from millstream.sql.plan.nodes import Apply
-
         right = self._binder.query(derived.query, outer=left_scope)
         right = steps.renamed(right, columns) if columns else right
         kind = _KINDS[join.kind]
@@ -205,8 +213,6 @@ class RelationBinder:
     def _temporal(
         self, left: Node, left_scope: Scope, join: syntax.Join, table: syntax.TableName, name: str
     ) -> tuple[Node, Scope]:
-        from millstream.sql.bind.temporal import temporal_join
-
         assert table.as_of is not None
         right, path = self._binder.table(replace(table, as_of=None))
         right_scope = self._scope(right, (name,) if name else path)
@@ -286,10 +292,3 @@ def _unnested(arguments: tuple[Expression, ...], relation: syntax.Unnest) -> tup
     if relation.ordinality:
         fields.append(Field("ORDINALITY", IntType(False)))
     return tuple(fields)
-
-
-def equality(left: Expression, right: Expression) -> Call:
-    """Return whether two values are equal."""
-    from millstream.sql.types import BooleanType
-
-    return Call(BooleanType(left.type.is_nullable or right.type.is_nullable), "=", (left, right))

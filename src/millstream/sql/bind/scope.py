@@ -128,7 +128,7 @@ class Scope:
                 if source.is_called(parts):
                     return [(source.start + i, f) for i, f in enumerate(source.fields.fields)]
             raise Refused(f"Unknown identifier '{'.'.join(parts)}'", at)
-        twice = {n for n in self.merged}
+        twice = set(self.merged)
         columns = [(i, self.fields[i]) for i in self.merged.values()]
         for source in self.sources:
             columns += [(source.start + i, f) for i, f in enumerate(source.fields.fields) if f.name not in twice]

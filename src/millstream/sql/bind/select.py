@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
-from millstream.sql.bind.expressions import ExpressionBinder, Frame, Overed, conjuncts, has_aggregate, is_over_free
+from millstream.sql.bind.expressions import ExpressionBinder, TypedExpression, has_aggregate, is_over_free
 from millstream.sql.bind.grouping import Groups, GroupWindow, NotGrouped, grouping_sets
 from millstream.sql.bind.over import with_overs
 from millstream.sql.bind.scope import Scope
 from millstream.sql.expressions import Column, Constant, Expression
 from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import Node, Values
-from millstream.sql.plan.subqueries import Subquery
+from millstream.sql.plan.nodes import Node
 from millstream.sql.types import IntegralType, RowType
 
 if TYPE_CHECKING:
@@ -251,8 +250,6 @@ def expanded(items: Sequence[syntax.SelectItem], scope: Scope) -> list[Item]:
 
 
 def _star(star: syntax.Star, scope: Scope) -> list[Item]:
-    from millstream.sql.bind.expressions import TypedExpression
-
     try:
         columns = scope.star(star.parts, star.at)
     except Refused:
@@ -307,6 +304,3 @@ def whole_number(binder: Binder, e: syntax.Expression | None, what: str) -> int 
         raise Refused(f"{what} takes a whole number that is not negative", e.at)
     assert isinstance(value.value, int)
     return value.value
-
-
-__all__ = ["Frame", "Item", "Overed", "SelectBinder", "Subquery", "Values", "conjuncts", "expanded", "whole_number"]

@@ -11,7 +11,7 @@ from millstream.sql.bind.expressions import cast
 from millstream.sql.expressions import Call, Column, Constant, Expression
 from millstream.sql.plan.nodes import Aggregate, Filter, Node, Project, SetOperation, Sort, Union, Values
 from millstream.sql.schema import Field, Fields, TimeAttribute
-from millstream.sql.types import DataType, NullType
+from millstream.sql.types import DataType, IntType, NullType
 
 
 def time_of(expression: Expression, fields: Fields) -> TimeAttribute | None:
@@ -128,13 +128,7 @@ def one_row() -> Values:
     return Values(Fields((DUMMY,)), ((zero,),))
 
 
-def _dummy() -> Field:
-    from millstream.sql.types import IntType
-
-    return Field("ZERO", IntType(False))
-
-
-DUMMY = _dummy()
+DUMMY = Field("ZERO", IntType(False))
 
 
 def without_null_types(node: Node, at: int | None = None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from millstream.sql.bind.tables import read_expression
 from millstream.sql.catalog.declarations import checked, column_of, key_name
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
@@ -154,8 +155,6 @@ def _renamed(path: Sequence[str], table: CatalogTable, old: str, new: str) -> Ca
 
 
 def _uses(expression: str, column: str) -> bool:
-    from millstream.sql.bind.tables import read_expression
-
     return any(isinstance(e, syntax.Name) and e.parts[0] == column for e in syntax.walk(read_expression(expression)))
 
 
@@ -200,7 +199,7 @@ def _without(path: Sequence[str], table: CatalogTable, a: s.AlterTable) -> Catal
     if a.drop_constraint is not None and a.drop_constraint != table.primary_key_name:
         raise failed(
             path,
-            f"The current table does not define a primary key constraint named '{a.drop_constraint}'. Available constraint "
-            f"name: ['{table.primary_key_name}'].",
+            f"The current table does not define a primary key constraint named '{a.drop_constraint}'. Available "
+            f"constraint name: ['{table.primary_key_name}'].",
         )
     return replace(table, primary_key=(), primary_key_name=None)

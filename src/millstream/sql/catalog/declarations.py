@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.tables import read_expression
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements
 from millstream.sql.language.written import written
 from millstream.sql.schema import Field, Fields
-from millstream.sql.types import DataType, LocalZonedTimestampType, TimestampType
+from millstream.sql.types import DataType, LocalZonedTimestampType, NullType, TimestampType
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
@@ -146,8 +148,8 @@ def _options(statement: statements.CreateTable, base: CatalogTable | None, rules
     twice = sorted(set(own) & set(base.options))
     if twice and rules["OPTIONS"] == "INCLUDING":
         raise ValidationException(
-            f"There already exists an option ['{twice[0]}' -> '{base.options[twice[0]]}']  in the base table. You might "
-            "want to specify EXCLUDING OPTIONS or OVERWRITING OPTIONS."
+            f"There already exists an option ['{twice[0]}' -> '{base.options[twice[0]]}']  in the base table. You "
+            "might want to specify EXCLUDING OPTIONS or OVERWRITING OPTIONS."
         )
     return {**base.options, **own}
 
@@ -173,21 +175,11 @@ def column_of(column: statements.Column) -> TableColumn:
     return TableColumn(column.name, column.type, comment=column.comment)
 
 
-def _unknown() -> DataType:
-    from millstream.sql.types import NullType
-
-    return NullType()
-
-
-_UNKNOWN = _unknown()
+_UNKNOWN = NullType()
 
 
 def checked(binder: Binder, table: CatalogTable) -> CatalogTable:
     """Return the table with the types of computed columns; refuse what is wrong in it."""
-    from dataclasses import replace
-
-    from millstream.sql.bind.tables import read_expression
-
     ordinary = Fields(tuple(Field(c.name, c.type) for c in table.columns if c.kind in _ORDINARY))
     scope = Scope.of(ordinary)
     columns: list[TableColumn] = []
@@ -215,8 +207,6 @@ def checked(binder: Binder, table: CatalogTable) -> CatalogTable:
 
 
 def _check_watermark(binder: Binder, table: CatalogTable, names: list[str]) -> None:
-    from millstream.sql.bind.tables import read_expression
-
     assert table.watermark is not None
     column, strategy = table.watermark
     if column not in names:
@@ -249,8 +239,6 @@ def _is_time(kind: DataType) -> bool:
 
 
 def _check_key(table: CatalogTable, names: list[str]) -> CatalogTable:
-    from dataclasses import replace
-
     columns = list(table.columns)
     for name in table.primary_key:
         if name not in names:

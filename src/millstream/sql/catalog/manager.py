@@ -362,6 +362,7 @@ class CatalogManager:
             raise ValidationException("Cannot drop a database which is currently in use.")
         if not cascade and (found.tables(name) or found.functions(name)):
             raise ValidationException(
-                f"Could not execute DROP DATABASE {catalog}.{name} RESTRICT: Database {name} in catalog {catalog} is not empty."
+                f"Could not execute DROP DATABASE {catalog}.{name} RESTRICT: Database {name} in catalog {catalog} is "
+                "not empty."
             )
         found.drop_database(name)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.errors import CatalogException, ValidationException
+from millstream.sql.errors import CatalogException
 
 
 @dataclass(frozen=True)
@@ -123,18 +123,3 @@ class GenericInMemoryCatalog(Catalog):
 
     def options(self) -> dict[str, str]:
         return {"type": "generic_in_memory", "default-database": self.default_database}
-
-
-def altered(database: Database, options: dict[str, str]) -> Database:
-    """Return a database with other options."""
-    return replace(database, options=options)
-
-
-__all__ = [
-    "Catalog",
-    "CatalogFunction",
-    "Database",
-    "GenericInMemoryCatalog",
-    "ValidationException",
-    "altered",
-]

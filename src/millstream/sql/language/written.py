@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from millstream.sql.language import syntax as s
 
@@ -339,6 +338,3 @@ def _literal(e: s.Literal) -> str:
     if e.kind in ("DATE", "TIME", "TIMESTAMP"):
         return f"{e.kind} {string(e.text)}"
     return e.text
-
-
-__all__ = ["Any", "name", "path", "string", "written", "written_query"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from millstream.sql.bind.expressions import conjuncts
 from millstream.sql.changes import ALL_CHANGES, INSERTS, Changes
-from millstream.sql.expressions import columns_of
+from millstream.sql.expressions import columns_of, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.keys import Keys
 from millstream.sql.schema import TimeAttribute

@@ -260,8 +260,8 @@ def _window_table(node: n.WindowTable) -> str:
         f"{type_text(f.type)}{f' *{f.time.value}*' if f.time else ''} {f.name}" for f in node.fields.fields
     )
     return (
-        f"LogicalTableFunctionScan(invocation=[{window.kind.value}(TABLE(#0), DESCRIPTOR(_UTF-16LE'{column}'), {shown})], "
-        f"rowType=[RecordType({kinds})])"
+        f"LogicalTableFunctionScan(invocation=[{window.kind.value}(TABLE(#0), DESCRIPTOR(_UTF-16LE'{column}'), "
+        f"{shown})], rowType=[RecordType({kinds})])"
     )
 
 

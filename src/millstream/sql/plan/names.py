@@ -97,7 +97,8 @@ def _correlate(node: n.Correlate, inputs: Any, style: Style) -> str:
         condition = f", condition=[{text(node.condition, by_name(node.fields.names), style)}]"
     return (
         f"Correlate(invocation=[{function}({given})], correlate=[table({function}({given}))], "
-        f"select=[{','.join(node.fields.names)}], rowType=[RecordType({kinds})], joinType=[{node.kind.name}]{condition})"
+        f"select=[{','.join(node.fields.names)}], rowType=[RecordType({kinds})], joinType=[{node.kind.name}]"
+        f"{condition})"
     )
 
 

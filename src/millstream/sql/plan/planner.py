@@ -7,17 +7,22 @@ is the same object, and is to be translated once.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
+from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives
 from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized
+from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.sinks import prepared, wants
+from millstream.sql.plan.text import aggregate_text, by_place, text
 
 _WINDOWED = (n.WindowAggregate, n.WindowTable, n.IntervalJoin, n.Watermark, n.Calc, n.Scan, n.Values, n.Union)
 
@@ -37,7 +42,7 @@ class Planner:
         self._settings = settings
         self._batch = batch
         self._known: dict[int, tuple[n.Node, Kinds, Keys]] = {}
-        self._planned: dict[tuple[str, frozenset[Changes]], n.Planned] = {}
+        self._planned: dict[str, list[n.Planned]] = {}
         self._ends: dict[str, int] = {}
 
     def planned(self, end: n.Node) -> n.Planned:
@@ -66,8 +71,6 @@ class Planner:
         return found[1], found[2]
 
     def _with_strategies(self, node: n.Node) -> n.Node:
-        from millstream.sql.plan.rewrite import bottom_up
-
         def choose(one: n.Node) -> n.Node:
             if not isinstance(one, (n.Rank, n.Sort)):
                 return one
@@ -99,13 +102,14 @@ class Planner:
         traits = n.Traits(as_wanted(kinds, wanted), keys, self._state_ttl(node))
         name = name_of(node, [i.traits for i in inputs])
         uid = _uid(node, name, inputs)
-        known = self._planned.get((uid, traits.changes))
-        if known is None:
-            if any(u == uid for u, _ in self._planned):
-                uid = f"{uid}-{len(self._planned)}"
-            known = n.Planned(node, inputs, traits, name, uid)
-            self._planned[uid, traits.changes] = known
-        return known
+        alike = self._planned.setdefault(uid, [])
+        for known in alike:
+            same = known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True))
+            if same and _is_same(known.node, node):
+                return known
+        made = n.Planned(node, inputs, traits, name, f"{uid}-{len(alike)}" if alike else uid)
+        alike.append(made)
+        return made
 
     def _end(self, end: n.Single, below: n.Planned) -> n.Planned:
         name = name_of(end, [below.traits])
@@ -149,6 +153,15 @@ def _stream_takes(end: n.ToStream) -> Kinds:
     return frozenset(Changes) if end.changelog else INSERTS
 
 
+def _is_same(a: n.Node, b: n.Node) -> bool:
+    """Tell whether two nodes that say the same read the same."""
+    if isinstance(a, n.StreamScan) and isinstance(b, n.StreamScan):
+        return a.stream is b.stream
+    if isinstance(a, n.Scan) and isinstance(b, n.Scan):
+        return a.table == b.table
+    return True
+
+
 def _has_updates(kinds: Kinds) -> bool:
     return Changes.UPDATE_AFTER in kinds
 
@@ -161,12 +174,31 @@ def _strategy(node: n.Rank | n.Sort, kinds: Kinds, keys: Keys) -> str:
 
 def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
     """Return the id of an operator: of what it does, and of what it does it to."""
-    own = name
-    if isinstance(node, n.StreamScan):
-        own += f"#{node.stream.name}"
     types = ",".join(str(t) for t in node.fields.types)
-    digest = hashlib.sha256("\n".join([own, types, *(i.uid for i in inputs)]).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join([name, signature(node), types, *(i.uid for i in inputs)]).encode()).hexdigest()
     return f"{name.split('(')[0]}-{digest[:16]}"
+
+
+_NOT_SAID = frozenset(["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream"])
+
+
+def signature(node: n.Node) -> str:
+    """Return what a node does, with columns by their places: two names of a plan may be alike, their places are not."""
+    return ";".join(f"{f}={_said(v)}" for f, v in vars(node).items() if f not in _NOT_SAID)
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Expression):
+        return f"{text(value, by_place)}:{value.type}"
+    if isinstance(value, tuple):
+        return f"({','.join(map(_said, value))})"
+    if isinstance(value, AggregateCall):
+        return f"{aggregate_text(value, by_place)}{value.order}{value.options}:{value.type}"
+    if isinstance(value, n.OverSpec):
+        return ";".join(_said(v) for v in vars(value).values())
+    if value is None or isinstance(value, (str, int, bool, Enum, n.WindowSpec)):
+        return repr(value)
+    return str(getattr(value, "name", type(value).__name__))
 
 
 _UNITS = {"ms": 1, "s": 1000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -174,8 +206,6 @@ _UNITS = {"ms": 1, "s": 1000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 8
 
 def milliseconds(text: str) -> int:
     """Return a length of time that a setting says, such as `1 h`."""
-    import re
-
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if found is None:
         raise TableException(f"'{text}' is no length of time; write such as '1 h' or '500 ms'.")

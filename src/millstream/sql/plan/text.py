@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Callable, Sequence
 from enum import Enum
 
@@ -131,8 +133,6 @@ def constant_text(e: Constant, style: Style) -> str:
 
 
 def _time_text(kind: DataType, value: int) -> str:
-    import datetime
-
     if isinstance(kind, DateType):
         return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=value))
     if isinstance(kind, TimeType):
@@ -147,12 +147,7 @@ def _time_text(kind: DataType, value: int) -> str:
 
 def interval_text(kind: DataType) -> str:
     """Return the type of an interval without its precisions."""
-    import re
-
     return re.sub(r"\(\d+\)", "", kind.text)
-
-
-_NAMES = {"INT": "INTEGER", "STRING": "VARCHAR(2147483647)", "BYTES": "VARBINARY(2147483647)"}
 
 
 def type_text(kind: DataType) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.sql.bind.expressions import conjunction, conjuncts
-from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, walk
+from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, conjunction, conjuncts, walk
 from millstream.sql.plan.nodes import Calc, Filter, Node, Project
 from millstream.sql.plan.rewrite import inlined
 from millstream.sql.types import BooleanType

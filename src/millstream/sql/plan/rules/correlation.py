@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from millstream.sql.bind.expressions import conjunction, conjuncts
+from millstream.sql.bind.relations import joined_fields
 from millstream.sql.errors import ValidationException
-from millstream.sql.expressions import Call, Column, Expression, columns_of, replaced, walk
+from millstream.sql.expressions import Call, Column, Expression, columns_of, conjunction, conjuncts, replaced, walk
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.rewrite import moved, shifted
 from millstream.sql.plan.subqueries import Outer, Subquery
 from millstream.sql.schema import Field, Fields
+from millstream.sql.types import BooleanType
 
 
 def looks_out(e: Expression) -> bool:
@@ -165,8 +166,6 @@ def _aggregate(node: n.Aggregate) -> Pulled:
 
 
 def _equal(outer: Expression, column: Expression) -> Expression:
-    from millstream.sql.types import BooleanType
-
     return Call(BooleanType(outer.type.is_nullable or column.type.is_nullable), "=", (outer, column))
 
 
@@ -192,17 +191,15 @@ def _join(node: n.Join) -> Pulled:
     inner = node.kind is n.JoinKind.INNER
     if right.conditions and not inner:
         raise ValidationException(
-            f"A correlated subquery with a condition of the query around at the right of a {node.kind.name} JOIN is not "
-            "supported."
+            f"A correlated subquery with a condition of the query around at the right of a {node.kind.name} JOIN is "
+            "not supported."
         )
     width, old = len(left.node.fields), len(node.left.fields)
-    places = {i: p for i, p in enumerate(left.places)}
+    places = dict(enumerate(left.places))
     places |= {old + i: width + p for i, p in enumerate(right.places)}
     tests = [moved(t, places) for t in conjuncts(node.condition)]
     out = [t for t in tests if looks_out(t)] if inner else []
     kept = [t for t in tests if t not in out]
-    from millstream.sql.bind.relations import joined_fields
-
     fields = joined_fields(node.kind, left.node.fields, right.node.fields)
     joined = replace(
         node,

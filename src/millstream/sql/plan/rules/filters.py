@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.sql.bind.expressions import conjunction, conjuncts
-from millstream.sql.expressions import Call, Column, Expression, UserCall, columns_of, walk
+from millstream.sql.expressions import Call, Column, Expression, UserCall, columns_of, conjunction, conjuncts, walk
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.rewrite import inlined, moved, shifted
 from millstream.sql.plan.rules.calcs import UNSTABLE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.sql.bind.expressions import conjunction, conjuncts
-from millstream.sql.expressions import Call, Constant, Expression, UserCall
+from millstream.sql.expressions import Call, Constant, Expression, UserCall, conjunction, conjuncts
 from millstream.sql.functions.evaluate import folded
 from millstream.sql.functions.table import find
 from millstream.sql.plan import nodes as n

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.sql.bind.expressions import conjunction, conjuncts
-from millstream.sql.expressions import Call, Column, Constant, Expression
+from millstream.sql.expressions import Call, Column, Constant, Expression, conjunction, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import TimeAttribute
 from millstream.sql.types import DayTimeIntervalType

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.sql.bind.expressions import conjunction, conjuncts
-from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of
+from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of, conjunction, conjuncts
 from millstream.sql.plan.nodes import Calc, Join, JoinKind, Node
 from millstream.sql.plan.rewrite import shifted
 from millstream.sql.schema import Field, Fields

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.sql.bind.expressions import conjunction, conjuncts
-from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of, replaced
+from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of, conjunction, conjuncts, replaced
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Fields, TimeAttribute
 

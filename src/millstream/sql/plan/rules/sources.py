@@ -17,8 +17,8 @@ def normalize_upserts(node: n.Node) -> n.Node:
     key = node.table.primary_key
     if not key:
         raise TableException(
-            f"Table '{'.'.join(node.name)}' produces a changelog stream that contains UPDATE_AFTER but no UPDATE_BEFORE, "
-            "but it has no primary key: declare PRIMARY KEY (..) NOT ENFORCED."
+            f"Table '{'.'.join(node.name)}' produces a changelog stream that contains UPDATE_AFTER but no "
+            "UPDATE_BEFORE, but it has no primary key: declare PRIMARY KEY (..) NOT ENFORCED."
         )
     places = tuple(node.fields.names.index(k) for k in key)
     return n.ChangelogNormalize(node.fields, node, places)

@@ -5,14 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.sql.bind import steps
-from millstream.sql.bind.expressions import conjunction, conjuncts
 from millstream.sql.bind.relations import joined_fields
 from millstream.sql.errors import ValidationException
-from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, replaced, walk
+from millstream.sql.expressions import (
+    AggregateCall,
+    Call,
+    Column,
+    Constant,
+    Expression,
+    conjunction,
+    conjuncts,
+    disjunction,
+    replaced,
+    walk,
+)
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.keys import Keys, keys_of
-from millstream.sql.plan.rewrite import bottom_up
-from millstream.sql.plan.rules.correlation import Pulled, looks_out, pulled, turned_in
+from millstream.sql.plan.rewrite import bottom_up, inlined
+from millstream.sql.plan.rules.correlation import Pulled, grouping_columns, looks_out, pulled, turned_in
 from millstream.sql.plan.subqueries import Subquery, SubqueryKind
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import BigIntType, BooleanType
@@ -181,10 +191,7 @@ def _of_no_rows(node: n.Node) -> Expression | None:
     """Return what an aggregate of no rows is where that is not null: COUNT is 0."""
     expressions: tuple[Expression, ...] = (Column(node.fields[0].type, 0),)
     while isinstance(node, n.Project):
-        below = node.expressions
-        expressions = tuple(
-            replaced(e, lambda c: below[c.index] if isinstance(c, Column) else None) for e in expressions
-        )
+        expressions = tuple(inlined(e, node.expressions) for e in expressions)
         node = node.input
     if not isinstance(node, n.Aggregate) or node.keys or not any(c.function == "COUNT" for c in node.calls):
         return None
@@ -216,8 +223,6 @@ def _is_single(found: Pulled) -> bool:
 
 def _single(found: Pulled) -> tuple[n.Node, Pulled]:
     """Return the query with one row for each row around, which fails when there are more."""
-    from millstream.sql.plan.rules.correlation import grouping_columns
-
     node, extra, outers = grouping_columns(found, "a scalar subquery of several rows")
     keys = tuple(dict.fromkeys(extra))
     value = found.places[0]
@@ -235,8 +240,6 @@ def _single(found: Pulled) -> tuple[n.Node, Pulled]:
 
 def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple[n.Node, Expression]:
     """Return the left rows with whether there is a row for them, as a condition on a column behind them."""
-    from millstream.sql.plan.rules.correlation import grouping_columns
-
     found = pulled(node)
     grouped, extra, outers = grouping_columns(found, "EXISTS or IN that is not a condition of its own")
     kept = [*extra, *(found.places[i] for i in range(len(values)))]
@@ -289,8 +292,6 @@ def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]
     for i in arguments:
         fewer = Call(BooleanType(), "<", (Column(big.nullable(), width + 1 + i), rows))
         unknown.append(Call(_BOOLEAN, "IS TRUE", (fewer,)))
-    from millstream.sql.bind.expressions import disjunction
-
     false, null = Constant(_BOOLEAN, False), Constant(BooleanType(), None)
     value = Call(BooleanType(), "CASE", (there, _TRUE, none, false, disjunction(unknown), null, false))
     return joined, value

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from millstream.sql.bind.expressions import conjuncts
-from millstream.sql.expressions import Column, columns_of
+from millstream.sql.expressions import Column, columns_of, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Field, Fields, TimeAttribute
 
