@@ -168,6 +168,9 @@ class Operator:
                 self.on_event_timer(timer)
         return watermark
 
+    def announce(self) -> None:
+        """Say again how far time has come, to those that have not heard it; asked of those that make watermarks."""
+
     def on_idle(self) -> bool:
         """Nothing is to be expected for now: tell whether those behind shall know."""
         return True

@@ -756,8 +756,9 @@ class Subtask:
         self._must_announce = False
         if not self.vertex.is_source and self._watermark > MIN_WATERMARK:
             self._pass_on(-1, self._watermark)
-        for marker in self._markers:
-            marker.announce()
+        for node in self._nodes:
+            if node.operator.makes_watermarks:
+                node.operator.announce()
 
     # --- failures
 

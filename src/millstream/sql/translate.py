@@ -17,14 +17,20 @@ from millstream.sql.expressions import Column
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.sink import NotNullOperator, TableSinkOperator
 from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
 from millstream.sql.operators.streams import StreamScanOperator, ToRowsOperator
+from millstream.sql.operators.watermark import RowWatermarkOperator
+from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 
 MINI_BATCH = "table.exec.mini-batch.enabled"
+WATERMARK_INTERVAL = "pipeline.auto-watermark-interval"
+IDLE_TIMEOUT = "table.exec.source.idle-timeout"
 NOT_NULL = "table.exec.sink.not-null-enforcer"
 
 _RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})
@@ -131,6 +137,51 @@ class Translator:
         )
         return self._one(planned, operator, self._by_key(before, node.keys), single=not node.keys)
 
+    def _watermark(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Watermark)
+        operator = RowWatermarkOperator(
+            node.column,
+            node.strategy,
+            self._session,
+            self._session.milliseconds(WATERMARK_INTERVAL, 200),
+            self._session.milliseconds(IDLE_TIMEOUT, 0),
+        )
+        return self._one(planned, operator, self._ends(before))
+
+    def _window_aggregate(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.WindowAggregate)
+        kinds = kinds_of(before)
+        first = len(node.keys) + len(node.calls)
+        types = [arrow_type(f.type) for f in node.fields.fields[first:]]
+        spec = node.window
+        operator = WindowAggregateOperator(
+            Windowing.of(spec),
+            WindowTimes(spec.time, spec.is_event_time, self._session.time_zone, node.has_window),
+            node.keys,
+            node.calls,
+            kinds,
+            list(zip(node.properties, types, strict=True)),
+            retracts=bool(before.traits.changes & _RETRACTIONS),
+            batch=self._session.batch,
+        )
+        return self._one(planned, operator, self._by_key(before, node.keys), single=not node.keys)
+
+    def _join(self, planned: Planned) -> list[StreamEnd]:
+        node = planned.node
+        assert isinstance(node, nodes.Join)
+        keys = (node.left_keys, node.right_keys)
+        sides = [
+            JoinSide(tuple(kinds_of(p)), k, unique=_is_upsert(p, k)) for p, k in zip(planned.inputs, keys, strict=True)
+        ]
+        inner = node.kind is nodes.JoinKind.INNER
+        operator = JoinOperator(
+            node.kind, *sides, node.null_safe, node.condition, self._session, waits=self._session.batch and not inner
+        )
+        ends = [e for i, p in enumerate(planned.inputs) for e in self._by_key(p, keys[i], i)]
+        return self._one(planned, operator, ends, single=not node.left_keys)
+
     def _sink(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.Sink)
@@ -142,9 +193,9 @@ class Translator:
 
     def _checked(self, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
         persisted = [c for c in node.table.columns if c.is_persisted]
-        needed = [(i, c.name) for i, c in enumerate(persisted) if not c.type.nullable]
+        needed = [(i, c.name) for i, c in enumerate(persisted) if not c.type.is_nullable]
         inputs = planned.inputs[0].node.fields
-        needed = [(i, name) for i, name in needed if inputs[i].type.nullable]
+        needed = [(i, name) for i, name in needed if inputs[i].type.is_nullable]
         if not needed:
             return ends
         drops = str(self._session.options.get(NOT_NULL, "ERROR")).upper() == "DROP"
@@ -173,6 +224,14 @@ class Translator:
         return self._one(planned, CalcOperator(expressions, None, self._session), ends, single=True)
 
 
+def _is_upsert(planned: Planned, keys: tuple[int, ...]) -> bool:
+    """Tell whether a node's rows replace each other by a key, without being taken back before."""
+    changes = planned.traits.changes
+    if Changes.UPDATE_AFTER not in changes or Changes.UPDATE_BEFORE in changes:
+        return False
+    return any(key <= frozenset(keys) for key in planned.traits.upsert_keys)
+
+
 def kinds_of(planned: Planned) -> list[pa.DataType]:
     """Return the Arrow types of a node's columns."""
     return [arrow_type(f.type) for f in planned.node.fields.fields]
@@ -187,6 +246,9 @@ _MAKERS: Mapping[type, _Make] = {
     nodes.Filter: Translator._calc,
     nodes.Union: Translator._union,
     nodes.Aggregate: Translator._aggregate,
+    nodes.Watermark: Translator._watermark,
+    nodes.WindowAggregate: Translator._window_aggregate,
+    nodes.Join: Translator._join,
     nodes.Sink: Translator._sink,
     nodes.Collected: Translator._collected,
     nodes.StreamScan: Translator._stream_scan,

@@ -60,10 +60,11 @@ class GrowingColumn:
             last = self._parts.pop()
             self._parts[-1] = pa.concat_arrays([self._parts[-1], last])
 
-    def take(self, rows: NDArray[Any]) -> pa.Array:
-        """Return the values at some places."""
+    def take(self, rows: NDArray[Any] | pa.Array) -> pa.Array:
+        """Return the values at some places; at one that is null, null."""
         if not self._parts:
-            return pa.array([], self.kind)
+            # All that can be asked for here is null.
+            return pa.nulls(len(rows), self.kind)
         if len(self._parts) == 1:
             return self._parts[0].take(pa.array(rows))
         return _one(pa.chunked_array(self._parts).take(pa.array(rows)))

@@ -105,6 +105,9 @@ class WordIndex:
         if nulls is not None and self._nulls is None:
             self._nulls = Growing(np.uint64)
             self._nulls.extend(np.zeros(self._count, np.uint64))
+            # What is null is hashed too from here on.
+            self._make_table(len(self._table))
+            self._place_all(np.flatnonzero(self._live.values))
         if nulls is None and self._nulls is not None:
             nulls = np.zeros(len(words[0]), np.uint64)
         return words, nulls
@@ -140,10 +143,11 @@ class WordIndex:
         self, slots: Slots, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None
     ) -> NDArray[np.bool_]:
         equal: NDArray[np.bool_] = slots >= 0
+        at = np.maximum(slots, 0)
         for kept, word in zip(self._words, words, strict=True):
-            equal &= kept.values[slots] == word
+            equal &= kept.values[at] == word
         if nulls is not None and self._nulls is not None:
-            equal &= self._nulls.values[slots] == nulls
+            equal &= self._nulls.values[at] == nulls
         return equal
 
     def _add(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None) -> Slots:

@@ -32,6 +32,9 @@ def both(one: Valid, other: Valid) -> Valid:
 class Accumulator:
     """An aggregate: what it keeps for each key, and what comes of rows."""
 
+    # Whether what several slots have can be put together, by `combined`.
+    combines = False
+
     def __init__(self, call: AggregateCall, name: str) -> None:
         self.call = call
         self.name = name
@@ -57,6 +60,10 @@ class Accumulator:
         """Return the results of some keys."""
         raise NotImplementedError
 
+    def combined(self, state: KeyedColumns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+        """Return the results of several slots together: of those from each start to the next."""
+        raise NotImplementedError
+
 
 def _weights(segments: Segments, valid: Valid, counted: NDArray[Any] | None) -> NDArray[np.int64]:
     """Return by how much each row counts: 1, -1 if it is taken back, or 0."""
@@ -71,6 +78,8 @@ def _weights(segments: Segments, valid: Valid, counted: NDArray[Any] | None) -> 
 
 class Count(Accumulator):
     """COUNT: of rows, or of rows in which no argument is null."""
+
+    combines = True
 
     @property
     def kept(self) -> list[Kept]:
@@ -92,6 +101,9 @@ class Count(Accumulator):
     def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
         return self._column(state.column(self.name)[slots], None)
 
+    def combined(self, state: KeyedColumns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+        return self._column(np.add.reduceat(state.column(self.name)[slots], starts), None)
+
 
 class Summing(Accumulator):
     """An aggregate that is made of sums, and of how many values are in them.
@@ -102,6 +114,7 @@ class Summing(Accumulator):
     """
 
     dtype: Any = np.int64
+    combines = True
 
     def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
         """Return what is summed up."""
@@ -140,6 +153,10 @@ class Summing(Accumulator):
 
     def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
         return self.value([state.column(n)[slots] for n in self.names], state.column(f"{self.name}.count")[slots])
+
+    def combined(self, state: KeyedColumns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+        sums = [np.add.reduceat(state.column(n)[slots], starts) for n in self.names]
+        return self.value(sums, np.add.reduceat(state.column(f"{self.name}.count")[slots], starts))
 
 
 def _weighted(numbers: NDArray[Any], weights: NDArray[np.int64]) -> NDArray[Any]:
@@ -296,6 +313,8 @@ class Variance(Summing):
 class Extreme(Accumulator):
     """MIN and MAX of numbers and times of which none is taken back."""
 
+    combines = True
+
     def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
         super().__init__(call, name)
         self._least = call.function == "MIN"
@@ -334,6 +353,11 @@ class Extreme(Accumulator):
 
     def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
         return self._column(state.column(f"{self.name}.value")[slots], state.column(f"{self.name}.is")[slots])
+
+    def combined(self, state: KeyedColumns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+        add = np.fmin if self._least else np.fmax
+        values = add.reduceat(state.column(f"{self.name}.value")[slots], starts)
+        return self._column(values, np.logical_or.reduceat(state.column(f"{self.name}.is")[slots], starts))
 
 
 _VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"])

@@ -13,6 +13,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.keys import grouped
+from millstream.sql.columns.numbers import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import Accumulator, vector_accumulator
 from millstream.sql.operators.object_accumulators import object_accumulator
@@ -109,6 +110,12 @@ class Aggregates:
         out = np.zeros(len(batch), np.int64)
         out[rows[segments.order]] = come
         return out
+
+    def forget(self, column: int, is_over: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
+        """Forget distinct values of keys that are over, by a column of the key, which is one of ints."""
+        for table in self._distinct.values():
+            slots = table.slots()
+            table.remove(slots[is_over(plain(table.keys_at(slots)[column]))])
 
     def results(self, state: KeyedColumns, slots: Slots) -> list[pa.Array]:
         """Return what all have come to, for some keys."""

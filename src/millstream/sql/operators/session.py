@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from millstream.common.configuration import parse_duration_ms
 from millstream.operators.base import OperatorSetup
 
 if TYPE_CHECKING:
@@ -49,3 +50,8 @@ class Session:
     def flag(self, key: str) -> bool:
         """Tell whether an option is true; one that is not there is not."""
         return str(self.options.get(key, "false")).strip().lower() == "true"
+
+    def milliseconds(self, key: str, default: int) -> int:
+        """Return an option that is a length of time."""
+        text = self.options.get(key)
+        return default if text is None else parse_duration_ms(str(text))
