@@ -2,10 +2,13 @@
 
 from millstream.common.types import Row, RowKind
 from millstream.table.changelog_mode import ChangelogMode
+from millstream.table.compiled_plan import CompiledPlan
+from millstream.table.data_view import DataView, ListView, MapView
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.explain_detail import ExplainDetail
 from millstream.table.expression import Expression
 from millstream.table.module import Module, ModuleEntry
+from millstream.table.plan_reference import PlanReference
 from millstream.table.result_kind import ResultKind
 from millstream.table.schema import Schema
 from millstream.table.sql_dialect import SqlDialect
@@ -31,7 +34,9 @@ __all__ = [
     "AggregateFunction",
     "AsyncScalarFunction",
     "ChangelogMode",
+    "CompiledPlan",
     "DataTypes",
+    "DataView",
     "EnvironmentSettings",
     "ExplainDetail",
     "Expression",
@@ -39,9 +44,12 @@ __all__ = [
     "FunctionContext",
     "GroupWindowedTable",
     "GroupedTable",
+    "ListView",
+    "MapView",
     "Module",
     "ModuleEntry",
     "OverWindowedTable",
+    "PlanReference",
     "ResultKind",
     "Row",
     "RowKind",
@@ -62,3 +70,19 @@ __all__ = [
     "UserDefinedType",
     "WindowGroupedTable",
 ]
+
+
+_GONE = {
+    "BatchTableEnvironment": "it is gone in Flink 2: use TableEnvironment.create(EnvironmentSettings.in_batch_mode())",
+    "CsvTableSource": "it is gone in Flink 2: use CREATE TABLE with the connector 'filesystem' and the format 'csv'",
+    "CsvTableSink": "it is gone in Flink 2: use CREATE TABLE with the connector 'filesystem' and the format 'csv'",
+    "WriteMode": "it is gone in Flink 2: INSERT OVERWRITE replaces what is there",
+}
+
+
+def __getattr__(name: str) -> object:
+    from millstream.common.missing import missing_class
+
+    if name not in _GONE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return missing_class(__name__, name, _GONE[name])

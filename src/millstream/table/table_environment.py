@@ -362,7 +362,7 @@ class TableEnvironment:
 
     def register_catalog(self, catalog_name: str, catalog: Catalog) -> None:
         """Add a catalog."""
-        self._catalogs.register_catalog(catalog_name, catalog._store)
+        self._catalogs.register_catalog(catalog_name, catalog.store)
 
     def get_catalog(self, catalog_name: str) -> Catalog | None:
         """Return a catalog, None where there is none of that name."""
@@ -458,6 +458,18 @@ class TableEnvironment:
     load_plan = missing_function("load_plan", PLANS)
     compile_plan_sql = missing_function("compile_plan_sql", PLANS)
     execute_plan = missing_function("execute_plan", PLANS)
+
+    # --- gone in Flink 2
+
+    connect = missing_function("connect", "it is gone in Flink 2: use create_table() or CREATE TABLE")
+    register_function = missing_function(
+        "register_function", "it is gone in Flink 2: use create_temporary_system_function()"
+    )
+    register_table = missing_function("register_table", "it is gone in Flink 2: use create_temporary_view()")
+    sql_update = missing_function("sql_update", "it is gone in Flink 2: use execute_sql()")
+    insert_into = missing_function("insert_into", "it is gone in Flink 2: use Table.execute_insert()")
+    scan = missing_function("scan", "it is gone in Flink 2: use from_path()")
+    execute = missing_function("execute", "it is gone in Flink 2: execute_sql() and execute_insert() start the job")
 
     # --- settings
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from millstream.common.missing import missing_class
 from millstream.metrics import MetricGroup
 from millstream.sql.types import DataType, RowType
 from millstream.table.texts import as_data_type
@@ -116,7 +117,11 @@ class ScalarFunction(UserDefinedFunction):
 
 
 class AsyncScalarFunction(UserDefinedFunction):
-    """Makes a value of values, by awaiting something: `async def eval(...)`."""
+    """Makes a value of values, by awaiting something."""
+
+    @abc.abstractmethod
+    async def eval(self, *args: Any) -> Any:
+        """Return the value for a row's arguments."""
 
 
 class TableFunction(UserDefinedFunction):
@@ -266,6 +271,12 @@ class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
             self.result_names = None
             self.result_types = _types(found) or []
 
+    def opened(self, name: str, types: Sequence[DataType], result: Any, context: Any) -> Any:
+        """Return what is called with columns, in a subtask; `result` has the types of its rows."""
+        from millstream.table.user_calls import TableCall
+
+        return TableCall(self, types, list(result), context)
+
 
 class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
     """What `udaf` and `udtaf` make."""
@@ -411,3 +422,11 @@ def udtaf(
     if f is None:
         return lambda f: UserDefinedAggregateFunctionWrapper(f, *given)
     return UserDefinedAggregateFunctionWrapper(f, *given)
+
+
+_INSIDE = "it is a part of PyFlink's inside; use udf(), udtf() and udaf()"
+DelegatingScalarFunction = missing_class(__name__, "DelegatingScalarFunction", _INSIDE)
+DelegatingAsyncScalarFunction = missing_class(__name__, "DelegatingAsyncScalarFunction", _INSIDE)
+DelegationTableFunction = missing_class(__name__, "DelegationTableFunction", _INSIDE)
+DelegatingPandasAggregateFunction = missing_class(__name__, "DelegatingPandasAggregateFunction", _INSIDE)
+PandasAggregateFunctionWrapper = missing_class(__name__, "PandasAggregateFunctionWrapper", _INSIDE)
