@@ -42,7 +42,7 @@ parity: $(STAMP)
 # The API reference as a site, in site/: what users import, from its docstrings.
 FORMATS := avro csv json orc parquet
 CONNECTORS := base datagen file_system hybrid_source jdbc number_seq sql
-DOCUMENTED := common common.serialization common.typeinfo common.types common.watermark_strategy \
+DOCUMENTED := cep common common.serialization common.typeinfo common.types common.watermark_strategy \
 	datastream datastream.checkpoint_config datastream.checkpoint_storage datastream.functions datastream.state \
 	datastream.state_backend datastream.window $(addprefix datastream.connectors.,$(CONNECTORS)) \
 	$(addprefix datastream.formats.,$(FORMATS)) metrics state_processor table testing

@@ -1,4 +1,4 @@
-"""The job that must survive everything: offsets -> keyed state, timers and windows -> a transactional sink.
+"""The job that must survive everything: offsets -> keyed state, timers, windows and patterns -> a transactional sink.
 
     python tests/faults/job.py <directory> [--fault SETTING] [--latest]
 
@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from millstream.cep import CEP, Pattern
 from millstream.common import Configuration, WatermarkStrategy
 from millstream.common.faults import SETTING
-from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream import DataStream, OutputTag, StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.sql import SqlSink
 from millstream.datastream.functions import KeyedProcessFunction
@@ -26,6 +27,8 @@ from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 
 RECORDS, KEYS, WINDOW, LATER = 2400, 11, 400, 250
+# How long an opening value waits for a closing one.
+PATIENCE = 100
 # So many records a subtask and epoch: about twenty epochs.
 EPOCH = 60
 NAME = "survivor"
@@ -49,6 +52,35 @@ class CountAndRemind(KeyedProcessFunction):
         yield "timer", ctx.get_current_key(), timestamp
 
 
+def opens(value: int) -> bool:
+    return value % 3 == 0
+
+
+def closes(value: int) -> bool:
+    return value % 13 == 0
+
+
+OVERDUE = OutputTag("overdue")
+
+
+def answered(values: DataStream) -> tuple[DataStream, DataStream]:
+    """Return values that were closed in time, and those that were not."""
+    pattern = Pattern.begin("open").where(opens).followed_by("close").where(closes).within(PATIENCE)
+    found = CEP.pattern(values.key_by(lambda v: v % KEYS), pattern).select(
+        OVERDUE,
+        lambda match, timestamp: ("overdue", match["open"][0], timestamp),
+        lambda match: ("closed", match["open"][0], match["close"][0]),
+    )
+    return found.uid("answered"), found.get_side_output(OVERDUE)
+
+
+def answer_of(value: int) -> Fact:
+    """What becomes of an opening value, found without an automaton."""
+    later = range(value + KEYS, min(value + PATIENCE, RECORDS), KEYS)
+    closing = next(filter(closes, later), None)
+    return ("overdue", value, value + PATIENCE) if closing is None else ("closed", value, closing)
+
+
 def expected() -> Counter[Fact]:
     """The brute-force answer."""
     values = range(RECORDS)
@@ -58,6 +90,7 @@ def expected() -> Counter[Fact]:
     for v in values:
         sums[v % KEYS, v // WINDOW] += v
     facts += [("window", k, total) for (k, _), total in sums.items()]
+    facts += [answer_of(v) for v in values if opens(v)]
     return Counter(facts)
 
 
@@ -108,7 +141,7 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     facts = values.key_by(lambda v: v % KEYS).process(CountAndRemind()).uid("count")
     pairs = values.map(lambda v: ("window", v % KEYS, v)).key_by(lambda t: t[1])
     sums = pairs.window(TumblingEventTimeWindows.of(WINDOW)).reduce(lambda a, b: (*a[:2], a[2] + b[2])).uid("sums")
-    facts.union(sums).sink_to(sink).uid("sink")
+    facts.union(sums, *answered(values)).sink_to(sink).uid("sink")
     return env
 
 

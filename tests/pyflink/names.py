@@ -1,4 +1,4 @@
-"""Print every public name of PyFlink's DataStream API as JSON, with what kind of thing it is.
+"""Print every public name of PyFlink as JSON, with what kind of thing it is.
 
     python names.py                 the kinds
     python names.py --signatures    the parameters of functions, methods and classes; optional ones end in "="
@@ -14,7 +14,7 @@ import pkgutil
 import sys
 import typing
 
-PACKAGES = ["pyflink.common", "pyflink.datastream", "pyflink.metrics"]
+PACKAGES = ["pyflink.common", "pyflink.datastream", "pyflink.metrics", "pyflink.table"]
 
 
 def modules(package):

@@ -130,6 +130,7 @@ class SimulatedTasks:
         frames: list[list[Frame]] = [[] for _ in range(counter.parallelism)]
         for subtask in range(source.parallelism):
             if _has_ended(tasks[0], vertex, subtask):
+                works += self._keep_state(f"{names.source}.operator", vertex, subtask, tasks[0], self._requests)
                 continue
             read, unread = self._read(tasks[0], vertex, subtask)
             records, asking, state = self._ask(f"{names.source}.operator", vertex, subtask, tasks[0], read)
@@ -143,6 +144,7 @@ class SimulatedTasks:
             works.append(replace(work, report=replace(work.report, **self._about(asking))))
         for subtask, arrived in enumerate(frames):
             if _has_ended(tasks[1], vertex + 1, subtask):
+                works += self._keep_state(names.counter, vertex + 1, subtask, tasks[1], self._states)
                 continue
             receiver = Receiver(self._world, counter, subtask, source.parallelism, tasks[1])
             records = receiver.take(arrived)
@@ -207,6 +209,18 @@ class SimulatedTasks:
         if keep or not state.can_hold:
             return state.write_delta(task.epoch, str(self._attempt), task.whole_state)
         return state.hold(task.epoch)
+
+    def _keep_state(
+        self, state_id: str, vertex: int, subtask: int, task: LevelTask, states: dict[tuple[int, int], KeyedState]
+    ) -> list[_Work]:
+        """Have a subtask that has ended write its state, if it must."""
+        if not task.wants_state_of((vertex, subtask)):
+            return []
+        state = states[vertex, subtask] = KeyedState(state_id, subtask, self._storage, lambda: 0)
+        self._prepare(state, state_id, vertex, subtask, replace(task, in_memory=None))
+        state.begin()
+        file = state.write_delta(task.epoch, str(self._attempt), task.whole_state)
+        return [self._work(task.epoch, vertex, subtask, "", [], {state_id: file}, task.carried[vertex, subtask], True)]
 
     def _about(self, waiting: int) -> dict[str, Any]:
         """Return what a subtask says of its requests."""

@@ -31,6 +31,7 @@ from millstream.exchange import driver
 from millstream.exchange.link import Link
 from millstream.jobmaster.view import JobView
 from millstream.spark.cores import executions_that_hold
+from millstream.spark.session import get_context, stop_context
 from millstream.testing import CollectSink
 
 Env = StreamExecutionEnvironment
@@ -207,7 +208,9 @@ def test_slots_end_by_themselves_when_the_driver_is_killed(tmp_path: Path) -> No
 
 
 def test_jobs_do_not_wait_for_each_others_slots(config: Configuration) -> None:
-    """On two cores: five jobs at once, none of which ends, and a job of Spark's own."""
+    """On two cores: five jobs at once, none of which ends, and a job of Spark's own; Spark was stopped before."""
+    get_context(config)
+    stop_context()
     started = []
     for _ in range(5):
         env, reader, sink = Env.get_execution_environment(config), PushedReader(), CollectSink()

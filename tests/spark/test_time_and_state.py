@@ -165,7 +165,7 @@ def test_processing_time_windows(env: Env) -> None:
         assert start % 500 == 0
         assert end == start + 500
         assert count >= 1
-        assert fired_at >= end - 1
+        assert fired_at >= end
 
 
 # --- watermarks
@@ -717,6 +717,45 @@ def test_time_goes_on_while_slow_records_are_read(config: Configuration, tmp_pat
     assert sorted(value for kind, value in results if kind == "record") == list(range(1, 301))
     late = sorted(value for kind, value in results if kind == "late")
     assert late[len(late) // 2] < 1500
+
+
+class _Fired(ProcessWindowFunction[Any, Any, Any, Any]):
+    """Tells how late a window fires, and how many are in it."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Iterator[Any]:
+        yield context.current_processing_time() - context.window().end, len(list(elements))
+
+
+class _Expiring(KeyedProcessFunction[int, int, Any]):
+    """Counts in a state that lives for 300 ms."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("seen")
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(300)).build())
+        self.seen = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        count = (self.seen.value() or 0) + 1
+        self.seen.update(count)
+        yield value, count
+
+
+@pytest.mark.parametrize("exchange", ["resident", "spark"])
+def test_windows_fire_and_state_expires_behind_a_slow_map(config: Configuration, exchange: str) -> None:
+    """The map is behind an exchange itself, and all records are sent to it at once."""
+    settings = {"millstream.exchange": exchange, "millstream.epoch.slice": "200 ms"}
+    env = Env.get_execution_environment(Configuration.from_dict({**config.to_dict(), **settings})).set_parallelism(2)
+    counts, fired = CollectSink(), CollectSink()
+    # Sixty records for two subtasks: a key comes again after three quarters of a second, and the job takes twice that.
+    slow = env.from_collection([n % 30 for n in range(60)]).rebalance().map(_sleepy)
+    slow.key_by(lambda x: x).process(_Expiring()).sink_to(counts)
+    windows = slow.key_by(lambda x: 0).window(TumblingProcessingTimeWindows.of(Time.milliseconds(300)))
+    windows.process(_Fired()).sink_to(fired)
+    env.execute()
+    assert sorted(counts.results()) == sorted((n % 30, 1) for n in range(60))
+    late = sorted(late for late, _ in fired.results())
+    assert len(late) >= 2 and late[len(late) // 2] < 1000
+    assert max(count for _, count in fired.results()) < 50
 
 
 _RULES = MapStateDescriptor("rules")

@@ -24,11 +24,11 @@ from millstream.datastream.async_retry_predicates import empty_result_predicate,
 from millstream.datastream.async_retry_strategies import AsyncRetryStrategy
 from millstream.datastream.functions import AsyncFunction, RuntimeContext
 from millstream.datastream.state import ListStateDescriptor
+from millstream.event_loop import Requests
 from millstream.jobmaster import local
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.in_flight import Fence, InFlight
 from millstream.operators.watermarks import MIN_WATERMARK
-from millstream.surroundings import Requests
 from millstream.testing import CollectSink, LocalJob, ManualClock
 from millstream.testing.script import ScriptedInput, record, scripted_stream, watermark
 
@@ -361,9 +361,7 @@ def test_an_error_fails_the_job_at_once_and_names_operator_and_record() -> None:
         job.epoch(("more", 0), seconds=1)
     failure = failed.value.failure
     assert failure.operator == "Async Wait" and failure.record == "('bad', 1)" and failure.epoch == 2
-    assert (
-        'raise ValueError("no such thing")' in failure.user_traceback and "surroundings" not in failure.user_traceback
-    )
+    assert 'raise ValueError("no such thing")' in failure.user_traceback and "event_loop" not in failure.user_traceback
 
 
 class Tries(AsyncFunction):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,13 @@ def test_a_claimed_checkpoint_is_deleted_with_its_job(written: Written, tmp_path
 def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(DamagedStateError, match="is not a checkpoint or savepoint: there is no file _metadata"):
         open_checkpoint(str(tmp_path))
+
+
+def test_a_directory_that_is_gone(written: Written) -> None:
+    written.store.take(lambda owner: False)
+    shutil.rmtree(written.home)
+    with pytest.raises(MillstreamError, match=f"The job's directory .*{written.home} is gone, or what was in it"):
+        written.store.write(Manifest("checkpoint", 9, 9, Snapshot("j", "n", 1), f"../{SHARED}"))
 
 
 def test_a_directory_that_another_job_has_taken(written: Written) -> None:

@@ -117,6 +117,19 @@ def test_an_error_in_a_function_begins_with_its_own_lines(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        ("lambda x: x.splt()", "AttributeError: 'str' object has no attribute 'splt'. Did you mean: 'split'?\n"),
+        ("lambda x: lenn(x)", "NameError: name 'lenn' is not defined. Did you mean: 'len'?\n"),
+        ("lambda x: x.nothing_alike()", "AttributeError: 'str' object has no attribute 'nothing_alike'\n"),
+    ],
+)
+def test_a_misspelt_name_in_a_function_has_pythons_suggestion(tmp_path: Path, function: str, told: str) -> None:
+    said = plainly(tmp_path, LOCAL + f"env.from_collection(['a b']).map({function}).print()\nenv.execute()\n")
+    assert f"{told}in operator 'Map'" in said
+
+
 def test_a_programs_own_way_with_errors_stays(tmp_path: Path) -> None:
     program = "import sys\nsys.excepthook = lambda *error: print('mine', file=sys.stderr)\n" + LOCAL
     assert plainly(tmp_path, program + "env.execute()\n") == "mine\n"

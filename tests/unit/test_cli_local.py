@@ -24,7 +24,7 @@ numbers = env.from_source(DataGeneratorSource(lambda i: i, 200, 1000), source_na
 sums = numbers.key_by(lambda i: i % 3).reduce(lambda a, b: a + b)
 sums.sink_to(FileSink.for_row_format(sys.argv[1], Encoder.simple_string_encoder()).build())
 result = env.execute("sums")
-print(sorted(m for m in sys.modules if m in ("pyspark", "py4j")), env.get_parallelism())
+print(sorted(m for m in sys.modules if m in ("pyspark", "py4j", "asyncio", "pyarrow", "lmdb")), env.get_parallelism())
 """
 
 
@@ -43,6 +43,20 @@ def test_a_program_with_checkpoints_and_files_in_this_process(tmp_path: Path, op
     expected = sorted(sum(range(i % 3, i + 1, 3)) for i in range(200))
     assert written == expected
     assert not list(out.rglob("*.inprogress*"))
+
+
+PYTHON = """
+import os, sys
+from millstream.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+print(list(env.from_collection([1]).map(lambda x: os.environ["python"] == sys.executable).execute_and_collect()))
+"""
+
+
+def test_functions_find_their_interpreter_as_in_a_worker(tmp_path: Path) -> None:
+    done = run(tmp_path, PYTHON, "--local")
+    assert (done.stdout, done.stderr) == ("[True]\n", SAID)
 
 
 COUNTED = """

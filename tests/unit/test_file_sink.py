@@ -711,6 +711,16 @@ def test_a_file_that_was_finished_and_moved_may_be_named_again(tmp_path: Path) -
     sink.create_committer(CommitContext("other", OPERATOR)).recover([(0, staged)], "job")
 
 
+def test_a_file_that_is_gone_while_it_grows_is_told_by_name(tmp_path: Path) -> None:
+    writer = writer_of(rows(tmp_path))
+    epoch(writer, 1, ["a"])
+    shutil.rmtree(tmp_path)
+    with pytest.raises(
+        MillstreamError, match=f"FileSink: {tmp_path}/.*inprogress.* deleted or moved under the running"
+    ):
+        epoch(writer, 2, ["b"])
+
+
 class Deleting(DriverSink):
     """Deletes a directory when the output of an epoch is committed."""
 

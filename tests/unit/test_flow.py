@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from millstream.jobmaster.flow import EpochSizer
 
 
@@ -59,8 +61,7 @@ def test_records_never_pass_the_maximum() -> None:
 
 
 def test_a_source_with_slow_records_is_asked_for_less_and_others_are_not() -> None:
-    sizer = EpochSizer(budget=1000)
-    sizer.aim_at(0.2)
+    sizer = EpochSizer(budget=1000, fixed_target=0.2)
     # Of what source 1 has dealt out, some is processed only seconds later.
     sizer.epoch_processed({1, 2}, {1}, {1: 300, 2: 1000}, 0.0, 0.2)
     assert (sizer.budget_of(1), sizer.budget_of(2)) == (1000, 1000)
@@ -78,8 +79,15 @@ def test_a_source_with_slow_records_is_asked_for_less_and_others_are_not() -> No
     assert sizer.budget_of(1) == 1
 
 
-def test_epochs_are_aimed_to_take_as_long_as_a_slice_if_nothing_else_is_said() -> None:
-    for fixed, found in ((None, 0.2), (3.0, 3.0)):
+def test_what_few_records_took_does_not_say_that_more_than_the_budget_fit() -> None:
+    sizer = EpochSizer(budget=1000, fixed_target=0.2)
+    # A source that was dealt less than the budget has more.
+    sizer.finished(0.18, limited=True, records=500, most_bytes=1)
+    assert sizer.budget < 600
+
+
+def test_epochs_are_aimed_to_take_most_of_a_slice_if_nothing_else_is_said() -> None:
+    for fixed, found in ((None, pytest.approx(0.15)), (3.0, 3.0)):
         sizer = EpochSizer(fixed_target=fixed)
         sizer.aim_at(0.2)
         assert sizer.target_seconds == found

@@ -165,5 +165,9 @@ def test_scalars_of_numpy_are_the_same_keys_as_python_values() -> None:
         env.set_parallelism(4)
         pairs = env.from_collection([(scalar, 1), (value, 1)])
         assert [n for _, n in pairs.key_by(lambda v: v[0]).reduce(add).execute_and_collect()] == [1, 2]
-    nan = LocalEnvironment().from_collection([(np.float64("nan"), 1), (float("nan"), 1)])
-    assert [n for _, n in nan.key_by(lambda v: v[0]).reduce(add).execute_and_collect()] == [1, 2]
+    nan = LocalEnvironment().from_collection([(kind("nan"), 1) for kind in (np.float64, float, np.float32, np.float16)])
+    assert [n for _, n in nan.key_by(lambda v: v[0]).reduce(add).execute_and_collect()] == [1, 2, 3, 4]
+    assert [n for _, n in nan.key_by(lambda v: (v[0], [])).reduce(add).execute_and_collect()] == [1, 2, 3, 4]
+    no_time = LocalEnvironment().from_collection([(np.datetime64("NaT"), 1)]).key_by(lambda v: v[0]).reduce(add)
+    with pytest.raises(EpochFailed, match="is not equal to itself: let the selector return None for it"):
+        list(no_time.execute_and_collect())

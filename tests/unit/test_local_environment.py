@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from millstream.checkpoint.store import list_checkpoints
+from millstream.cli.live import describe, read
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JobExecutionError
@@ -234,6 +235,8 @@ def test_a_job_that_fails_again_and_again_in_the_same_way_says_so_once(caplog: p
     assert "RuntimeError: no luck with 1" in said[0]
     view = client._job.view
     assert (view.alike, view.is_stuck) == (14, True)
+    line = read(client._job, 1.0)
+    assert describe(line, line) == "failed | failed 14 times in a row in the same way"
 
 
 def test_one_that_gets_on_between_does_not() -> None:

@@ -517,8 +517,8 @@ def test_slices_are_as_long_as_fits_the_engine_and_what_the_user_says() -> None:
             told.start()
             told.tell(e.SlotsOpened(stay=False, slices=engine))
             found.append(told.poll().tasks[0].slice)
-            # Epochs are aimed to take as long.
-            assert told.options.sizer.target_seconds == found[-1]
+            # Epochs are aimed to take most of it.
+            assert told.options.sizer.target_seconds == 0.75 * found[-1]
         return found
 
     assert slices() == [0.2, 1.0]

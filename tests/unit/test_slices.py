@@ -23,11 +23,12 @@ from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import AsyncFunction, KeyedProcessFunction, RuntimeContext
 from millstream.datastream.state import StateTtlConfig, ValueStateDescriptor
-from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from millstream.operators import watermarks
 from millstream.operators.carried import decode
 from millstream.operators.pace import Pace
 from millstream.operators.reading import OpenShare, Unfinished
+from millstream.surroundings import wall_clock
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
 # Functions are pickled: what they name in a module is the one that is there.
@@ -204,6 +205,22 @@ class _SlowAlarm(KeyedProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
         yield f"timer {timestamp}"
+
+
+def test_a_window_is_not_over_before_its_last_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the real clock: a record in that millisecond still belongs to it, and no window fires twice."""
+    CALLS.append(0.0)
+    monkeypatch.setattr("millstream.surroundings.time.time", lambda: CALLS[-1])
+    env, sink = program(), CollectSink()
+    windows = env.from_collection([1, 2, 3]).map(lambda x: x).key_by(lambda x: 0)
+    windows.window(TumblingProcessingTimeWindows.of(Time.seconds(1))).reduce(lambda a, b: a + b).sink_to(sink)
+    job, wakes = LocalJob(env, wall_clock, epoch_sizes=lambda: 1), []
+    for at in (0.998, 0.9995, 1.0):
+        CALLS.append(at)
+        job.run_epoch()
+        wakes.append(job.next_wake)
+    assert sink.results() == [3]
+    assert wakes[:2] == [1000, 1000]
 
 
 def test_state_expires_while_slow_input_is_read() -> None:

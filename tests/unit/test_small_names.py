@@ -7,13 +7,22 @@ from io import BytesIO
 
 import pytest
 
-from millstream.common import ConfigOptions, Instant, Row, Types
+from millstream.common import ConfigOptions, Duration, Instant, Row, Time, Types
 from millstream.common.missing import NotSupportedError
 from millstream.common.serializer import VoidNamespaceSerializer
 from millstream.common.typeinfo import DateTypeInfo, TimestampTypeInfo, TimeTypeInfo, TypeInformation
 from millstream.datastream import MemorySize, SlotSharingGroup, StreamExecutionEnvironment
 from millstream.datastream.connectors import FileSink, KafkaSource
-from millstream.datastream.window import TimeWindow, TimeWindowSerializer
+from millstream.datastream.window import TimeWindow, TimeWindowSerializer, TumblingEventTimeWindows
+
+
+def test_lengths_of_time_are_numbers() -> None:
+    assert Time.seconds(0.5).to_milliseconds() == Duration.of_seconds(0.5).to_millis() == 500
+    for make in (Duration.of_seconds, Duration.of_nanos, Time.days, Time.milliseconds):
+        with pytest.raises(TypeError, match=rf"{make.__qualname__}\(\) takes a number, not '5' \(str\)"):
+            make("5")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"A length of time is a Duration, a Time or .* not '5 s' \(str\)"):
+        TumblingEventTimeWindows.of("5 s")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ import pytest
 from millstream.common import Instant, Row, RowKind, Types
 from millstream.common.errors import TypeMismatchError
 from millstream.common.typeinfo import TypeInformation
+from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from millstream.testing import LocalEnvironment
 
 
 def fit(type_info: TypeInformation, value: Any) -> Any:
@@ -144,6 +146,16 @@ def test_scalars_of_numpy_are_taken_where_the_python_value_is() -> None:
     ]:
         with pytest.raises(TypeMismatchError):
             fit(type_info, value)
+
+
+def test_a_type_of_rows_says_the_names_it_was_given_and_a_streams_those_of_all_fields() -> None:
+    row = Types.ROW([Types.INT(), Types.LIST(Types.ROW([Types.STRING()]))])
+    assert str(row) == "RowTypeInfo(Integer, ListTypeInfo<RowTypeInfo(String)>)"
+    said = "RowTypeInfo(f0: Integer, f1: ListTypeInfo<RowTypeInfo(f0: String)>)"
+    assert str(LocalEnvironment().from_collection([(1, [])], row).get_type()) == said
+    # What checkpoints note of a state is as it was.
+    assert ValueStateDescriptor("s", row).type_text() == said
+    assert MapStateDescriptor("s", Types.INT(), row).type_text() == f"Integer -> {said}"
 
 
 def test_types_are_values() -> None:

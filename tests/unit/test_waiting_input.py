@@ -20,9 +20,12 @@ from millstream.datastream.functions import (
     CoMapFunction,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
+    ProcessWindowFunction,
+    RuntimeContext,
 )
-from millstream.datastream.state import MapStateDescriptor
-from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
+from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from millstream.graph.stream_graph import operator_id_of
 from millstream.operators.carried import decode
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 
@@ -203,6 +206,47 @@ def test_timers_fire_while_another_operator_is_slow_behind_an_exchange() -> None
     assert len(late.results()) >= 40 and max(late.results()) <= 250
 
 
+class _Fired(ProcessWindowFunction):
+    """Tells how late a window fires, and what is in it."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield context.current_processing_time() - context.window().end, list(elements)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_windows_fire_in_time_behind_a_slow_map_behind_an_exchange(parallelism: int) -> None:
+    env, sink = program(parallelism), CollectSink()
+    slow = env.from_collection(list(range(40))).rebalance().map(slowly)
+    windows = slow.key_by(lambda x: 0).window(TumblingProcessingTimeWindows.of(Time.milliseconds(300)))
+    windows.process(_Fired()).sink_to(sink)
+    LocalJob(env, CLOCK).run()
+    assert len(sink.results()) >= 4 and all(0 <= late <= 400 for late, _ in sink.results())
+    values = [value for _, values in sink.results() for value in values]
+    assert len(values) == len(set(values)) >= 30
+
+
+class _Expiring(KeyedProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("seen", None)
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(500)).build())
+        self.seen = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        count = (self.seen.value() or 0) + 1
+        self.seen.update(count)
+        yield value, count
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_state_expires_behind_a_slow_map_behind_an_exchange(parallelism: int) -> None:
+    env, sink = program(parallelism), CollectSink()
+    slow = env.from_collection([1, 1, *range(2, 30), 1]).rebalance().map(slowly)
+    slow.key_by(lambda x: x).process(_Expiring()).sink_to(sink)
+    LocalJob(env, CLOCK).run()
+    # The second comes while the first is alive, and the last when both are long forgotten.
+    assert [count for value, count in sink.results() if value == 1] == [1, 2, 1]
+
+
 # --- nothing is lost or doubled
 
 
@@ -299,6 +343,55 @@ def _windows(clock: Callable[[], int], random: Random | None) -> list[Any]:
             job = make(job.snapshot(), job.storage)
     results: list[Any] = sink.results()
     return results
+
+
+class _Counting(KeyedProcessFunction):
+    """Counts each key; the first is so slow that the subtask of it ends long after the others."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        CALLS.append("open")
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", None))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.seen.update((self.seen.value() or 0) + 1)
+        if value == 0:
+            slowly(value)
+        return iter(())
+
+
+def _counting(parallelism: int) -> StreamExecutionEnvironment:
+    env = program(parallelism)
+    stream = env.from_collection([*range(40), *[0] * 30]).uid("source")
+    stream.key_by(lambda x: x).process(_Counting()).uid("counting").sink_to(CollectSink()).uid("sink")
+    return env
+
+
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_the_state_of_subtasks_that_have_ended_is_in_every_checkpoint(parallelism: int) -> None:
+    job = LocalJob(_counting(2), CLOCK)
+    job.run_epoch()
+    for _ in range(3):
+        CALLS.clear()
+        # As another job, which has to make the state its own.
+        job = LocalJob(_counting(parallelism), CLOCK, snapshot=job.snapshot(), storage=job.storage)
+        job.run_epoch()
+        assert job.execution.owns_its_state and not job.is_finished
+    # Functions that have nothing to do any more are not opened.
+    assert CALLS == ["open"]
+    job.run()
+    assert dict(job.state_rows("seen")) == {**dict.fromkeys(range(1, 40), 1), 0: 31}
+
+
+def test_the_state_of_subtasks_that_have_ended_is_in_every_savepoint() -> None:
+    job = LocalJob(_counting(2), CLOCK)
+    job.run_epoch()
+    for directory in ("first", "second"):
+        job.run_tasks(job.execution.tasks({}, frozenset(), slice=0.2, checkpoint=1, savepoint=directory))
+        subtasks = job.savepoint().vertices[operator_id_of("counting")].subtasks
+        parts = [part.file for subtask in subtasks for part in subtask.parts.values()]
+        # A second savepoint does not name the files of the first.
+        assert len(parts) == 2 and all(f"{directory}/{file}" in job.storage.files for file in parts)
+    assert not job.is_finished
 
 
 def test_an_operator_whose_input_waits_cannot_be_left_out() -> None:

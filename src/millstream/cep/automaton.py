@@ -37,6 +37,10 @@ _MAX = 2**63 - 1
 _LAST: First = (_MAX, 2**31 - 1)
 
 
+# Of most keys there is no match that waits, and no timer; all of them share this one, which is never added to.
+_NONE: list[Any] = []
+
+
 class PatternChangedError(MillstreamError):
     """State holds a run in a state that the pattern does not have."""
 
@@ -57,11 +61,22 @@ class Runs:
 
     def __init__(self) -> None:
         self.queue: list[Run] | None = None
-        self.completed: list[Run] = []
+        self.completed: list[Run] = _NONE
         self.stamp = -(2**63)
         self.count = 0
         self.began = False
-        self.timers: list[int] = []
+        self.timers: list[int] = _NONE
+
+    def set_timer(self, due: int) -> None:
+        """Have time looked at when it has come so far."""
+        if not self.timers:
+            self.timers = [due]
+        elif self.timers[-1] != due:
+            self.timers.append(due)
+
+    def keep_timers(self, timers: list[int]) -> None:
+        """Have time looked at then, and at no other time."""
+        self.timers = timers or _NONE
 
     @property
     def at_rest(self) -> bool:
@@ -120,8 +135,8 @@ def _restored(
 
     runs = Runs()
     runs.queue = None if queue is None else [run(r) for r in queue]
-    runs.completed = [run(r) for r in completed]
-    runs.stamp, runs.count, runs.timers = stamp, count, timers
+    runs.completed = [run(r) for r in completed] or _NONE
+    runs.stamp, runs.count, runs.timers = stamp, count, timers or _NONE
     return runs
 
 
@@ -254,6 +269,16 @@ class Automaton:
 
     def start(self, runs: Runs, outcome: Outcome, event: Any, timestamp: int) -> Sequence[Cell]:
         """Let the start's run, the only one there is, take an event of which `begin` has said what becomes of it."""
+        if outcome.begins is not None and not runs.completed:
+            # Mostly one run begins, and all there is to do is to write it down.
+            pattern, target = outcome.begins
+            if runs.stamp != timestamp:
+                runs.stamp, runs.count = timestamp, 0
+            first = timestamp, runs.count
+            runs.count += 1
+            runs.began |= timestamp > 0
+            runs.queue = [(first, target, (None, pattern, event, *first)), self._start_run]
+            return ()
         left: list[Run] = []
         completed: list[Run] = []
         self._move(runs, outcome, self._start_run, event, timestamp, left, completed, -1)
@@ -378,7 +403,7 @@ class Automaton:
             while completed:
                 found.append(poll(completed)[2])
         else:
-            waiting = runs.completed
+            waiting = runs.completed or []
             for run in completed:
                 add(waiting, run)
             while waiting and not (queue and waiting[0][0] > queue[0][0]):
@@ -388,7 +413,7 @@ class Automaton:
                     queue = keep(queue, bound)
                     waiting = keep(waiting, bound)
                 found.append(cell)
-            runs.completed = waiting
+            runs.completed = waiting or _NONE
         runs.queue = None if len(queue) == 1 and queue[0][2] is None else queue
         return found
 

@@ -42,6 +42,7 @@ class Outcome:
         unchanged: whether the run stays as it is.
         takes: whether the event is taken.
         gone: whether nothing is left of a run that is not the start's.
+        begins: where all that becomes of the start's run is one that takes the event: the pattern and the state.
     """
 
     runs: tuple[tuple[str | None, str], ...]
@@ -50,6 +51,7 @@ class Outcome:
     unchanged: bool
     takes: bool
     gone: bool
+    begins: tuple[str, str] | None
 
 
 Decide = Callable[[Any, Any], Outcome]
@@ -115,7 +117,11 @@ class _Walk:
         unchanged = runs == same and not matches and not stopped
         takes = any(pattern is not None for pattern, _ in runs) or any(pattern is not None for pattern in matches)
         gone = not runs and not matches and not is_start
-        found = (tuple(runs), tuple(matches), stopped, unchanged, takes, gone)
+        begins = None
+        if is_start and len(runs) == 1 and not matches and not stopped:
+            ((pattern, state_name),) = runs
+            begins = None if pattern is None else (pattern, state_name)
+        found = (tuple(runs), tuple(matches), stopped, unchanged, takes, gone, begins)
         return self._known.setdefault(found, Outcome(*found))
 
     def _results(self, answers: Answers, is_start: bool) -> Iterator[tuple[str | None, State]]:

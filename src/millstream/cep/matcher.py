@@ -31,6 +31,9 @@ class Matcher:
         self, automaton: Automaton, comparator: Comparator | None = None, processing_time: bool = False
     ) -> None:
         self.automaton = automaton
+        # For every event, so at hand.
+        self._take, self._start, self._begin = automaton.event, automaton.start, automaton.begin
+        self._window, self._guarded = automaton.window, automaton.has_guards
         # By the clock a timer comes a millisecond after its window has ended, so that one of another run may be first.
         self._all_timers = automaton.has_guards or processing_time
         self._delay = 1 if processing_time else 0
@@ -45,11 +48,35 @@ class Matcher:
             now: the watermark, or the wall clock; no event is later.
         """
         found: list[Found] = []
-        if self._order is not None:
-            events = self._sorted(events)
-        automaton, last = self.automaton, None
-        take, start, begin = automaton.event, automaton.start, automaton.begin
-        window, guarded = automaton.window, automaton.has_guards
+        self._fire(runs, events if self._order is None else self._sorted(events), None, now, found)
+        return found
+
+    def begin(self, events: Iterable[tuple[int, Any]], now: int) -> tuple[Runs, list[Found]] | None:
+        """Do the same for a key that has no runs; None where nothing begins, as is so with most events."""
+        left = iter(events if self._order is None else self._sorted(events))
+        begin = self._begin
+        if begin is None:
+            runs, found = Runs(), list[Found]()
+            self._fire(runs, left, None, now, found)
+            return runs, found
+        for timestamp, event in left:
+            outcome = begin(event, None)
+            if not outcome.unchanged:
+                runs, found = Runs(), []
+                for cell in self._start(runs, outcome, event, timestamp):
+                    found.append((cell, timestamp, False))
+                if runs.began and self._window > 0 and self._needs_all_timers(runs):
+                    runs.set_timer(timestamp + self._window)
+                self._fire(runs, left, timestamp, now, found)
+                return runs, found
+        return None
+
+    def _fire(
+        self, runs: Runs, events: Iterable[tuple[int, Any]], last: int | None, now: int, found: list[Found]
+    ) -> None:
+        """Process events behind those of a timestamp, and let a time come; add what is found."""
+        take, start, begin = self._take, self._start, self._begin
+        window, guarded = self._window, self._guarded
         for timestamp, event in events:
             queue = runs.queue
             if queue is not None and timestamp != last and (guarded or timestamp - queue[0][0][0] >= window > 0):
@@ -57,7 +84,6 @@ class Matcher:
                 queue = runs.queue
             last = timestamp
             if queue is None and begin is not None:
-                # Where nothing has begun, most events begin nothing.
                 outcome = begin(event, None)
                 if outcome.unchanged and not runs.began:
                     continue
@@ -65,14 +91,13 @@ class Matcher:
             else:
                 matches = take(runs, event, timestamp)
             if runs.began and window > 0 and self._needs_all_timers(runs):
-                _set_timer(runs, timestamp + window)
+                runs.set_timer(timestamp + window)
             for cell in matches:
                 found.append((cell, timestamp, False))
         if guarded or window > 0:
             self._advance(runs, now, found)
             self._keep_timers(runs, now)
         runs.began = False
-        return found
 
     def event(self, runs: Runs, event: Any, now: int) -> list[Found]:
         """Process an event at once, in processing time."""
@@ -81,7 +106,7 @@ class Matcher:
         for cell in self.automaton.event(runs, event, now):
             found.append((cell, now, False))
         if runs.began and self.automaton.window > 0:
-            _set_timer(runs, now + self.automaton.window)
+            runs.set_timer(now + self.automaton.window)
         runs.began = False
         return found
 
@@ -92,11 +117,12 @@ class Matcher:
     def _keep_timers(self, runs: Runs, now: int) -> None:
         """Leave the timers that can still do something: all of them, or that of the run that began first."""
         if self._needs_all_timers(runs):
-            runs.timers = [t for t in runs.timers if t > now - self._delay]
-        elif runs.queue is None or self.automaton.window <= 0:
-            runs.timers = []
+            if runs.timers:
+                runs.keep_timers([t for t in runs.timers if t > now - self._delay])
+        elif runs.queue is None or self._window <= 0:
+            runs.keep_timers([])
         else:
-            runs.timers = [runs.queue[0][0][0] + self.automaton.window]
+            runs.keep_timers([runs.queue[0][0][0] + self._window])
 
     def _advance(self, runs: Runs, timestamp: int, found: list[Found]) -> None:
         matches, timed_out = self.automaton.advance(runs, timestamp)
@@ -111,8 +137,3 @@ class Matcher:
         for timestamp, together in groupby(events, _stamp):
             for event in sorted([e for _, e in together], key=order):
                 yield timestamp, event
-
-
-def _set_timer(runs: Runs, due: int) -> None:
-    if not runs.timers or runs.timers[-1] != due:
-        runs.timers.append(due)

@@ -60,18 +60,22 @@ class Quantifier:
 
     @property
     def is_single(self) -> bool:
+        """Whether the pattern takes one event."""
         return self.kind == "SINGLE"
 
     @property
     def is_looping(self) -> bool:
+        """Whether it takes any number of events."""
         return self.kind == "LOOPING"
 
     @property
     def is_times(self) -> bool:
+        """Whether it takes a number of events that was given."""
         return self.kind == "TIMES"
 
     @property
     def is_negated(self) -> bool:
+        """Whether it says what must not come."""
         return self.outer in _NEGATED
 
     def __eq__(self, other: object) -> bool:
@@ -335,15 +339,19 @@ class Pattern:
     # --- what was said
 
     def get_name(self) -> str:
+        """Return the name of this part of the sequence."""
         return self._name
 
     def get_previous(self) -> Pattern | None:
+        """Return the part before this one, None for the first."""
         return self._previous
 
     def get_quantifier(self) -> Quantifier:
+        """Return how often it takes an event."""
         return self._quantifier
 
     def get_times(self) -> Times | None:
+        """Return the number of events that was given, None when none was."""
         return self._times
 
     def get_condition(self) -> Expression:
@@ -351,6 +359,7 @@ class Pattern:
         return TRUE if self._condition is None else self._condition
 
     def get_until_condition(self) -> Expression | None:
+        """Return the condition that ends the loop, None when there is none."""
         return self._until
 
     def get_window_size(self, within_type: WithinType = WithinType.FIRST_AND_LAST) -> int | None:
@@ -358,6 +367,7 @@ class Pattern:
         return self._windows.get(within_type)
 
     def get_after_match_skip_strategy(self) -> AfterMatchSkipStrategy:
+        """Return what becomes of other matches behind a match."""
         return self._skip_strategy
 
     def explain(self) -> str:

@@ -12,7 +12,7 @@ from millstream.operators.failures import shorten
 from millstream.operators.protocol import JobPlan
 from millstream.operators.subtask import Subtask
 from millstream.operators.vertex import Vertex
-from millstream.surroundings import Requests, stopwatch, wall_clock
+from millstream.surroundings import requests, stopwatch, wall_clock
 
 # Which state ("" of keys, "operator") -> table -> kind, address, type, ttl.
 Tables = dict[str, dict[str, dict[str, str]]]
@@ -69,7 +69,7 @@ def _open(
     plan: JobPlan, vertex: Vertex, nodes: list[ChainNode], parallelisms: dict[int, tuple[int, int]]
 ) -> dict[str, Declared]:
     found = {n.id: Declared() for n in nodes}
-    surroundings = Surroundings(wall_clock, Requests, stopwatch(wall_clock))
+    surroundings = Surroundings(wall_clock, requests, stopwatch(wall_clock))
     try:
         subtask = Subtask(vertex, 0, parallelisms, plan.settings, _Nowhere(), surroundings)
     except Exception as e:

@@ -67,6 +67,11 @@ class CheckpointStore:
         """Write a manifest; return where the checkpoint is."""
         fault_point("driver.before-manifest")
         owner = read_owner(self.storage)
+        if owner is None and "_owner" not in self.storage.list(""):
+            raise MillstreamError(
+                f"The job's directory {self.storage.url} is gone, or what was in it: somebody has deleted it under the "
+                "running job."
+            )
         if owner is None or owner.get("token") != self._token:
             raise MillstreamError(
                 f"Another job has taken the directory {self.storage.url} (see {self.storage.url}/_owner): this one "

@@ -8,7 +8,16 @@ from importlib import import_module
 import click
 
 # Where a command is, by its name.
-_ELSEWHERE = {"savepoint": "millstream.cli.savepoint", "state": "millstream.cli.state"}
+_ELSEWHERE = {
+    "cancel": ("millstream.cli.remote", "cancel"),
+    "checkpoint": ("millstream.cli.remote", "checkpoint"),
+    "list": ("millstream.cli.remote", "list_jobs"),
+    "rescale": ("millstream.cli.remote", "rescale"),
+    "savepoint": ("millstream.cli.savepoint", "savepoint"),
+    "state": ("millstream.cli.state", "state"),
+    "stop": ("millstream.cli.remote", "stop"),
+    "top": ("millstream.cli.top", "top"),
+}
 
 
 class Commands(click.Group):
@@ -30,5 +39,6 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _ELSEWHERE:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(_ELSEWHERE[cmd_name]), cmd_name)
+        module, name = _ELSEWHERE[cmd_name]
+        command: click.Command = getattr(import_module(module), name)
         return command

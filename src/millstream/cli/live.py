@@ -39,6 +39,8 @@ class Reading:
     # How long each subtask has worked, by vertex and subtask; and what the vertices are called.
     seconds: Mapping[tuple[int, int], float] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
+    # How often in a row it has failed in the same way, where that is so often that it does not get on; else 0.
+    stuck: int = 0
 
 
 def read(job: JobMaster, now: float) -> Reading:
@@ -59,6 +61,7 @@ def read(job: JobMaster, now: float) -> Reading:
         view.status.name,
         {address: p.seconds for address, p in subtasks.items()},
         {v.id: v.name for v in view.plan.vertices},
+        view.alike if view.is_stuck else 0,
     )
 
 
@@ -70,8 +73,9 @@ def describe(before: Reading, after: Reading) -> str:
         >>> describe(start, Reading(2.0, 5000, 10, 7, 0, (3, 1.5), "RUNNING"))
         'epoch 7 | in 2,500/s | out 5/s | watermark 1970-01-01 00:00:00 | checkpoint 3, 0.5 s ago'
     """
+    stuck = [f"failed {after.stuck:,} times in a row in the same way"] if after.stuck else []
     if after.status != "RUNNING":
-        return after.status.lower()
+        return " | ".join([after.status.lower(), *stuck])
     seconds = max(after.at - before.at, 1e-3)
     parts = [
         f"epoch {after.epoch:,}",
@@ -85,7 +89,7 @@ def describe(before: Reading, after: Reading) -> str:
     if after.checkpoint is not None:
         number, done = after.checkpoint
         parts.append(f"checkpoint {number}, {max(after.at - done, 0.0):.1f} s ago")
-    return " | ".join(parts)
+    return " | ".join(parts + stuck)
 
 
 def _slowest(before: Reading, after: Reading, seconds: float) -> list[str]:

@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import sys
 
 import click
 
 from millstream.checkpoint.declared import declared_states
+from millstream.checkpoint.dispose import dispose_savepoint
 from millstream.checkpoint.inspect import Inspection
-from millstream.checkpoint.manifest import NAME
-from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.upgrade import Finding, Match, UpgradeReport, check_upgrade
 from millstream.cli.output import print_json, table
 from millstream.cli.program import load_plan
+from millstream.cli.remote import at_service, take_savepoint
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
 from millstream.cli.state import heading, open_inspection
-from millstream.common.errors import InvalidProgramError
 from millstream.datastream.command_line import ProgramPlanned
 from millstream.operators.protocol import JobPlan
 from millstream.operators.vertex import JobSettings
 
-# What attempts that failed may have left in a savepoint's directory.
-_PART = re.compile(r"[0-9a-f]{32}(\.operator)?-\d+-.+\.parquet")
+
+class _Savepoints(click.Group):
+    """Its commands; what is none of them is a job, of which a savepoint is taken, as with Flink's command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands:
+            args = ["take", *args]
+        return super().resolve_command(ctx, args)
 
 
-@click.group()
+@click.group(cls=_Savepoints)
 def savepoint() -> None:
-    """Check and delete savepoints."""
+    """Take a savepoint of a job (`millstream savepoint JOB [DIRECTORY]`), check and delete savepoints."""
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("directory", required=False)
+@at_service
+def take(job: str, directory: str | None, address: str | None, token: str | None) -> None:
+    """Take a savepoint of JOB, in DIRECTORY or where its settings say."""
+    take_savepoint(job, directory, address, token)
 
 
 @savepoint.command(context_settings=PROGRAM)
@@ -126,20 +141,6 @@ def _verdict(report: UpgradeReport, program: str, fits: bool) -> str:
 def dispose(path: str, defines: tuple[str, ...]) -> None:
     """Delete the savepoint at PATH, and nothing else."""
     inspection = open_inspection(path, defines)
-    if inspection.manifest.kind != "savepoint":
-        raise InvalidProgramError(
-            f"{inspection.location} is a checkpoint, which belongs to its job and may share files with others: it is "
-            "not deleted."
-        )
-    storage = open_storage(inspection.location, inspection.options)
-    parts = set(inspection.snapshot.parts())
-    # First what makes it a savepoint: half of one must not look like one.
-    storage.delete(NAME)
-    for name in storage.list(""):
-        if name in parts or _PART.fullmatch(name):
-            storage.delete(name)
-    left = storage.list("")
-    if not left:
-        storage.delete("")
+    left = dispose_savepoint(inspection)
     also = f"; its directory stays, because of {', '.join(sorted(left)[:3])} in it" if left else ""
     click.echo(f"{inspection.location} is deleted{also}.")

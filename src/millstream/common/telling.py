@@ -15,13 +15,14 @@ from types import TracebackType
 from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
 from millstream.common.missing import NotSupportedError
 
-__all__ = ["show_errors_our_way", "tell", "tell_any", "with_source_lines"]
+__all__ = ["show_errors_our_way", "suggestion", "tell", "tell_any", "with_source_lines"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 # What runs a file or a cell as a program; the program's own frames come after its last.
 _RUNNERS = ("<frozen runpy>", f"IPython{os.sep}core{os.sep}interactiveshell.py")
 # Found where the program was put together: the line matters.
 _OF_THE_PROGRAM = (InvalidProgramError, NotSupportedError, TypeMismatchError)
+_SUGGESTED = re.compile(r"\. Did you mean: .*\?\s*\Z")
 _FRAME = re.compile(r'  File "(.*)", line (\d+)(, in .*)?')
 
 
@@ -41,11 +42,31 @@ def tell_any(error: Exception) -> str | None:
         return f"{error}\n" if isinstance(error, MillstreamError) else None
     if isinstance(error, MillstreamError):
         return tell(error)
-    # As Python itself shows it, suggestions of other names included; `traceback` has them only from 3.12 on.
+    return _as_python_shows_it(error.with_traceback(inner))
+
+
+def _as_python_shows_it(error: BaseException) -> str:
+    """Return what Python itself shows, suggestions of other names included; `traceback` has them only from 3.12 on."""
     shown = io.StringIO()
     with redirect_stderr(shown):
-        sys.__excepthook__(type(error), error.with_traceback(inner), inner)
+        sys.__excepthook__(type(error), error, error.__traceback__)
     return shown.getvalue()
+
+
+def suggestion(error: BaseException) -> str:
+    """Return what Python adds to an error about a name that is misspelt; nothing where it knows no other.
+
+    Example:
+        >>> try:
+        ...     "a b".splt()
+        ... except AttributeError as e:
+        ...     suggestion(e)
+        ". Did you mean: 'split'?"
+    """
+    if not isinstance(error, (NameError, AttributeError, ImportError)):
+        return ""
+    found = _SUGGESTED.search(_as_python_shows_it(error))
+    return found.group().rstrip() if found else ""
 
 
 def _inside_program(error: Exception) -> TracebackType | None:

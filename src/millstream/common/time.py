@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Union
+
+from millstream.common.errors import WrongTypeError
 
 __all__ = ["Duration", "Instant", "Time", "to_millis"]
 
@@ -24,32 +27,32 @@ class Duration:
     @staticmethod
     def of_days(days: int) -> Duration:
         """Return so many days."""
-        return Duration(days * _DAY * 1_000_000)
+        return Duration(_units(days, _DAY * 1_000_000, "Duration.of_days"))
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
         """Return so many hours."""
-        return Duration(hours * 3_600_000_000_000)
+        return Duration(_units(hours, 3_600_000_000_000, "Duration.of_hours"))
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
         """Return so many minutes."""
-        return Duration(minutes * 60_000_000_000)
+        return Duration(_units(minutes, 60_000_000_000, "Duration.of_minutes"))
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
         """Return so many seconds."""
-        return Duration(seconds * 1_000_000_000)
+        return Duration(_units(seconds, 1_000_000_000, "Duration.of_seconds"))
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
         """Return so many milliseconds."""
-        return Duration(millis * 1_000_000)
+        return Duration(_units(millis, 1_000_000, "Duration.of_millis"))
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
         """Return so many nanoseconds, in whole milliseconds."""
-        return Duration(nanos)
+        return Duration(_units(nanos, 1, "Duration.of_nanos"))
 
     def to_millis(self) -> int:
         """Return it in milliseconds."""
@@ -68,27 +71,27 @@ class Time:
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
         """Return so many milliseconds."""
-        return Time(milliseconds)
+        return Time(_units(milliseconds, 1, "Time.milliseconds"))
 
     @staticmethod
     def seconds(seconds: int) -> Time:
         """Return so many seconds."""
-        return Time(seconds * 1000)
+        return Time(_units(seconds, 1000, "Time.seconds"))
 
     @staticmethod
     def minutes(minutes: int) -> Time:
         """Return so many minutes."""
-        return Time(minutes * 60_000)
+        return Time(_units(minutes, 60_000, "Time.minutes"))
 
     @staticmethod
     def hours(hours: int) -> Time:
         """Return so many hours."""
-        return Time(hours * 3_600_000)
+        return Time(_units(hours, 3_600_000, "Time.hours"))
 
     @staticmethod
     def days(days: int) -> Time:
         """Return so many days."""
-        return Time(days * _DAY)
+        return Time(_units(days, _DAY, "Time.days"))
 
     def to_milliseconds(self) -> int:
         """Return it in milliseconds."""
@@ -112,10 +115,22 @@ class Instant:
         return self.seconds * 1000 + self.nanos // 1_000_000
 
 
+def _units(count: float, size: int, method: str) -> int:
+    """Return so many units; not of a text, of which Python would make a very long one."""
+    if not isinstance(count, Real):
+        raise WrongTypeError(f"{method}() takes a number, not {count!r} ({type(count).__name__}).")
+    return int(count * size)
+
+
 def to_millis(length: Union[Duration, Time, int]) -> int:
     """Accept any of the ways a length of time is written and return milliseconds."""
     if isinstance(length, Duration):
         return length.to_millis()
     if isinstance(length, Time):
         return length.to_milliseconds()
-    return length
+    if not isinstance(length, Real):
+        raise WrongTypeError(
+            f"A length of time is a Duration, a Time or a number of milliseconds, not {length!r} "
+            f"({type(length).__name__})."
+        )
+    return int(length)

@@ -80,6 +80,13 @@ class TypeInformation:
         """Return the value that a plain form stands for."""
         return obj
 
+    def named(self) -> TypeInformation:
+        """Return the type with the names `f0`, `f1`, ... of fields said where none were given.
+
+        As in PyFlink, a type says the names it was given, and the type of a stream those of all fields.
+        """
+        return self
+
     def _identity(self) -> tuple[Any, ...]:
         return ()
 
@@ -349,6 +356,9 @@ class ExternalTypeInfo(TypeInformation):
     def _identity(self) -> tuple[Any, ...]:
         return (self._type_info,)
 
+    def named(self) -> ExternalTypeInfo:
+        return ExternalTypeInfo(self._type_info.named())
+
     def __str__(self) -> str:
         return f"ExternalTypeInfo<{self._type_info}>"
 
@@ -403,6 +413,9 @@ class _ElementTypeInfo(TypeInformation):
 
     def _identity(self) -> tuple[Any, ...]:
         return (self._element_type,)
+
+    def named(self) -> TypeInformation:
+        return type(self)(self._element_type.named())
 
     def __str__(self) -> str:
         return f"{type(self).__name__}<{self._element_type}>"
@@ -475,6 +488,9 @@ class MapTypeInfo(TypeInformation):
 
     def _identity(self) -> tuple[Any, ...]:
         return (self._key_type, self._value_type)
+
+    def named(self) -> MapTypeInfo:
+        return MapTypeInfo(self._key_type.named(), self._value_type.named())
 
     def __str__(self) -> str:
         return f"MapTypeInfo<{self._key_type}, {self._value_type}>"
@@ -626,7 +642,12 @@ class RowTypeInfo(_FieldsTypeInfo):
     def _identity(self) -> tuple[Any, ...]:
         return (tuple(self._field_types), tuple(self._field_names))
 
+    def named(self) -> RowTypeInfo:
+        return RowTypeInfo([t.named() for t in self._field_types], self._field_names)
+
     def __str__(self) -> str:
+        if not self._named:
+            return f"RowTypeInfo({', '.join(map(str, self._field_types))})"
         fields = zip(self._field_names, self._field_types, strict=True)
         return f"RowTypeInfo({', '.join(f'{n}: {t}' for n, t in fields)})"
 
@@ -658,6 +679,9 @@ class TupleTypeInfo(_FieldsTypeInfo):
 
     def _identity(self) -> tuple[Any, ...]:
         return (tuple(self._field_types),)
+
+    def named(self) -> TupleTypeInfo:
+        return TupleTypeInfo([t.named() for t in self._field_types])
 
     def __str__(self) -> str:
         return f"TupleTypeInfo({', '.join(map(str, self._field_types))})"

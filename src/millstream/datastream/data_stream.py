@@ -120,7 +120,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
 
     def get_type(self) -> TypeInformation:
         """Return the declared type; without one, that of any Python object."""
-        return self._type() or Types.PICKLED_BYTE_ARRAY()
+        return (self._type() or Types.PICKLED_BYTE_ARRAY()).named()
 
     def _type(self) -> TypeInformation | None:
         end = self._ends[0]
@@ -608,7 +608,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         raise InvalidProgramError("Cache for KeyedStream is not supported.")
 
     def get_type(self) -> TypeInformation:
-        return Types.ROW([self._key_type or PickledBytesTypeInfo(), super().get_type()])
+        return Types.ROW([self._key_type or PickledBytesTypeInfo(), super().get_type()]).named()
 
     @overload
     def key_by(

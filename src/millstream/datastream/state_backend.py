@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import Any
+from urllib.parse import urlsplit
 
 from millstream.checkpoint.options import DIRECTORY, INCREMENTAL, SAVEPOINT_DIRECTORY
 from millstream.common.configuration import Configuration
@@ -62,6 +63,16 @@ class PredefinedOptions(Enum):
     FLASH_SSD_OPTIMIZED = 3
 
 
+def _local(path: str) -> str:
+    """Return the path of a file URL, or the path itself; it must be absolute."""
+    url = urlsplit(path)
+    if url.scheme not in ("", "file"):
+        raise InvalidProgramError(f"set_db_storage_paths(): {path!r} is not on the workers' own disks.")
+    if not url.path.startswith("/"):
+        raise InvalidProgramError(f"set_db_storage_paths(): {path!r} is a relative path: give absolute ones.")
+    return url.path if url.scheme else path
+
+
 class EmbeddedRocksDBStateBackend(StateBackend):
     """State in files of the workers' hosts, for state larger than memory. It is served by LMDB.
 
@@ -90,10 +101,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     def set_db_storage_paths(self, *paths: str) -> None:
         """Accepted: absolute paths on the workers' hosts."""
-        cleaned = [p.removeprefix("file://") for p in paths]
-        for path in cleaned:
-            if not path.startswith("/"):
-                raise InvalidProgramError(f"set_db_storage_paths(): {path!r} is a relative path: give absolute ones.")
+        cleaned = [_local(p) for p in paths]
         self._paths = cleaned
 
     def get_db_storage_paths(self) -> list[str]:

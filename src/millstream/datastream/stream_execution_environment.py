@@ -89,6 +89,10 @@ _no_other_input = missing_function("create_input", f"{JAVA}; read files with Fil
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
 
 
+# With one of these set, jobs are served over REST.
+_SERVED_BY = ("rest.bind-port", "rest.port", "web.port", "jobmanager.web.port")
+
+
 class StreamExecutionEnvironment:
     """Builds a program and runs it on Spark.
 
@@ -503,9 +507,11 @@ class StreamExecutionEnvironment:
 
         config = with_last_word(self._config)
         self._start_ahead(config)
+        register = _served(config)
         from millstream.jobmaster.launch import Launch
 
         job = self._launch(Launch(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
+        register(job)
         for _, cache in filling:
             cache.job = job.result
         tell_watchers(job)
@@ -601,3 +607,15 @@ def _fit(convert: Any, value: Any, index: int) -> Any:
 
 # What set_default_local_parallelism has set.
 _defaults: dict[str, int] = {}
+
+
+def _served(config: Configuration) -> Callable[[JobMaster], object]:
+    """Serve jobs over REST if the settings say so; return what makes a job one that is served."""
+    if not any(config.contains_key(key) for key in _SERVED_BY):
+        return lambda job: None
+    from millstream.service.registry import JOBS
+    from millstream.service.server import serve
+
+    serve(config)
+    settings = config.to_dict()
+    return lambda job: JOBS.add(job, settings)

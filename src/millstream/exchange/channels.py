@@ -165,10 +165,17 @@ class Channels:
     # --- receiving
 
     def wait_for(self, epoch: int, level: int) -> list[bytes]:
-        """Wait for the barriers of all slots of the level before; return what came ahead of them."""
-        while not self._arrivals.is_complete(epoch, level):
+        """Wait for the barriers of all slots of the level before; return what came ahead of them.
+
+        All that others wait for is sent by then: who goes on to a level sends nothing until it is through with it. They
+        do take it, since whoever has sent its barrier, and not got all of them, does nothing but wait.
+        """
+        while not self._arrivals.is_complete(epoch, level) or self._has_to_send():
             self._wait()
         return self._arrivals.collect(epoch, level)
+
+    def _has_to_send(self) -> bool:
+        return any(channel.link.has_to_send for channel in self._channels.values())
 
     def _wait(self, seconds: float | None = None) -> None:
         # Before as well: who went between two epochs will never be heard of again.

@@ -187,14 +187,15 @@ class Exchange:
             self._close_door_behind_last()
         elif frame.kind is Kind.HELLO and slot is None:
             self._take_hello(link, caller, frame)
+        elif frame.kind is Kind.FAILED:
+            # Perhaps before it has said its name: what it goes on from is opened first.
+            self._handle(p.SlotFailed(slot, frame.payload.decode()))
         elif slot is None:
             raise ProtocolError(f"somebody said {frame.kind.name} before its name")
         elif frame.kind is Kind.MET:
             self._handle(p.SlotMet(slot))
         elif frame.kind is Kind.REPORT:
             self._handle(p.SlotReported(slot, frame.epoch, frame.payload))
-        elif frame.kind is Kind.FAILED:
-            self._handle(p.SlotFailed(slot, frame.payload.decode()))
         elif frame.kind is Kind.LOST:
             self._handle(p.LinkBroke(f"slot {slot}: {frame.payload.decode()}"))
         elif frame.kind is Kind.CUT_OFF:

@@ -87,7 +87,8 @@ class SlotReported:
 
 @dataclass(frozen=True)
 class SlotFailed:
-    slot: int
+    # None: it has not said its name yet.
+    slot: int | None
     report: str
 
 

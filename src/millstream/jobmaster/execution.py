@@ -71,12 +71,7 @@ class Execution:
 
         What is taken over from another job or another parallelism is made its own by the first epoch.
         """
-        return not any(
-            isinstance(version, Restored)
-            for (vertex, _), files in self._state_files.items()
-            if vertex not in self.ended
-            for version in files.values()
-        )
+        return not any(isinstance(v, Restored) for files in self._state_files.values() for v in files.values())
 
     def running_sources(self) -> frozenset[int]:
         return self.sources - self.ended
@@ -149,7 +144,7 @@ class Execution:
         subtasks = [r for slot in reports for r in slot.subtasks]
         for report in subtasks:
             replaced |= self._keep(report, written)
-        if self._foreign and not any(isinstance(v, Restored) for f in self._state_files.values() for v in f.values()):
+        if self._foreign and self.owns_its_state:
             self._foreign = set()
         self._in_memory = None if self._keeps else self.epoch
         running = {r.vertex for r in subtasks if not r.ended}

@@ -1,7 +1,7 @@
 """Flow control: how much input the next epoch takes, and how long it may last. Pure arithmetic.
 
 One number, the budget, does the work of Flink's credits, buffers and debloating: sources are read only as fast as
-epochs complete, and no more is in memory than one epoch's input. It is chosen so that an epoch takes about as long as a
+epochs complete, and no more is in memory than one epoch's input. It is chosen so that an epoch takes most of a
 slice. A slice is the limit for when that was wrong because records have become slow: what slots have not processed by
 then waits for the next epoch, and the sources it came from are dealt nothing until it is done with.
 """
@@ -25,6 +25,10 @@ class Slices(NamedTuple):
     shortest: float
     longest: float
 
+
+# So much of a slice epochs are aimed to take. Aimed at all of it, every second one would be cut, since none takes just
+# as long as the one before; and what is left has to be carried.
+_AIM = 0.75
 
 # Where an epoch costs a millisecond, and where it is a Spark job, which costs 20 to 50.
 QUICK = Slices(0.02, 0.2)
@@ -54,7 +58,7 @@ class EpochSizer:
     allows. Without one, the epoch is as small as what has arrived and the budget stays.
 
     Attributes:
-        fixed_target: how many seconds epochs are aimed to take, if the user says so; else as long as a slice.
+        fixed_target: how many seconds epochs are aimed to take, if the user says so; else most of a slice.
     """
 
     fixed_target: float | None = None
@@ -75,7 +79,7 @@ class EpochSizer:
     def aim_at(self, slice_seconds: float) -> None:
         """Epochs may take so long."""
         if self.fixed_target is None and slice_seconds < math.inf:
-            self._aim(slice_seconds)
+            self._aim(_AIM * slice_seconds)
 
     def _aim(self, seconds: float) -> None:
         self.target_seconds = seconds
@@ -130,7 +134,8 @@ class EpochSizer:
             return
         # Small steps near the target, so that noise does not make the size swing.
         factor = min(max(wish, self._SHRINK), self._GROWTH)
-        budget = self.budget * factor
+        # What it took is what the records took that were read, which may be fewer than the budget: see `budget_of`.
+        budget = factor * (min(records, self.budget) if limited and records else self.budget)
         if most_bytes and records:
             budget = min(budget, records * self.max_bytes / most_bytes)
         self.budget = int(min(max(budget, 1), self.max_records))

@@ -19,7 +19,7 @@ from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.operators.slot import SlotRuntime
 from millstream.state.keyed import StateStorage
-from millstream.surroundings import Requests, stopwatch
+from millstream.surroundings import requests, stopwatch, timer_lag
 
 
 class LocalSlots:
@@ -38,7 +38,7 @@ class LocalSlots:
         """Make slots as new processes would have them: nothing in memory, and nothing left of those before."""
         for slot in self.slots:
             slot.end_requests()
-        surroundings = Surroundings(self._clock, Requests, stopwatch(self._clock))
+        surroundings = Surroundings(self._clock, requests, stopwatch(self._clock), timer_lag(self._clock))
         count = max(self._plan.slots(level) for level in range(self._plan.levels))
         self.slots = [SlotRuntime(pickle.loads(self._pickled), i, self._storage, surroundings) for i in range(count)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from millstream.common.errors import InvalidProgramError
@@ -35,6 +36,8 @@ def start_here(prepared: Prepared) -> JobMaster:
                 "Archives (python.archives) and another interpreter (python.executable) are for worker processes, and "
                 "this job runs in the process of the program: run it on Spark (millstream.engine=spark)."
             )
+        # As for workers: under this name PyFlink's find their interpreter.
+        os.environ["python"] = sys.executable  # noqa: SIM112
         sys.path[:0] = [p for p in dependencies.path if p not in sys.path]
         return LocalEngine(home.state.open(), job.clock or wall_clock, pickled)
 

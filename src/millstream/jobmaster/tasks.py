@@ -23,7 +23,7 @@ class Tasks:
         """An execution begins: all its tasks are new."""
         self._are_new = True
         self.views = {
-            (v.id, subtask): TaskView(state=_S.CREATED, since=now, attempt=attempt)
+            (v.id, subtask): TaskView(state=_S.CREATED, since=now, attempt=attempt, times={_S.CREATED: now})
             for v in plan.vertices
             for subtask in range(v.parallelism)
         }
@@ -76,5 +76,6 @@ class Tasks:
                 before = views[address]
                 if not before.state.may_become(state):
                     raise AssertionError(f"a task cannot go from {before.state.name} to {state.name}")
-                views[address] = TaskView(state=state, since=now, attempt=before.attempt)
+                times = {**before.times, state: now}
+                views[address] = TaskView(state=state, since=now, attempt=before.attempt, times=times)
         self.views = views

@@ -19,11 +19,12 @@ ALIKE_MEANS_STUCK = 10
 
 @dataclass(frozen=True, kw_only=True)
 class TaskView:
-    """One subtask: the state it is in, since when, and which attempt this is."""
+    """One subtask: the state it is in, when it came to each, and which attempt this is."""
 
     state: ExecutionState
     since: float
     attempt: int
+    times: Mapping[ExecutionState, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,11 +36,13 @@ class Surroundings:
         clock: the wall clock, in milliseconds.
         requests: makes a runner of asynchronous requests, so many at once.
         stopwatch: tells how many seconds have passed, from whenever on.
+        timer_lag: how many milliseconds after their time timers fire that follow the clock.
     """
 
     clock: Callable[[], int]
     requests: Callable[[int], Any]
     stopwatch: Callable[[], float]
+    timer_lag: int = 0
 
 
 @dataclass
@@ -176,7 +178,7 @@ class Operator:
     def on_processing_time(self) -> None:
         """Fire the timers that the wall clock has reached."""
         if self.timers is not None:
-            for timer in self.timers.processing.due(self.setup.clock()):
+            for timer in self.timers.processing.due(self.setup.clock() - self.setup.surroundings.timer_lag):
                 self.on_processing_timer(timer)
 
     @property
@@ -202,7 +204,8 @@ class Operator:
 
     def next_wake(self) -> int | None:
         """Return when, by the wall clock, there is something to do without input."""
-        return self.timers.processing.next_time() if self.timers is not None else None
+        next_time = self.timers.processing.next_time() if self.timers is not None else None
+        return None if next_time is None else next_time + self.setup.surroundings.timer_lag
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """A checkpoint is complete: tell functions that want to know (CheckpointListener)."""

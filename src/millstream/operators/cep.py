@@ -290,6 +290,4 @@ class CepOperator(PatternOperator):
     def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
         for key in rows:
             events.setdefault(key, [])
-        fire = self._matching.fire
-        for key, mine in events.items():
-            fire(key, key, mine, now)
+        self._matching.fire(zip(events, events, events.values(), strict=True), now)

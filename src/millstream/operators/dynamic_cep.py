@@ -131,11 +131,9 @@ class DynamicCepOperator(PatternOperator):
 
     def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
         for known, matching in self._matchings.items():
-            for key, mine in events.items():
-                if mine:
-                    matching.fire((key, known), key, mine, now)
+            matching.fire((((key, known), key, mine) for key, mine in events.items() if mine), now)
         for row in rows:
             key, known = row
             # One that is gone may have left an alarm, and one with events has seen the time.
             if known in self._matchings and not events.get(key):
-                self._matchings[known].fire(row, key, [], now)
+                self._matchings[known].fire([(row, key, [])], now)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from millstream.common.errors import MillstreamError, TypeMismatchError
+from millstream.common.telling import suggestion
 from millstream.operators.codegen import Site, site_of
 
 _SHOWN = 300
@@ -144,7 +145,9 @@ def user_traceback(error: BaseException) -> str:
         if _is_ours(tb):
             inner = tb.tb_next
         tb = tb.tb_next
-    return "".join(traceback.format_exception(type(error), error, inner))
+    text = "".join(traceback.format_exception(type(error), error, inner)).rstrip("\n")
+    hint = suggestion(error)
+    return f"{text if text.endswith(hint) else text + hint}\n"
 
 
 def _is_ours(tb: TracebackType) -> bool:
@@ -152,4 +155,4 @@ def _is_ours(tb: TracebackType) -> bool:
     if name.startswith("<millstream "):
         return True
     path = name.replace("\\", "/")
-    return "/millstream/operators/" in path or "/millstream/cep/" in path
+    return any(f"/millstream/{package}/" in path for package in ("operators", "cep", "sql", "table"))

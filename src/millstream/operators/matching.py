@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from millstream.cep.automaton import Automaton, Match, Runs, match_of
@@ -25,6 +25,9 @@ from millstream.state.table import StateTable
 
 # A key with more runs than this is told of, once.
 MANY_RUNS = 10_000
+
+# Where the runs of a key are, the key, and its events with their timestamps, in order.
+Waiting = tuple[Any, Any, list[tuple[int, Any]]]
 
 _logger = logging.getLogger(__name__)
 
@@ -103,8 +106,6 @@ class Matching:
         self._matcher = Matcher(self._automaton, comparator, processing_time)
         self._time = MatchTime(setup.clock)
         self._warned = False
-        # For a key that has none; most have none afterwards either.
-        self._spare = Runs()
 
     # --- life
 
@@ -123,35 +124,30 @@ class Matching:
 
     # --- work
 
-    def fire(self, row: Any, key: Any, events: list[tuple[int, Any]], now: int) -> None:
-        """Let a key process its events up to a time, and that time.
-
-        Args:
-            row: where the runs of the key are.
-            key: the key.
-            events: timestamps and events, in order.
-            now: the time.
-        """
-        runs = self._runs.get(row)
-        known = runs is not None
-        if runs is None:
-            runs = self._spare
-        alarm = runs.timers[0] if runs.timers else None
-        try:
-            found = self._matcher.fire(runs, events, now)
-        except Exception as e:
-            self._spare = Runs()
-            self._explain(e, key)
-            raise
-        if runs.queue is None and not runs.timers and not runs.completed:
-            if known:
+    def fire(self, waiting: Iterable[Waiting], now: int) -> None:
+        """Let keys process their events up to a time, and that time."""
+        get, begin, fire = self._runs.get, self._matcher.begin, self._matcher.fire
+        for row, key, events in waiting:
+            runs = get(row)
+            try:
+                if runs is None:
+                    begun = begin(events, now)
+                    if begun is None:
+                        continue
+                    runs, found = begun
+                    known, alarm = False, None
+                else:
+                    known, alarm = True, runs.timers[0] if runs.timers else None
+                    found = fire(runs, events, now)
+            except Exception as e:
+                self._explain(e, key)
+                raise
+            if runs.queue is not None or runs.timers or runs.completed:
+                self._keep(row, key, runs, alarm)
+            elif known:
                 self._runs.remove(row)
-        else:
-            if not known:
-                self._spare = Runs()
-            self._keep(row, key, runs, alarm)
-        if found:
-            self._emit(key, found)
+            if found:
+                self._emit(key, found)
 
     def event(self, row: Any, key: Any, value: Any, now: int) -> None:
         """Let a key process an event at once, in processing time."""

@@ -14,7 +14,7 @@ from millstream.operators.source import Share
 from millstream.operators.traffic import SlotTraffic
 from millstream.operators.vertex import JobSettings, Vertex
 from millstream.state.keyed import Version
-from millstream.state.restored import StoredState
+from millstream.state.restored import Restored, StoredState
 
 # One subtask of a job: (vertex, subtask).
 Address = tuple[int, int]
@@ -77,6 +77,14 @@ class LevelTask:
     whole_state: bool = False
     savepoint: str | None = None
     last_checkpoint: int = 0
+
+    def wants_state_of(self, ended: Address) -> bool:
+        """Tell whether a subtask that has ended, and has nothing else to do, must write its state all the same.
+
+        Each cut has the state of all subtasks, in the job's own files or in the savepoint's.
+        """
+        files = self.state_files.get(ended, {})
+        return any(isinstance(version, Restored) or (version and self.savepoint) for version in files.values())
 
 
 @dataclass(frozen=True, kw_only=True)

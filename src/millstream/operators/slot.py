@@ -72,7 +72,12 @@ class SlotRuntime:
         del passing
         subtasks: list[SubtaskReport] = []
         for subtask in self._subtasks.values():
-            if subtask.vertex.level == task.level and not self._has_ended(subtask, task):
+            if subtask.vertex.level != task.level:
+                continue
+            if self._has_ended(subtask, task):
+                if task.wants_state_of((subtask.vertex.id, subtask.index)):
+                    subtasks.append(subtask.keep_state(task, attempt))
+            else:
                 seconds, since = 0.0, self._stopwatch()
                 subtask.begin(task, attempt)
                 for message in self._run_subtask(subtask, task, frames.pop(subtask.vertex.id, []), outbox):

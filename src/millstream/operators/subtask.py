@@ -213,15 +213,11 @@ class Subtask:
         self._task, self._attempt = task, attempt
         self._epoch = task.epoch
         self._records_in = 0
-        state_files = task.state_files.get((self.vertex.id, self.index), {})
         for writer in self._writers.values():
             writer.records_out = writer.bytes_out = 0
         for taken in self._sinks:
             taken.records = 0 if taken.records is not None else None
-        for state_id, state in self._states.items():
-            prepare = partial(state.prepare, state_files.get(state_id), task.in_memory)
-            self._guarded(prepare, self._node_of[state_id])
-            state.begin()
+        self._load_state(task.in_memory)
         if not self._opened:
             self._opened = True
             for node in self._nodes:
@@ -234,6 +230,38 @@ class Subtask:
             if task.last_checkpoint > self._notified:
                 self._guarded(partial(node.operator.notify_checkpoint_complete, task.last_checkpoint), node)
         self._notified = task.last_checkpoint
+
+    def _load_state(self, in_memory: int | None) -> None:
+        state_files = self._task.state_files.get((self.vertex.id, self.index), {})
+        for state_id, state in self._states.items():
+            prepare = partial(state.prepare, state_files.get(state_id), in_memory)
+            self._guarded(prepare, self._node_of[state_id])
+            state.begin()
+
+    def keep_state(self, task: LevelTask, attempt: str) -> SubtaskReport:
+        """It has ended: write what state it has left, where that is wanted, and have functions do nothing."""
+        self._task, self._attempt, self._epoch = task, attempt, task.epoch
+        # What has ended holds nothing that files have not.
+        self._load_state(None)
+        files = self._write_state(keep=True)
+        return SubtaskReport(
+            vertex=self.vertex.id,
+            subtask=self.index,
+            records_in=0,
+            records_out=0,
+            bytes_out=0,
+            state_files=files,
+            state_bytes=sum(s.take_written() for s in self._states.values()),
+            committables={},
+            watermark=self._watermark,
+            metrics={name: value for group in self._metrics.values() for name, value in group.values()},
+            carried=self._carried,
+            next_wake=None,
+            aligned={},
+            ended=True,
+            tables={},
+            exported=self._export_state(),
+        )
 
     def read_shares(self, shares: list[Share], ends: bool, seconds: float) -> Iterator[Outgoing]:
         """Read a source's shares for so long: first what is unread from before, then those of this epoch."""
@@ -368,14 +396,9 @@ class Subtask:
         head = self._states.get(self.vertex.head.id)
         if head is not None:
             self._inputs = self._loops[head.new_keys() > MANY_NEW_KEYS * self._records_in]
-        task, attempt = self._task, self._attempt
+        task = self._task
         files = self._save_state(task.keep or self.ended)
-        exported: dict[str, StoredState] = {}
-        if task.savepoint is not None:
-            for i, s in self._states.items():
-                part = s.export(task.savepoint, self.vertex.max_parallelism, attempt)
-                if part is not None:
-                    exported[i] = part
+        exported = self._export_state()
         staged: dict[str, Any] = {}
         for node in self._nodes:
             if isinstance(node.operator, SinkOperator):
@@ -416,15 +439,29 @@ class Subtask:
             for node in self._nodes:
                 self._guarded(partial(node.operator.snapshot, self._epoch), node)
             fault_point("task.before-delta")
+        files = self._write_state(keep)
+        if keep:
+            fault_point("task.after-delta")
+        return files
+
+    def _write_state(self, keep: bool) -> dict[str, Version]:
         files: dict[str, Version] = {}
         for state_id, state in self._states.items():
             save: Callable[[], Version] = partial(state.hold, self._epoch)
             if keep or not state.can_hold:
                 save = partial(state.write_delta, self._epoch, self._attempt, self._task.whole_state)
             files[state_id] = self._guarded(save, self._node_of[state_id])
-        if keep:
-            fault_point("task.after-delta")
         return files
+
+    def _export_state(self) -> dict[str, StoredState]:
+        """Write the state for a savepoint, if there is one."""
+        exported: dict[str, StoredState] = {}
+        if self._task.savepoint is not None:
+            for i, s in self._states.items():
+                part = s.export(self._task.savepoint, self.vertex.max_parallelism, self._attempt)
+                if part is not None:
+                    exported[i] = part
+        return exported
 
     def _next_wake(self) -> int | None:
         return min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None)

@@ -20,8 +20,8 @@ from millstream.spark.java import Java
 from millstream.spark.master import LOG_LEVEL, master_of
 
 DAEMON_MODULE = "millstream.spark.daemon"
-# A job whose slots stay holds one core of an embedded Spark. There cores are nothing but permits, so there are so many
-# more of them than were asked for: jobs do not wait for each other, and Spark's own jobs find as many free as ever.
+# A job whose slots stay holds one core of a Spark on this machine. There cores are nothing but permits, so there are
+# so many more of them than were asked for: jobs do not wait for each other, and Spark's own find as many free as ever.
 SPARE_CORES = 16
 
 # What a stream wants of Spark, on any master. A user's own spark.* settings win.
@@ -97,9 +97,10 @@ def _start(config: Configuration) -> SparkContext:
     started, cores = "", local_cores(master)
     if needs_jvm(config):
         started = f", Java {_connect_jvm(config).version}"
-        if cores is not None:
-            settings["spark.master"] = with_cores(master, cores + SPARE_CORES)
-            settings.setdefault("spark.default.parallelism", str(cores))
+    # Also in a JVM that has run Spark before.
+    if cores is not None:
+        settings["spark.master"] = with_cores(master, cores + SPARE_CORES)
+        settings.setdefault("spark.default.parallelism", str(cores))
     conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
     for key, value in settings.items():
         conf.set(key, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from types import FrameType
 from typing import Any
 
 _asked = threading.Event()
@@ -33,12 +34,16 @@ def _unraisable(unraisable: Any) -> None:
         sys.__unraisablehook__(unraisable)
 
 
-def _terminate(*_: object) -> None:
-    """Break off whatever runs.
+def _terminate(_: int, interrupted: FrameType | None) -> None:
+    """Break off whatever runs, unless that is what is done at the end.
 
     An exception raised while Python runs a destructor or a weakref callback is swallowed, so it is raised again
     until it has got through.
     """
     _asked.set()
+    while interrupted is not None:
+        if interrupted.f_code is ignore.__code__:
+            return
+        interrupted = interrupted.f_back
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     raise SystemExit(0)

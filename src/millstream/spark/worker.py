@@ -27,7 +27,7 @@ from millstream.operators.failures import SubtaskFailed
 from millstream.operators.logs import Logged, levels
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
-from millstream.surroundings import Requests, stopwatch, wall_clock
+from millstream.surroundings import requests, stopwatch, timer_lag, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
 _LONG = struct.Struct(">q")
@@ -98,7 +98,7 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
         plan = replace(plan, settings=replace(plan.settings, attempt=job.attempt))
         arm(plan.settings.job_parameters.get(SETTING))
         clock = plan.settings.clock or wall_clock
-        surroundings = Surroundings(clock, Requests, stopwatch(clock))
+        surroundings = Surroundings(clock, requests, stopwatch(clock), timer_lag(clock))
         runtime = SlotRuntime(plan, slot, storage, surroundings)
         _runtimes[job.key, slot] = runtime
     runtime.take_printed, runtime.take_logged = printed.take, _logged.take

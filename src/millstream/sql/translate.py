@@ -28,6 +28,7 @@ from millstream.sql.operators.set_operation import SetOperationOperator
 from millstream.sql.operators.sink import NotNullOperator, TableSinkOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
+from millstream.sql.operators.streams import StreamScanOperator, ToRowsOperator
 from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.operators.watermark import RowWatermarkOperator
 from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
@@ -354,6 +355,20 @@ class Translator:
         added.name = f"ConstraintEnforcer[NotNullEnforcer(fields=[{', '.join(name for _, name in needed)}])]"
         return [StreamEnd(added)]
 
+    def _stream_scan(self, planned: Planned) -> list[StreamEnd]:
+        node = planned.node
+        assert isinstance(node, nodes.StreamScan)
+        operator = StreamScanOperator(
+            node.stream, node.fields, node.event_time, node.changelog, self._session.time_zone
+        )
+        return self._one(planned, operator, list(node.stream.ends))
+
+    def _to_stream(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.ToStream)
+        operator = ToRowsOperator(before.node.fields, node.event_time, self._session.time_zone)
+        return self._one(planned, operator, self._ends(before))
+
     def _collected(self, planned: Planned) -> list[StreamEnd]:
         (before,) = planned.inputs
         expressions = tuple(Column(f.type, i) for i, f in enumerate(before.node.fields.fields))
@@ -396,6 +411,8 @@ _MAKERS: Mapping[type, _Make] = {
     nodes.ChangelogNormalize: Translator._normalize,
     nodes.Sink: Translator._sink,
     nodes.Collected: Translator._collected,
+    nodes.StreamScan: Translator._stream_scan,
+    nodes.ToStream: Translator._to_stream,
 }
 
 

@@ -36,7 +36,7 @@ class StateDescriptor:
 
     def type_text(self) -> str:
         """Return the declared type in words, nothing when none was declared."""
-        return "" if self.element_type is None else str(self.element_type)
+        return "" if self.element_type is None else str(self.element_type.named())
 
     def life_text(self) -> str:
         """Return how long what is stored lives, nothing when for ever."""
@@ -90,7 +90,8 @@ class MapStateDescriptor(StateDescriptor):
     def type_text(self) -> str:
         if self.key_type_info is None and self.element_type is None:
             return ""
-        return f"{self.key_type_info or '?'} -> {self.element_type or '?'}"
+        key, value = (t.named() if t is not None else "?" for t in (self.key_type_info, self.element_type))
+        return f"{key} -> {value}"
 
 
 class ReducingStateDescriptor(StateDescriptor):

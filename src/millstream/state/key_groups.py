@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
-from numbers import Number
+from numbers import Number, Real
 from typing import Any
 from zlib import crc32
 
@@ -160,6 +160,8 @@ def _other(key: Any) -> int:
             "number or a tuple as the key."
         )
     if type(key).__module__ == "numpy" and hasattr(key, "item"):
+        if key != key:
+            raise MillstreamError(f"The key {key!r} is not equal to itself: let the selector return None for it.")
         return stable_hash(key.item())
     try:
         return crc32(pickle.dumps(key, 5))
@@ -230,6 +232,9 @@ def _has_nan(key: Any) -> bool:
         return bool(key != key)
     if isinstance(key, (tuple, frozenset, Row)):
         return any(member.__class__ not in PLAIN_KEYS and _has_nan(member) for member in key)
+    if isinstance(key, Number):
+        # A scalar of numpy.
+        return bool(key != key)
     if is_dataclass(key) and any(_has_nan(getattr(key, f.name)) for f in fields(key) if f.compare):
         raise MillstreamError(
             f"The key {key!r} has a NaN in a field, which is not equal to itself: use a tuple of the fields as the key."
@@ -254,8 +259,9 @@ def freeze(key: Any) -> Any:
         return bytes(key)
     if isinstance(key, Row):
         return Row.of(key._fields, list(map(freeze, key)), key.get_row_kind())
-    if isinstance(key, _NUMBERS) and key != key:
-        return FrozenNaN(next(kind for kind in _NUMBERS if isinstance(key, kind)))
+    if isinstance(key, Number) and key != key:
+        kind = float if isinstance(key, Real) else Decimal if isinstance(key, Decimal) else complex
+        return FrozenNaN(kind)
     try:
         hash(key)
     except TypeError:

@@ -68,7 +68,14 @@ def create(path: str) -> None:
 
 def append(path: str, data: bytes) -> None:
     """Add to a file that must be there: what was deleted must not come back."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    except FileNotFoundError:
+        raise MillstreamError(
+            f"FileSink: {path} is not there any more: it was deleted or moved under the running job, which must go on "
+            "from its last checkpoint."
+        ) from None
+    with os.fdopen(descriptor, "wb") as file:
         file.write(data)
 
 

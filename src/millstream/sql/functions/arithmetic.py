@@ -116,6 +116,8 @@ def _of_decimals(operator: str, site: Site, rows: int, values: Sequence[Value]) 
         exact = _exact_decimals(operator, left, right)
         if exact is not None:
             return fitted_decimal(exact, site.type)
+    if operator == "/" and site.type.precision + right.type.precision < 38:
+        return _quotients(site.type, left, right)
     return _DECIMALS[operator](site, rows, [left, right])
 
 
@@ -132,6 +134,21 @@ def _exact_decimals(operator: str, left: Value, right: Value) -> Value | None:
     if digits > 38:
         left, right = (v.cast(pa.decimal256(v.type.precision, v.type.scale)) for v in (left, right))
     return _UNCHECKED[operator](left, right)
+
+
+def _quotients(kind: t.DecimalType, left: Value, right: Value) -> Value:
+    """Divide decimals of so few digits that all those that matter fit.
+
+    Arrow cuts off what it does not hold; of what is cut off behind one more digit nothing is left that could matter.
+    """
+    digits = kind.scale - right.type.precision + right.type.scale
+    scale = max(digits, left.type.scale)
+    wide = left.cast(pa.decimal256(left.type.precision - left.type.scale + scale, scale))
+    try:
+        exact = pc.divide(wide, right.cast(pa.decimal256(right.type.precision, right.type.scale)))
+    except pa.ArrowInvalid:
+        raise TableException(f"ArithmeticException: {DIVISION_BY_ZERO}") from None
+    return fitted_decimal(exact, kind)
 
 
 def _by_decimal(operation: Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal]) -> Any:

@@ -15,11 +15,11 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, columns_of, replaced, walk
-from millstream.sql.functions import casts
+from millstream.sql.functions import casts, json_functions
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.function import Function, Site, Value
 from millstream.sql.functions.table import FUNCTIONS
-from millstream.sql.functions.vectors import as_array, scattered
+from millstream.sql.functions.vectors import as_array, from_stored, scattered, stored
 
 _Evaluate = Callable[[Batch], Value]
 _BOOLEAN = t.DataTypes.BOOLEAN()
@@ -63,7 +63,7 @@ def folded(expression: Expression, context: EvaluationContext | None = None) -> 
     What fails is left as it is: it may never be asked for. Without a context nothing is computed that depends on one.
     """
     if isinstance(expression, (Call, UserCall)):
-        arguments = tuple(folded(a, context) for a in expression.arguments)
+        arguments = tuple(a if _is_json_in_json(expression, a) else folded(a, context) for a in expression.arguments)
         if isinstance(expression, UserCall):
             return UserCall(expression.type, expression.name, expression.function, arguments)
         expression = Call(expression.type, expression.function, arguments, expression.options)
@@ -74,45 +74,21 @@ def folded(expression: Expression, context: EvaluationContext | None = None) -> 
             value = _compile(expression, context or EvaluationContext())(_NO_ROWS)
         except TableException:
             return expression
-        return Constant(expression.type, stored(as_array(value, 1)))
+        return Constant(expression.type, stored(as_array(value, 1))[0])
     return expression
 
 
-def stored(column: pa.Array) -> Any:
-    """Return the one value of a column as `Constant` has it."""
-    return _storage(column)[0].as_py()
-
-
-def _storage(column: pa.Array) -> pa.Array:
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return column.cast(pa.int64())
-    if pa.types.is_date(kind) or pa.types.is_time(kind):
-        return column.cast(pa.int32())
-    if pa.types.is_nested(kind):
-        return column.cast(_storage_type(kind))
-    return column
-
-
-def _storage_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_date(kind) or pa.types.is_time(kind):
-        return pa.int32()
-    if pa.types.is_list(kind):
-        return pa.list_(_storage_type(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_storage_type(kind.key_type), _storage_type(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _storage_type(f.type)) for f in kind])
-    return kind
+def _is_json_in_json(outer: Expression, inner: Expression) -> bool:
+    """Tell whether an argument is JSON that is written into other JSON: that it is a call tells so."""
+    makers = json_functions.MAKERS
+    return isinstance(outer, Call) and outer.function in makers and isinstance(inner, Call) and inner.function in makers
 
 
 def scalar(constant: Constant) -> pa.Scalar:
     """Return a constant's value."""
     kind = arrow_type(constant.type)
     if pa.types.is_nested(kind):
-        return pa.array([constant.value], _storage_type(kind)).cast(kind)[0]
+        return from_stored([constant.value], kind)[0]
     return pa.scalar(constant.value, kind)
 
 
@@ -141,7 +117,8 @@ def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
     if kernel is None:
         raise TableException(f"{expression.function} cannot stand in an expression here.")
     types = tuple(a.type for a in expression.arguments)
-    site = Site(function.name, expression.type, types, expression.options, context)
+    callers = tuple(a.function if isinstance(a, Call) else "" for a in expression.arguments)
+    site = Site(function.name, expression.type, types, expression.options, context, callers)
     arguments = [_compile(a, context) for a in expression.arguments]
     kind = arrow_type(expression.type)
 
@@ -155,12 +132,11 @@ def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
 def _user_call(expression: UserCall, context: EvaluationContext) -> _Evaluate:
     arguments = [_compile(a, context) for a in expression.arguments]
     types = [a.type for a in expression.arguments]
-    call = expression.function.opened(expression.name, types, expression.type, context)
+    call = context.opened(expression.function, expression.name, types, expression.type)
 
     def evaluate(batch: Batch) -> Value:
         rows = len(batch)
-        found: Value = call([as_array(a(batch), rows) for a in arguments], rows)
-        return found
+        return call([as_array(a(batch), rows) for a in arguments], rows)
 
     return evaluate
 

@@ -83,6 +83,7 @@ class Site:
         types: of the arguments.
         options: what is not a value.
         context: where it is evaluated.
+        callers: for each argument the function that it is a call of, empty for others.
         memory: what a kernel keeps between batches, such as a sequence of random numbers.
     """
 
@@ -91,6 +92,7 @@ class Site:
     types: tuple[DataType, ...]
     options: tuple[Any, ...]
     context: EvaluationContext
+    callers: tuple[str, ...] = ()
     memory: dict[str, Any] = field(default_factory=dict)
 
 

@@ -18,6 +18,7 @@ from millstream.sql.functions.rules import (
     INT,
     STRING,
     integer,
+    same_as,
     takes,
     text,
     text_or_binary,
@@ -144,9 +145,13 @@ def _one_sided(side: str) -> Kernel:
 
 
 def _trim_type(arguments: Arguments) -> t.DataType:
-    kind = arguments.types[1]
+    return varying(arguments.types[1])
+
+
+def varying(kind: t.DataType) -> t.DataType:
+    """Return the type of text that is cut from text of a type."""
     assert isinstance(kind, (t.CharType, t.VarCharType))
-    return t.VarCharType(kind.length)
+    return t.VarCharType(1).with_length(kind.length)
 
 
 def _replace(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -249,8 +254,8 @@ def _edge(operation: Callable[..., Any], test: Callable[[Any, Any], bool]) -> Ke
 
 
 FUNCTIONS = [
-    Function("UPPER", takes(text, to=STRING), _upper, ("UPPER(<CHARACTER>)",), "upper_case"),
-    Function("LOWER", takes(text, to=STRING), _lower, ("LOWER(<CHARACTER>)",), "lower_case"),
+    Function("UPPER", takes(text, to=same_as(0)), _upper, ("UPPER(<CHARACTER>)",), "upper_case"),
+    Function("LOWER", takes(text, to=same_as(0)), _lower, ("LOWER(<CHARACTER>)",), "lower_case"),
     Function("CHAR_LENGTH", takes(text, to=INT), _length, ("CHAR_LENGTH(<CHARACTER>)",), "char_length"),
     Function("CHARACTER_LENGTH", takes(text, to=INT), _length, ("CHARACTER_LENGTH(<CHARACTER>)",)),
     Function("||", _concat_rule, _concatenated, ("'<CHARACTER> || <CHARACTER>'",)),
@@ -261,8 +266,12 @@ FUNCTIONS = [
         for name, api in (("SUBSTRING", "substring"), ("SUBSTR", "substr"))
     ),
     Function("TRIM", takes(text, text, to=_trim_type), _trim, api="trim"),
-    Function("LTRIM", takes(text, text, to=STRING, optional=1), _one_sided("LEADING"), api="ltrim"),
-    Function("RTRIM", takes(text, text, to=STRING, optional=1), _one_sided("TRAILING"), api="rtrim"),
+    *(
+        Function(
+            name, takes(text, text, to=lambda a: varying(a.types[0]), optional=1), _one_sided(side), api=name.lower()
+        )
+        for name, side in (("LTRIM", "LEADING"), ("RTRIM", "TRAILING"))
+    ),
     Function("BTRIM", takes(text, text, to=STRING, optional=1), _one_sided("BOTH"), api="btrim"),
     Function("REPLACE", takes(text, text, text, to=STRING), _replace, api="replace"),
     Function("POSITION", takes(text, text, integer, to=INT, optional=1), _position, api="position"),

@@ -6,11 +6,29 @@ from collections.abc import Sequence
 
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Constant
-from millstream.sql.functions import arithmetic, casts, comparison, forms, strings
+from millstream.sql.functions import (
+    aggregates,
+    arithmetic,
+    casts,
+    clock,
+    collections,
+    comparison,
+    dates,
+    formatting,
+    forms,
+    json_functions,
+    math,
+    strings,
+    texts,
+    values,
+)
 from millstream.sql.functions.function import Arguments, Function, Resolved
-from millstream.sql.types import DataType
+from millstream.sql.types import DataType, IntType, VarCharType
 
-_FAMILIES = (arithmetic, comparison, forms, casts, strings)
+_FAMILIES = (
+    *(arithmetic, comparison, forms, casts, values, math, strings, texts, clock, dates, formatting, collections),
+    *(json_functions, aggregates),
+)
 
 FUNCTIONS: dict[str, Function] = {f.name: f for family in _FAMILIES for f in family.FUNCTIONS}
 
@@ -52,13 +70,14 @@ def signature(name: str, types: Sequence[DataType]) -> str:
 
 
 def _family(kind: DataType) -> str:
-    return str(kind.nullable())
+    if isinstance(kind, VarCharType):
+        return f"VARCHAR({kind.length})"
+    return "INTEGER" if isinstance(kind, IntType) else str(kind.nullable())
 
 
 def refused(function: Function, types: Sequence[DataType]) -> ValidationException:
     """Return what to say of arguments that a function does not take."""
-    shown = ", ".join(map(str, types))
     forms = f" Supported form(s): {', '.join(function.forms)}" if function.forms else ""
     return ValidationException(
-        f"Cannot apply '{function.name}' to arguments of type '{signature(function.name, types)}' ({shown}).{forms}"
+        f"Cannot apply '{function.name}' to arguments of type '{signature(function.name, types)}'.{forms}"
     )

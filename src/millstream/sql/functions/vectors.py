@@ -114,6 +114,68 @@ def scattered(parts: Sequence[tuple[NDArray[Any], pa.Array]], rows: int, kind: p
 # --- Python, value by value
 
 
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type with numbers where there are times: Python's own have fewer digits and years."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date(kind) or pa.types.is_time(kind):
+        return pa.int32()
+    if pa.types.is_list(kind):
+        return pa.list_(storage_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(storage_type(kind.key_type), storage_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, storage_type(f.type)) for f in kind])
+    return kind
+
+
+def stored(column: pa.Array) -> list[Any]:
+    """Return the values of a column as Python has them, times as numbers: as `Constant` has values.
+
+    Rows are tuples: two fields of theirs may have one name.
+    """
+    kind = storage_type(column.type)
+    plain = column if kind == column.type else column.cast(kind)
+    if not _has_rows(kind):
+        return plain.to_pylist()  # type: ignore[no-any-return]
+    return _members(plain)
+
+
+def _has_rows(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) or any(_has_rows(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _members(column: pa.Array) -> list[Any]:
+    kind = column.type
+    valid = column.is_valid().to_pylist()
+    if pa.types.is_struct(kind):
+        fields = [_members(column.field(i)) for i in range(kind.num_fields)]
+        return [row if ok else None for row, ok in zip(zip(*fields, strict=True), valid, strict=True)]
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        ends = column.offsets.to_pylist()
+        if pa.types.is_map(kind):
+            inner: list[Any] = list(zip(_members(column.keys), _members(column.items), strict=True))
+        else:
+            inner = _members(column.values)
+        return [inner[ends[i] : ends[i + 1]] if ok else None for i, ok in enumerate(valid)]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def stored_scalar(value: pa.Scalar) -> Any:
+    """Return one value as `stored` does."""
+    kind = value.type
+    if pa.types.is_nested(kind) or storage_type(kind) != kind:
+        return stored(as_array(value, 1))[0]
+    return value.as_py()
+
+
+def from_stored(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return the column of values that `stored` gave."""
+    storage = storage_type(kind)
+    made = pa.array(values, storage)
+    return made if storage == kind else made.cast(kind)
+
+
 def by_row(function: Callable[..., Any], keep_nulls: bool = False, with_site: bool = False) -> Kernel:
     """Return the kernel that calls a Python function for each row, or once where all arguments are constants.
 
@@ -125,22 +187,22 @@ def by_row(function: Callable[..., Any], keep_nulls: bool = False, with_site: bo
         kind = arrow_type(site.type)
         call = (lambda *a: function(site, *a)) if with_site else function
         if all(isinstance(v, pa.Scalar) for v in values):
-            given = [v.as_py() for v in values]
+            given = [stored_scalar(v) for v in values]
             empty = not keep_nulls and any(g is None for g in given)
-            return pa.scalar(None if empty else call(*given), kind)
-        return pa.array(_called(call, values, rows, keep_nulls), kind)
+            return from_stored([None if empty else call(*given)], kind)[0]
+        return from_stored(_called(call, values, rows, keep_nulls), kind)
 
     return kernel
 
 
 def _called(call: Callable[..., Any], values: Sequence[Value], rows: int, keep_nulls: bool) -> list[Any]:
     varying = [i for i, v in enumerate(values) if not isinstance(v, pa.Scalar)]
-    fixed = [v.as_py() if isinstance(v, pa.Scalar) else None for v in values]
+    fixed = [stored_scalar(v) if isinstance(v, pa.Scalar) else None for v in values]
     if not keep_nulls and any(fixed[i] is None for i in range(len(values)) if i not in varying):
         return [None] * rows
     if len(varying) == 1:
         return _called_once_each(call, values, varying[0], fixed, keep_nulls)
-    columns = [v.to_pylist() if i in varying else [fixed[i]] * rows for i, v in enumerate(values)]
+    columns = [stored(v) if i in varying else [fixed[i]] * rows for i, v in enumerate(values)]
     if keep_nulls:
         return list(map(call, *columns))
     return [None if None in row else call(*row) for row in zip(*columns, strict=True)]
@@ -151,7 +213,7 @@ def _called_once_each(
 ) -> list[Any]:
     """Call the function once for each value of the one column among the arguments."""
     before, after = fixed[:varying], fixed[varying + 1 :]
-    given = values[varying].to_pylist()
+    given = stored(values[varying])
     if not keep_nulls:
         call = _around_nulls(call, varying)
     kind = values[varying].type

@@ -1,0 +1,153 @@
+"""Commands about jobs that run in another process: list, cancel, stop, checkpoint, rescale, and taking savepoints."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import click
+
+from millstream.cli.output import print_json, table
+from millstream.service.client import NO_SERVICE, ServiceError, service_of, services
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+
+
+def at_service(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say which service is meant."""
+    for option in (
+        click.option("-m", "--jobmanager", "address", metavar="HOST:PORT", help="The service; yours when not given."),
+        click.option("--token", envvar="MILLSTREAM_TOKEN", help="What the service asks to be shown."),
+    ):
+        command = option(command)
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except ServiceError as e:
+            click.echo(str(e), err=True)
+            sys.exit(1)
+
+    return run
+
+
+def _when(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _length(milliseconds: int) -> str:
+    """Write a length of time.
+
+    Example:
+        >>> _length(3_725_000), _length(4_200)
+        ('1 h 2 min', '4 s')
+    """
+    seconds = milliseconds // 1000
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+
+
+@click.command(name="list")
+@click.option("-r", "--running", is_flag=True, help="Only jobs that run.")
+@click.option("-s", "--scheduled", is_flag=True, help="Only jobs that wait to run.")
+@click.option("-a", "--all", "every", is_flag=True, help="Also jobs that have ended.")
+@JSON
+@at_service
+def list_jobs(
+    running: bool, scheduled: bool, every: bool, as_json: bool, address: str | None, token: str | None
+) -> None:
+    """List the jobs of this user's processes, or of one service."""
+    found = []
+    asked = 0
+    for client in services(address, token):
+        asked += 1
+        found += [{**job, "service": client.url} for job in client.jobs()]
+    waiting = ("CREATED", "INITIALIZING")
+    if not every:
+        found = [j for j in found if j["end-time"] == -1]
+    if running and not scheduled:
+        found = [j for j in found if j["state"] not in waiting]
+    if scheduled and not running:
+        found = [j for j in found if j["state"] in waiting]
+    if as_json:
+        print_json(found)
+        return
+    if not asked:
+        click.echo(NO_SERVICE, err=True)
+    elif not found:
+        click.echo("There are no jobs." if every else "No jobs run.")
+    else:
+        rows = [
+            [j["jid"], j["name"], j["state"], _when(j["start-time"]), _length(j["duration"]), j["service"]]
+            for j in sorted(found, key=lambda j: j["start-time"])
+        ]
+        click.echo(table(["JOB", "NAME", "STATE", "STARTED", "DURATION", "SERVICE"], rows))
+
+
+@click.command()
+@click.argument("job")
+@click.option(
+    "-s", "--withSavepoint", "savepoint", is_flag=False, flag_value="", help="Take a savepoint first, in DIR."
+)
+@at_service
+def cancel(job: str, savepoint: str | None, address: str | None, token: str | None) -> None:
+    """Cancel JOB: its id, the beginning of it, or its name."""
+    client, job_id = service_of(job, address, token)
+    if savepoint is not None:
+        body = {"target-directory": savepoint or None, "cancel-job": True}
+        begun = client.ask(f"/jobs/{job_id}/savepoints", "POST", body)
+        done = client.finished(f"/jobs/{job_id}/savepoints", begun["request-id"])
+        click.echo(f"Job {job_id} is cancelled, with a savepoint: {done['location']}")
+        return
+    client.ask(f"/jobs/{job_id}?mode=cancel", "PATCH", {})
+    click.echo(f"Job {job_id} is being cancelled.")
+
+
+@click.command()
+@click.argument("job")
+@click.option("-p", "--savepointPath", "directory", help="Where the savepoint goes.")
+@click.option("-d", "--drain", is_flag=True, help="Let all windows and timers fire first.")
+@at_service
+def stop(job: str, directory: str | None, drain: bool, address: str | None, token: str | None) -> None:
+    """Stop JOB with a savepoint, from which it can go on."""
+    client, job_id = service_of(job, address, token)
+    begun = client.ask(f"/jobs/{job_id}/stop", "POST", {"targetDirectory": directory, "drain": drain})
+    done = client.finished(f"/jobs/{job_id}/savepoints", begun["request-id"])
+    click.echo(f"Job {job_id} is stopped, with a savepoint: {done['location']}")
+
+
+def take_savepoint(job: str, directory: str | None, address: str | None, token: str | None) -> None:
+    """Take a savepoint of a job that runs."""
+    client, job_id = service_of(job, address, token)
+    begun = client.ask(f"/jobs/{job_id}/savepoints", "POST", {"target-directory": directory, "cancel-job": False})
+    done = client.finished(f"/jobs/{job_id}/savepoints", begun["request-id"])
+    click.echo(f"Savepoint of job {job_id}: {done['location']}")
+
+
+@click.command()
+@click.argument("job")
+@at_service
+def checkpoint(job: str, address: str | None, token: str | None) -> None:
+    """Take a checkpoint of JOB now."""
+    client, job_id = service_of(job, address, token)
+    begun = client.ask(f"/jobs/{job_id}/checkpoints", "POST", {})
+    done = client.finished(f"/jobs/{job_id}/checkpoints", begun["request-id"])
+    click.echo(f"Checkpoint {done['checkpointId']} of job {job_id} is complete.")
+
+
+@click.command()
+@click.argument("job")
+@click.option("-p", "--parallelism", type=click.IntRange(min=1), required=True, help="How many subtasks from now on.")
+@at_service
+def rescale(job: str, parallelism: int, address: str | None, token: str | None) -> None:
+    """Let JOB go on with another parallelism."""
+    client, job_id = service_of(job, address, token)
+    begun = client.ask(f"/jobs/{job_id}/rescaling?parallelism={parallelism}", "PATCH", {})
+    client.finished(f"/jobs/{job_id}/rescaling", begun["request-id"])
+    click.echo(f"Job {job_id} runs with parallelism {parallelism}.")

@@ -1,0 +1,110 @@
+"""A client of a job service, in this process or another."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+from millstream.common.errors import MillstreamError
+from millstream.service.run_file import Found, running_services
+
+_TIMEOUT = 30.0
+# What was asked for is looked after so often, in seconds.
+_POLL = 0.2
+
+
+class ServiceError(MillstreamError):
+    """A job service has refused something, or cannot be reached."""
+
+
+class ServiceClient:
+    """Asks one service."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+
+    def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
+        """Return what the service answers."""
+        request = urllib.request.Request(f"{self.url}/v1{path}", method=method)
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
+                return json.loads(answer.read() or b"{}")
+        except urllib.error.HTTPError as e:
+            raise ServiceError(_reason(e)) from None
+        except (urllib.error.URLError, OSError) as e:
+            why = getattr(e, "reason", e)
+            raise ServiceError(f"There is no job service at {self.url}: {why}.") from None
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the jobs there are."""
+        found: list[dict[str, Any]] = self.ask("/jobs/overview")["jobs"]
+        return found
+
+    def finished(self, path: str, trigger: str) -> dict[str, Any]:
+        """Wait for something that was begun; return what came of it."""
+        while True:
+            polled = self.ask(f"{path}/{trigger}")
+            if polled["status"]["id"] == "COMPLETED":
+                done: dict[str, Any] = polled.get("operation", {})
+                if "failure-cause" in done:
+                    raise ServiceError(done["failure-cause"]["stack-trace"])
+                return done
+            time.sleep(_POLL)
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return "; ".join(json.loads(error.read())["errors"])
+    except (ValueError, KeyError, TypeError):
+        return f"The service answers with status {error.code}."
+
+
+def services(address: str | None, token: str | None) -> Iterator[ServiceClient]:
+    """Yield the services that are meant: the one at an address, else all of this user's processes."""
+    if address is not None:
+        url = address if "://" in address else f"http://{address}"
+        yield ServiceClient(url, token or _token_of(url))
+        return
+    for found in running_services():
+        yield ServiceClient(found.url, found.token)
+
+
+def _token_of(url: str) -> str | None:
+    """Return the token of a service of this user's, if it is one."""
+    same: Iterator[Found] = (f for f in running_services() if f.url == url.rstrip("/"))
+    return next((f.token for f in same), None)
+
+
+def service_of(job: str, address: str | None, token: str | None) -> tuple[ServiceClient, str]:
+    """Return the service that has a job, and the job's whole id; the beginning of an id or a name will do."""
+    found: list[tuple[ServiceClient, dict[str, Any]]] = []
+    asked = 0
+    for client in services(address, token):
+        asked += 1
+        found += [(client, j) for j in client.jobs() if j["jid"].startswith(job) or j["name"] == job]
+    if not asked:
+        raise ServiceError(NO_SERVICE)
+    if not found:
+        raise ServiceError(f"There is no job {job}: `millstream list -a` shows those there are.")
+    running = [f for f in found if f[1]["end-time"] == -1]
+    chosen = running if len(found) > 1 and running else found
+    if len(chosen) > 1:
+        ids = ", ".join(j["jid"] for _, j in chosen)
+        raise ServiceError(f"Several jobs are meant by {job}: {ids}. Give more of the id.")
+    return chosen[0][0], chosen[0][1]["jid"]
+
+
+NO_SERVICE = (
+    "No job service of yours runs on this machine: start the job with -D rest.port=auto, or say where the service is "
+    "with -m host:port."
+)

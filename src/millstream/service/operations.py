@@ -1,0 +1,34 @@
+"""What was asked for over REST and takes its time: known by the id it was given until some time after its end."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import OrderedDict
+from concurrent.futures import Future
+from typing import Any
+
+# So many are remembered.
+_MOST = 1000
+
+
+class Operations:
+    """Things under way, by id."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[str, str], Future[Any]] = OrderedDict()
+
+    def start(self, job_id: str, done: Future[Any], asked: str | None = None) -> str:
+        """Remember something that was begun for a job; return its id, the client's own if it gave one."""
+        trigger = asked or uuid.uuid4().hex
+        with self._lock:
+            self._known[job_id, trigger] = done
+            while len(self._known) > _MOST:
+                self._known.popitem(last=False)
+        return trigger
+
+    def find(self, job_id: str, trigger: str) -> Future[Any] | None:
+        """Return what was begun, None if it is not known."""
+        with self._lock:
+            return self._known.get((job_id, trigger))

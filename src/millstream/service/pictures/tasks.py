@@ -1,0 +1,228 @@
+"""Vertices and their subtasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from millstream.common.execution_state import ExecutionState
+from millstream.jobmaster.progress import SubtaskProgress
+from millstream.jobmaster.view import JobView, TaskView
+from millstream.operators.traffic import SubtaskTraffic
+from millstream.operators.vertex import Vertex
+
+_NOTHING = SubtaskProgress()
+# The one worker there is to see: executors are not told apart yet.
+TASK_MANAGER, ENDPOINT = "local", "localhost:0"
+
+
+def milliseconds(seconds: float | None, missing: int = -1) -> int:
+    """Return a time or length of time as REST tells it."""
+    return missing if seconds is None else int(seconds * 1000)
+
+
+def vertex_id(vertex: Vertex) -> str:
+    """Return the id by which a vertex is known: its first operator's."""
+    return vertex.head.id
+
+
+def find_vertex(view: JobView, asked: str) -> Vertex | None:
+    """Return the vertex of an id, None if there is none."""
+    return next((v for v in view.plan.vertices if vertex_id(v) == asked), None)
+
+
+def tasks_of(view: JobView, vertex: Vertex) -> list[TaskView]:
+    """Return a vertex's tasks, by subtask; none before they are deployed."""
+    found = (view.tasks.get((vertex.id, i)) for i in range(vertex.parallelism))
+    return [t for t in found if t is not None]
+
+
+def progress_of(view: JobView, vertex: Vertex, subtask: int) -> SubtaskProgress:
+    """Return what a subtask has done."""
+    return view.progress.subtasks.get((vertex.id, subtask), _NOTHING)
+
+
+def state_of(tasks: Iterable[TaskView]) -> ExecutionState:
+    """Return the state of a vertex as Flink makes it of its tasks' states."""
+    states = [t.state for t in tasks]
+    for first in (
+        ExecutionState.FAILED,
+        ExecutionState.CANCELING,
+        ExecutionState.CANCELED,
+        ExecutionState.RUNNING,
+        ExecutionState.INITIALIZING,
+        ExecutionState.DEPLOYING,
+        ExecutionState.SCHEDULED,
+    ):
+        if first in states:
+            return first
+    return states[0] if states else ExecutionState.CREATED
+
+
+def counts(tasks: Iterable[TaskView], names: dict[str, str] | None = None) -> dict[str, int]:
+    """Return how many tasks are in each state, by its name."""
+    found = {state.name: 0 for state in ExecutionState}
+    for task in tasks:
+        found[task.state.name] += 1
+    return found
+
+
+def _traffic(view: JobView, vertex: Vertex, subtask: int) -> SubtaskTraffic | None:
+    return view.traffic(vertex.id, subtask)
+
+
+def io_metrics(view: JobView, vertex: Vertex, subtasks: Iterable[int]) -> dict[str, Any]:
+    """Return what subtasks have read and written, and how they spent their time."""
+    chosen = list(subtasks)
+    done = [progress_of(view, vertex, i) for i in chosen]
+    traffic = [t for t in (_traffic(view, vertex, i) for i in chosen) if t is not None]
+    is_known = view.progress.epochs > 0
+    return {
+        "read-bytes": 0,
+        "read-bytes-complete": is_known,
+        "write-bytes": sum(p.bytes_out for p in done),
+        "write-bytes-complete": is_known,
+        "read-records": sum(p.records_in for p in done),
+        "read-records-complete": is_known,
+        "write-records": sum(p.records_out for p in done),
+        "write-records-complete": is_known,
+        "accumulated-backpressured-time": milliseconds(sum(t.back_pressured for t in traffic)),
+        "accumulated-idle-time": milliseconds(sum(t.idle for t in traffic)),
+        "accumulated-busy-time": sum(t.busy for t in traffic) * 1000
+        if traffic
+        else sum(p.seconds for p in done) * 1000,
+    }
+
+
+def _times(tasks: list[TaskView], now: float) -> tuple[int, int, int]:
+    """Return start, end and duration of what tasks have done; end -1 while one has not ended."""
+    starts = [t.times[ExecutionState.DEPLOYING] for t in tasks if ExecutionState.DEPLOYING in t.times]
+    if not starts:
+        return -1, -1, -1
+    start = min(starts)
+    is_over = all(t.state.is_terminal() for t in tasks)
+    end = max(t.since for t in tasks) if is_over else None
+    return milliseconds(start), milliseconds(end), milliseconds((now if end is None else end) - start)
+
+
+def vertex_summary(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
+    """Return a vertex as the page of its job shows it."""
+    tasks = tasks_of(view, vertex)
+    start, end, duration = _times(tasks, now)
+    return {
+        "id": vertex_id(vertex),
+        "slotSharingGroupId": "0" * 32,
+        "name": vertex.name,
+        "maxParallelism": vertex.max_parallelism,
+        "parallelism": vertex.parallelism,
+        "status": state_of(tasks).name,
+        "start-time": start,
+        "end-time": end,
+        "duration": duration,
+        "tasks": counts(tasks),
+        "metrics": io_metrics(view, vertex, range(vertex.parallelism)),
+    }
+
+
+def subtask_details(view: JobView, vertex: Vertex, subtask: int, now: float) -> dict[str, Any]:
+    """Return one subtask's current attempt."""
+    task = view.tasks.get((vertex.id, subtask))
+    tasks = [] if task is None else [task]
+    start, end, duration = _times(tasks, now)
+    return {
+        "subtask": subtask,
+        "status": ExecutionState.CREATED.name if task is None else task.state.name,
+        "attempt": 0 if task is None else task.attempt,
+        "endpoint": ENDPOINT,
+        "start-time": start,
+        "end-time": end,
+        "duration": duration,
+        "metrics": io_metrics(view, vertex, [subtask]),
+        "taskmanager-id": TASK_MANAGER,
+        "status-duration": _status_durations(task, now),
+        "other-concurrent-attempts": [],
+    }
+
+
+def _status_durations(task: TaskView | None, now: float) -> dict[str, int]:
+    if task is None:
+        return {}
+    passed = sorted(task.times.items(), key=lambda item: item[1])
+    ends = [at for _, at in passed[1:]] + [task.since if task.state.is_terminal() else now]
+    return {state.name: milliseconds(end - at) for (state, at), end in zip(passed, ends, strict=True)}
+
+
+def vertex_details(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
+    """Return a vertex and all its subtasks."""
+    subtasks = [subtask_details(view, vertex, i, now) for i in range(vertex.parallelism)]
+    return {
+        "id": vertex_id(vertex),
+        "name": vertex.name,
+        "parallelism": vertex.parallelism,
+        "maxParallelism": vertex.max_parallelism,
+        "now": milliseconds(now),
+        "aggregated": _aggregated(subtasks),
+        "subtasks": subtasks,
+    }
+
+
+def _aggregated(subtasks: list[dict[str, Any]]) -> dict[str, Any]:
+    numbers = [name for name in subtasks[0]["metrics"] if not name.endswith("-complete")]
+    metrics = {name: summary([s["metrics"][name] for s in subtasks]) for name in numbers}
+    states = {s["status"] for s in subtasks}
+    durations = {
+        state: summary([s["status-duration"].get(state, 0) for s in subtasks])
+        for state in sorted({name for s in subtasks for name in s["status-duration"]} | states)
+    }
+    return {"metrics": metrics, "status-duration": durations}
+
+
+def summary(values: list[float]) -> dict[str, Any]:
+    """Return least, most, average, sum and quantiles of some numbers."""
+    ordered = sorted(values)
+
+    def quantile(share: float) -> float:
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+    return {
+        "min": int(ordered[0]),
+        "max": int(ordered[-1]),
+        "avg": int(sum(ordered) / len(ordered)),
+        "sum": int(sum(ordered)),
+        "median": quantile(0.5),
+        "p25": quantile(0.25),
+        "p75": quantile(0.75),
+        "p95": quantile(0.95),
+    }
+
+
+def subtask_times(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
+    """Return when each subtask came to each state."""
+    subtasks = []
+    for i, task in enumerate(tasks_of(view, vertex)):
+        start, _, duration = _times([task], now)
+        stamps = {state.name: milliseconds(task.times.get(state, 0.0)) for state in ExecutionState}
+        subtasks.append(
+            {"subtask": i, "host": "localhost", "endpoint": ENDPOINT, "duration": duration, "timestamps": stamps}
+        )
+        assert start is not None
+    return {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now), "subtasks": subtasks}
+
+
+def task_managers_of(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
+    """Return which workers run a vertex."""
+    tasks = tasks_of(view, vertex)
+    start, end, duration = _times(tasks, now)
+    worker = {
+        "endpoint": ENDPOINT,
+        "taskmanager-id": TASK_MANAGER,
+        "status": state_of(tasks).name,
+        "start-time": start,
+        "end-time": end,
+        "duration": duration,
+        "metrics": io_metrics(view, vertex, range(vertex.parallelism)),
+        "status-counts": counts(tasks),
+        "aggregated": vertex_details(view, vertex, now)["aggregated"],
+    }
+    about = {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now)}
+    return {**about, "taskmanagers": [worker] if tasks else []}

@@ -1,0 +1,140 @@
+"""The jobs of a process: those that run, and for a while those that have ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from millstream.common.configuration import Configuration
+from millstream.common.setting import DurationSetting, IntegerSetting, at_least
+from millstream.jobmaster.requests import Request
+from millstream.jobmaster.view import JobView
+
+# For how long jobs that have ended stay visible, and how many of them.
+EXPIRATION = DurationSetting("jobstore.expiration-time", 3_600_000)
+CAPACITY = IntegerSetting("jobstore.max-capacity", 2**31 - 1, limit=at_least(1))
+
+# Rates are averaged over so many samples, which are a second apart.
+_SAMPLES = 6
+
+
+class Job(Protocol):
+    """A job as the registry knows it; a `JobMaster` is one."""
+
+    result: Future[Any]
+
+    @property
+    def view(self) -> JobView: ...
+
+    def cancel(self) -> None: ...
+
+    def ask(self, request: Request) -> None: ...
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A job at a moment of a steady clock."""
+
+    at: float
+    view: JobView
+
+
+@dataclass
+class Entry:
+    """What the registry has of a job.
+
+    Attributes:
+        job: the job.
+        configuration: what it was started with.
+        samples: how it was in the last seconds, oldest first.
+        clock: the steady clock of the samples.
+        ended_at: when it ended, None while it runs.
+    """
+
+    job: Job
+    configuration: Mapping[str, str]
+    clock: Callable[[], float]
+    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
+    ended_at: float | None = None
+
+    @property
+    def view(self) -> JobView:
+        return self.job.view
+
+    def before(self) -> tuple[JobView | None, float]:
+        """Return the job as it was some seconds ago, and how many; None if it is too new."""
+        oldest = self.samples[0]
+        seconds = self.clock() - oldest.at if self.ended_at is None else self.ended_at - oldest.at
+        return (oldest.view, seconds) if seconds > 0 else (None, 0.0)
+
+
+class Registry:
+    """The jobs of a process. Every thread may ask it; none of them touches a live job but by its views and requests."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: dict[str, Entry] = {}
+        self._listeners: list[Callable[[Entry], None]] = []
+        self._capacity = 2**31 - 1
+        self._expiration = 3600.0
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take the settings for how long jobs that have ended are kept."""
+        self._capacity = CAPACITY.read(configuration)
+        self._expiration = EXPIRATION.read(configuration) / 1000
+
+    def when_ended(self, listener: Callable[[Entry], None]) -> None:
+        """Have something done with each job that ends."""
+        self._listeners.append(listener)
+
+    def add(self, job: Job, configuration: Mapping[str, str]) -> Entry:
+        """Take up a job that was started."""
+        entry = Entry(job, configuration, self._clock)
+        entry.samples.append(Sample(self._clock(), job.view))
+        with self._lock:
+            self._entries[job.view.job_id] = entry
+        job.result.add_done_callback(lambda _: self._ended(entry))
+        return entry
+
+    def _ended(self, entry: Entry) -> None:
+        entry.ended_at = self._clock()
+        for listener in self._listeners:
+            listener(entry)
+
+    def entries(self) -> list[Entry]:
+        """Return the jobs that are visible, in the order in which they were started."""
+        with self._lock:
+            self._forget()
+            return list(self._entries.values())
+
+    def find(self, job_id: str) -> Entry | None:
+        """Return a job, None if it is not known or was forgotten."""
+        with self._lock:
+            self._forget()
+            return self._entries.get(job_id)
+
+    def _forget(self) -> None:
+        """Forget jobs that ended too long ago, and the oldest of too many."""
+        oldest = self._clock() - self._expiration
+        ended = sorted((e.ended_at, i) for i, e in self._entries.items() if e.ended_at is not None)
+        too_many = len(ended) - self._capacity
+        for number, (at, job_id) in enumerate(ended):
+            if at < oldest or number < too_many:
+                del self._entries[job_id]
+
+    def sample(self) -> None:
+        """Note how the jobs are now; done every second while somebody may ask for rates."""
+        now = self._clock()
+        for entry in self.entries():
+            if entry.ended_at is None:
+                entry.samples.append(Sample(now, entry.view))
+
+
+# The jobs of this process.
+JOBS = Registry()

@@ -1,0 +1,166 @@
+"""REST: vertices of a job and their subtasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from millstream.operators.vertex import Vertex
+from millstream.service.http import Refused, a_number, an_id, answer, names_of
+from millstream.service.jobs_api import JobsApi, aggregated_metrics, listed_metrics
+from millstream.service.pictures import metrics, pressure, tasks
+from millstream.service.registry import Entry
+
+
+class VerticesApi:
+    """Answers for what is under /jobs/:jobid/vertices."""
+
+    def __init__(self, jobs: JobsApi, clock: Callable[[], float]) -> None:
+        self._jobs = jobs
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """Return the paths and who answers them."""
+        vertex = "/jobs/{jobid}/vertices/{vertexid}"
+        subtask = f"{vertex}/subtasks/{{subtaskindex}}"
+        return [
+            Route(vertex, self.details),
+            Route(f"{vertex}/accumulators", self.accumulators),
+            Route(f"{vertex}/backpressure", self.back_pressure),
+            Route(f"{vertex}/metrics", self.metrics),
+            Route(f"{vertex}/jm-operator-metrics", self.no_metrics),
+            Route(f"{vertex}/subtasktimes", self.times),
+            Route(f"{vertex}/taskmanagers", self.task_managers),
+            Route(f"{vertex}/watermarks", self.watermarks),
+            Route(f"{vertex}/subtasks/accumulators", self.subtask_accumulators),
+            Route(f"{vertex}/subtasks/metrics", self.subtasks_metrics),
+            Route(subtask, self.subtask),
+            Route(f"{subtask}/attempts/{{attempt}}", self.attempt),
+            Route(f"{subtask}/attempts/{{attempt}}/accumulators", self.attempt_accumulators),
+            Route(f"{subtask}/metrics", self.subtask_metrics),
+        ]
+
+    def _vertex(self, request: Request) -> tuple[Entry, Vertex]:
+        entry, asked = self._jobs.entry(request), an_id(request, "vertexid", "vertex id")
+        vertex = tasks.find_vertex(entry.view, asked)
+        if vertex is None:
+            raise Refused(404, f"No vertex with ID '{asked}' exists.")
+        return entry, vertex
+
+    def _subtask(self, request: Request) -> tuple[Entry, Vertex, int]:
+        entry, vertex = self._vertex(request)
+        subtask = a_number(request, "subtaskindex")
+        if subtask >= vertex.parallelism:
+            raise Refused(404, f"Vertex {vertex.name} has {vertex.parallelism} subtasks, and none of number {subtask}.")
+        return entry, vertex, subtask
+
+    async def details(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        return answer(tasks.vertex_details(entry.view, vertex, self._clock()))
+
+    async def times(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        return answer(tasks.subtask_times(entry.view, vertex, self._clock()))
+
+    async def task_managers(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        return answer(tasks.task_managers_of(entry.view, vertex, self._clock()))
+
+    async def back_pressure(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        found = _all_metrics(entry, vertex)
+        seen = [entry.view.tasks.get((vertex.id, i)) for i in range(vertex.parallelism)]
+        attempts = [0 if t is None else t.attempt for t in seen]
+        return answer(pressure.of_vertex(found, attempts, tasks.milliseconds(self._clock())))
+
+    async def watermarks(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        found = _all_metrics(entry, vertex)
+        return answer(
+            [
+                {"id": f"{i}.currentInputWatermark", "value": str(m["currentInputWatermark"])}
+                for i, m in enumerate(found)
+            ]
+        )
+
+    async def metrics(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        found = {f"{i}.{n}": v for i, m in enumerate(_all_metrics(entry, vertex)) for n, v in m.items()}
+        return answer(listed_metrics(found, names_of(request, "get")))
+
+    async def no_metrics(self, request: Request) -> Response:
+        self._vertex(request)
+        return answer([])
+
+    async def subtasks_metrics(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        found = _all_metrics(entry, vertex)
+        chosen = names_of(request, "subtasks")
+        if chosen is not None:
+            found = [m for i, m in enumerate(found) if str(i) in chosen]
+        return answer(aggregated_metrics(found, names_of(request, "get"), names_of(request, "agg")))
+
+    async def subtask_metrics(self, request: Request) -> Response:
+        entry, vertex, subtask = self._subtask(request)
+        return answer(listed_metrics(_metrics(entry, vertex, subtask), names_of(request, "get")))
+
+    async def subtask(self, request: Request) -> Response:
+        entry, vertex, subtask = self._subtask(request)
+        return answer(tasks.subtask_details(entry.view, vertex, subtask, self._clock()))
+
+    async def attempt(self, request: Request) -> Response:
+        entry, vertex, subtask = self._subtask(request)
+        self._check_attempt(request, entry, vertex, subtask)
+        return answer(tasks.subtask_details(entry.view, vertex, subtask, self._clock()))
+
+    def _check_attempt(self, request: Request, entry: Entry, vertex: Vertex, subtask: int) -> int:
+        attempt, task = a_number(request, "attempt"), entry.view.tasks.get((vertex.id, subtask))
+        if task is None or task.attempt != attempt:
+            raise Refused(404, f"There is no attempt {attempt} of subtask {subtask} now.")
+        return attempt
+
+    async def accumulators(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        found: list[dict[str, Any]] = []
+        for subtask in range(vertex.parallelism):
+            found += _accumulators(entry, vertex, subtask)
+        return answer({"id": tasks.vertex_id(vertex), "user-accumulators": found})
+
+    async def subtask_accumulators(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        shown = [self._with_accumulators(entry, vertex, i) for i in range(vertex.parallelism)]
+        return answer({"id": tasks.vertex_id(vertex), "parallelism": vertex.parallelism, "subtasks": shown})
+
+    async def attempt_accumulators(self, request: Request) -> Response:
+        entry, vertex, subtask = self._subtask(request)
+        attempt = self._check_attempt(request, entry, vertex, subtask)
+        found = _accumulators(entry, vertex, subtask)
+        return answer({"subtask": subtask, "attempt": attempt, "id": "", "user-accumulators": found})
+
+    def _with_accumulators(self, entry: Entry, vertex: Vertex, subtask: int) -> dict[str, Any]:
+        seen = tasks.subtask_details(entry.view, vertex, subtask, self._clock())
+        found = _accumulators(entry, vertex, subtask)
+        return {
+            "subtask": subtask,
+            "attempt": seen["attempt"],
+            "endpoint": seen["endpoint"],
+            "user-accumulators": found,
+        }
+
+
+def _metrics(entry: Entry, vertex: Vertex, subtask: int) -> dict[str, metrics.Value]:
+    before, seconds = entry.before()
+    return metrics.of_subtask(entry.view, vertex, subtask, before, seconds)
+
+
+def _all_metrics(entry: Entry, vertex: Vertex) -> list[dict[str, metrics.Value]]:
+    return [_metrics(entry, vertex, i) for i in range(vertex.parallelism)]
+
+
+def _accumulators(entry: Entry, vertex: Vertex, subtask: int) -> list[dict[str, Any]]:
+    found = tasks.progress_of(entry.view, vertex, subtask).metrics
+    return [{"name": name, "type": type(value).__name__, "value": str(value)} for name, value in found.items()]

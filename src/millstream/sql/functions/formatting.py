@@ -1,0 +1,295 @@
+"""Times to text and back, by patterns of Java's."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+from collections.abc import Sequence
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.sql import type_rules
+from millstream.sql import types as t
+from millstream.sql.errors import TableException
+from millstream.sql.functions.cast_times import UNITS, cut, read_date, read_timestamp, to_instants
+from millstream.sql.functions.date_patterns import (
+    BadDatePattern,
+    Moment,
+    formatter,
+    parser,
+    simple_formatter,
+    simple_parser,
+)
+from millstream.sql.functions.dates import wall
+from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
+from millstream.sql.functions.rules import BIGINT, DATE, STRING, bigint, first_of, integer, number, takes, text
+from millstream.sql.functions.vectors import as_array, by_row, to_numpy
+
+_DEFAULT = "yyyy-MM-dd HH:mm:ss"
+_TIMESTAMPS = (t.TimestampType, t.LocalZonedTimestampType)
+# Where parts of a time stand in text as Arrow writes it.
+_QUICK = {"yyyy": (0, 4), "MM": (5, 7), "dd": (8, 10), "HH": (11, 13), "mm": (14, 16), "ss": (17, 19), "SSS": (20, 23)}
+_QUICK_PATTERN = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|''|'[^']+'|[^a-zA-Z'\[\]{}#])*")
+_QUICK_PIECE = re.compile(r"yyyy|MM|dd|HH|mm|ss|SSS|''|'[^']+'|.", re.DOTALL)
+_SHOWN = "0000-00-00 00:00:00.000"
+
+
+def zone_of(name: str) -> dt.tzinfo:
+    """Return a time zone by Java's names: of a place, or how far it is from Greenwich.
+
+    Raises:
+        TableException: there is none.
+    """
+    found = re.fullmatch(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", name)
+    if found:
+        minutes = int(found.group(2)) * 60 + int(found.group(3) or 0)
+        return dt.timezone(dt.timedelta(minutes=-minutes if found.group(1) == "-" else minutes))
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        # As java.util.TimeZone has it.
+        return dt.UTC
+
+
+# --- DATE_FORMAT
+
+
+def _date_format(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    kind, pattern = site.types[0], values[1]
+    if type_rules.is_string(kind):
+        return by_row(_reformatted)(site, rows, values)
+    fixed = all(isinstance(v, pa.Scalar) for v in values)
+    count = 1 if fixed else rows
+    column = wall(values[0], kind, site.context.time_zone, count)
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    if isinstance(pattern, pa.Scalar) and pattern.is_valid:
+        found = _formatted(column, pattern.as_py())
+    else:
+        patterns = as_array(pattern, count).to_pylist()
+        found = pa.array([_one(m, p) for m, p in zip(_moments(column), patterns, strict=True)], pa.string())
+    return found[0] if fixed else found
+
+
+def _formatted(column: pa.Array, pattern: str) -> pa.Array:
+    if _QUICK_PATTERN.fullmatch(pattern):
+        shown = cut(column, t.TimestampType(3)).cast(pa.string())
+        if pc.min(pc.utf8_length(shown)).as_py() == pc.max(pc.utf8_length(shown)).as_py() == len(_SHOWN):
+            return _cut_out(shown, _QUICK_PIECE.findall(pattern))
+    return pa.array([_one(m, pattern) for m in _moments(column)], pa.string())
+
+
+def _cut_out(shown: pa.Array, pieces: list[str]) -> pa.Array:
+    """Put pieces of times together that are written out; what stands side by side there is cut out at once."""
+    parts: list[pa.Array | str] = []
+    at: tuple[int, int] | None = None
+    for piece in pieces:
+        place = _QUICK.get(piece)
+        if place is None and at is not None and at[1] < len(_SHOWN) and _SHOWN[at[1]] == piece:
+            place = (at[1], at[1] + 1)
+        if place is not None and at is not None and place[0] == at[1]:
+            at = (at[0], place[1])
+            continue
+        if at is not None:
+            parts.append(pc.utf8_slice_codeunits(shown, *at))
+        at = place
+        if place is None:
+            parts.append("'" if piece == "''" else piece.strip("'"))
+    if at is not None:
+        parts.append(pc.utf8_slice_codeunits(shown, *at))
+    if len(parts) == 1 and not isinstance(parts[0], str):
+        return parts[0]
+    # An empty column keeps nulls null where all pieces are text.
+    return pc.binary_join_element_wise(*parts, pc.utf8_slice_codeunits(shown, 0, 0), "")
+
+
+def _moments(column: pa.Array) -> list[Moment | None]:
+    per_second = UNITS[column.type.unit]
+    values = to_numpy(column).tolist()
+    valid = column.is_valid().to_pylist()
+    scale = 1_000_000_000 // per_second
+    return [
+        Moment.of(v // per_second, v % per_second * scale) if ok else None for v, ok in zip(values, valid, strict=True)
+    ]
+
+
+def _one(moment: Moment | None, pattern: str | None) -> str | None:
+    if moment is None or pattern is None:
+        return None
+    try:
+        return formatter(pattern)(moment)
+    except BadDatePattern as e:
+        raise TableException(str(e)) from None
+
+
+def _reformatted(value: str, pattern: str) -> str | None:
+    nanoseconds = read_timestamp(value)
+    if nanoseconds is None:
+        return None
+    return _one(Moment.of(nanoseconds // 1_000_000_000, nanoseconds % 1_000_000_000), pattern)
+
+
+def _dated_or_text(kind: t.DataType) -> t.DataType | None:
+    return kind if isinstance(kind, _TIMESTAMPS) else text(kind)
+
+
+# --- TO_TIMESTAMP, TO_DATE, TO_TIMESTAMP_LTZ
+
+
+def _read(value: str, pattern: str | None) -> int | None:
+    """Return nanoseconds since 1970, None if the text is not by the pattern."""
+    if pattern is None:
+        return read_timestamp(value)
+    try:
+        found = parser(pattern)(value)
+    except BadDatePattern:
+        return None
+    return None if found is None else found[0] * 1_000_000_000 + found[1]
+
+
+def _to_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    quick = _quick_timestamps(values, site.type)
+    if quick is not None:
+        return quick
+    return by_row(lambda v, p=None: _milliseconds(_read(v, p)))(site, rows, values)
+
+
+def _quick_timestamps(values: Sequence[Value], kind: t.DataType) -> pa.Array | None:
+    """Return what Arrow reads of text in the usual form; None if some of it is in another."""
+    if isinstance(values[0], pa.Scalar) or not len(values[0]):
+        return None
+    if len(values) > 1 and (not isinstance(values[1], pa.Scalar) or values[1].as_py() != _DEFAULT):
+        return None
+    form = r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$"
+    if pc.all(pc.match_substring_regex(values[0], form)).as_py() is False:
+        return None
+    try:
+        return values[0].cast(pa.timestamp("ms"))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _milliseconds(nanoseconds: int | None) -> int | None:
+    return None if nanoseconds is None else nanoseconds // 1_000_000
+
+
+def _to_date(value: str, pattern: str | None = None) -> int | None:
+    if pattern is None:
+        return read_date(value)
+    try:
+        found = simple_parser(pattern)(value)
+    except BadDatePattern:
+        return None
+    return None if found is None else found[0] // 86400
+
+
+_LTZ = t.DataTypes.TIMESTAMP_LTZ(3)
+
+
+def _number_to_instant(site: Site, value: Any, precision: int = 3) -> int | None:
+    if precision not in (0, 3):
+        raise TableException(
+            f"The precision value '{precision}' for function TO_TIMESTAMP_LTZ(numeric, precision) is unsupported, "
+            "the supported value is '0' for second or '3' for millisecond."
+        )
+    if isinstance(value, (float, decimal.Decimal)):
+        return int(value * 1000) if precision == 0 else int(value)
+    return int(value * 1000 if precision == 0 else value)
+
+
+def _text_to_instant(site: Site, value: str, pattern: str | None = None, zone: str | None = None) -> int | None:
+    nanoseconds = _read(value, pattern)
+    if nanoseconds is None:
+        return None
+    place = zone if zone is not None else "UTC"
+    try:
+        column = pa.array([nanoseconds // 1_000_000], pa.timestamp("ms"))
+        return to_instants(column, place)[0].value  # type: ignore[no-any-return]
+    except (pa.ArrowInvalid, ZoneInfoNotFoundError):
+        return None
+
+
+def _to_instant(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    one = _text_to_instant if type_rules.is_string(site.types[0]) else _number_to_instant
+    return by_row(one, with_site=True)(site, rows, values)
+
+
+# --- UNIX_TIMESTAMP, FROM_UNIXTIME, CONVERT_TZ
+
+
+def _unix_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    if not values:
+        return pa.scalar(site.context.now() // 1000, pa.int64())
+    return by_row(_unix_seconds, with_site=True)(site, rows, values)
+
+
+def _unix_seconds(site: Site, value: str, pattern: str = _DEFAULT) -> int | None:
+    try:
+        found = simple_parser(pattern)(value)
+    except BadDatePattern:
+        found = None
+    if found is None:
+        return -(2**63) // 1000
+    return _to_utc(found[0], zone_of(site.context.time_zone))
+
+
+def _to_utc(seconds: int, zone: dt.tzinfo) -> int:
+    """Return the point in time at which a clock on the wall of a zone shows a time."""
+    shown = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)
+    offset = shown.replace(tzinfo=zone).utcoffset()
+    return seconds - (int(offset.total_seconds()) if offset is not None else 0)
+
+
+def _from_utc(seconds: int, zone: dt.tzinfo) -> int:
+    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
+    offset = moment.astimezone(zone).utcoffset()
+    return seconds + (int(offset.total_seconds()) if offset is not None else 0)
+
+
+def _from_unixtime(site: Site, value: int, pattern: str = _DEFAULT) -> str:
+    zone = zone_of(site.context.time_zone)
+    try:
+        return simple_formatter(pattern)(Moment.of(_from_utc(value, zone)), site.context.time_zone)
+    except BadDatePattern as e:
+        raise TableException(str(e)) from None
+
+
+def _convert_tz(value: str, source: str, target: str) -> str | None:
+    found = simple_parser(_DEFAULT)(value)
+    if found is None:
+        return None
+    there = _from_utc(_to_utc(found[0], zone_of(source)), zone_of(target))
+    return simple_formatter(_DEFAULT)(Moment.of(there), target)
+
+
+def _to_instant_rule(arguments: Arguments) -> Resolved | None:
+    return first_of(
+        takes(number, integer, to=_LTZ, optional=1, nulls="any"),
+        takes(text, text, text, to=_LTZ, optional=2, nulls="always"),
+    )(arguments)
+
+
+FUNCTIONS = [
+    Function("DATE_FORMAT", takes(_dated_or_text, text, to=STRING), _date_format, api="date_format", fails=True),
+    Function(
+        "TO_TIMESTAMP",
+        takes(text, text, to=t.DataTypes.TIMESTAMP(3), optional=1, nulls="always"),
+        _to_timestamp,
+        api="to_timestamp",
+    ),
+    Function("TO_DATE", takes(text, text, to=DATE, optional=1, nulls="always"), by_row(_to_date), api="to_date"),
+    Function("TO_TIMESTAMP_LTZ", _to_instant_rule, _to_instant, api="to_timestamp_ltz", fails=True),
+    Function("UNIX_TIMESTAMP", takes(text, text, to=BIGINT, optional=2), _unix_timestamp, api="unix_timestamp"),
+    Function(
+        "FROM_UNIXTIME",
+        takes(bigint, text, to=STRING, optional=1, nulls="always"),
+        by_row(_from_unixtime, with_site=True),
+        api="from_unixtime",
+        fails=True,
+    ),
+    Function("CONVERT_TZ", takes(text, text, text, to=STRING, nulls="always"), by_row(_convert_tz), api="convert_tz"),
+]

@@ -1,0 +1,316 @@
+"""The job service: REST over jobs that run in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+from millstream.cli.main import cli
+from millstream.common import WatermarkStrategy
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.job_client import JobClient
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.service.app import Service, make_app
+from millstream.service.masking import masked
+from millstream.service.options import ServiceOptions
+from millstream.service.registry import Registry
+from millstream.service.run_file import running_services
+from millstream.service.server import Server
+
+LOCAL = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "2"}
+
+
+class World:
+    """A registry, jobs in it, and a client that asks about them."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.client = TestClient(make_app(Service(self.registry, {"s3.secret-key": "x"}, slots=4)))
+        self.started: list[JobClient] = []
+
+    def start(self, name: str, function: Any = lambda x: x, end: int = 10**9, **settings: str) -> str:
+        configuration = Configuration.from_dict({**LOCAL, **{k.replace("__", "."): v for k, v in settings.items()}})
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        numbers = env.from_source(NumberSequenceSource(1, end), WatermarkStrategy.no_watermarks(), "numbers")
+        numbers.map(function).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
+        client = env.execute_async(name)
+        self.started.append(client)
+        self.registry.add(client._job, configuration.to_dict())  # type: ignore[attr-defined]
+        return str(client.get_job_id())
+
+    def get(self, path: str, status: int = 200) -> Any:
+        answer = self.client.get(path)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def until(self, path: str, holds: Any) -> Any:
+        end = time.monotonic() + 20
+        while not holds(found := self.get(path)):
+            assert time.monotonic() < end, found
+            time.sleep(0.02)
+        return found
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    for client in world.started:
+        client.cancel().result()
+
+
+def runs(job: dict[str, Any]) -> bool:
+    return bool(job["state"] == "RUNNING" and job["status-counts"]["RUNNING"] == 2)
+
+
+def test_a_job_is_seen_with_its_vertices_subtasks_and_rates(world: World) -> None:
+    job = world.start("counting")
+    seen = world.until(f"/jobs/{job}", runs)
+    assert seen["name"] == "counting" and seen["end-time"] == -1 and seen["timestamps"]["FAILED"] == 0
+    source, reduce = seen["vertices"]
+    assert source["name"] == "Source: numbers -> Map" and source["tasks"]["RUNNING"] == 2
+    nodes = {n["id"]: n for n in seen["plan"]["nodes"]}
+    assert nodes[reduce["id"]]["inputs"][0]["id"] == source["id"]
+    world.registry.sample()
+    path = f"/v1/jobs/{job}/vertices/{source['id']}"
+    world.until(f"{path}/subtasks/metrics?get=numRecordsInPerSecond", lambda m: m[0]["min"] > 0)
+    world.until(path, lambda v: all(s["metrics"]["read-records"] > 0 for s in v["subtasks"]))
+    spent = world.get(f"{path}/subtasks/metrics?get=busyTimeMsPerSecond,idleTimeMsPerSecond&agg=max")
+    assert [set(m) for m in spent] == [{"id", "max"}] * 2
+    assert len(world.get(f"{path}/watermarks")) == 2
+    assert {m["id"] for m in world.get(f"{path}/metrics")} >= {"0.numRecordsIn", "1.busyTimeMsPerSecond"}
+    one = world.get(f"{path}/subtasks/1")
+    assert one["subtask"] == 1 and set(one["status-duration"]) >= {"CREATED", "DEPLOYING", "RUNNING"}
+
+
+def test_lists_of_jobs_count_their_tasks(world: World) -> None:
+    first, second = world.start("one"), world.start("two", end=10)
+    found = world.until(
+        "/jobs/overview", lambda o: {j["name"]: j["state"] for j in o["jobs"]} == {"one": "RUNNING", "two": "FINISHED"}
+    )
+    assert [j["jid"] for j in found["jobs"]] == [first, second]
+    assert found["jobs"][1]["tasks"]["finished"] == found["jobs"][1]["tasks"]["total"] == 4
+    assert world.get("/overview")["jobs-running"] == 1
+    assert world.get(f"/jobs/{second}/execution-result")["job-execution-result"]["application-status"] == "SUCCEEDED"
+    assert {a["status"] for a in world.get("/applications/overview")["applications"]} == {"RUNNING", "FINISHED"}
+
+
+def test_a_savepoint_is_taken_a_job_is_stopped_and_another_cancelled(world: World, tmp_path: Any) -> None:
+    job, other = world.start("stopped"), world.start("cancelled")
+    world.until(f"/jobs/{job}", runs)
+    trigger = "ab" * 16
+    body = {"target-directory": str(tmp_path), "cancel-job": False, "triggerId": trigger}
+    begun = world.client.post(f"/jobs/{job}/savepoints", json=body)
+    assert begun.status_code == 202 and begun.json() == {"request-id": trigger}
+    done = world.until(f"/jobs/{job}/savepoints/{trigger}", lambda a: a["status"]["id"] == "COMPLETED")
+    assert os.path.exists(os.path.join(done["operation"]["location"].removeprefix("file://"), "_metadata"))
+    begun = world.client.post(f"/jobs/{job}/stop", json={"targetDirectory": str(tmp_path), "drain": False})
+    path = f"/jobs/{job}/savepoints/{begun.json()['request-id']}"
+    world.until(path, lambda a: a["status"]["id"] == "COMPLETED")
+    world.until(f"/jobs/{job}", lambda j: j["state"] == "FINISHED")
+    assert world.client.patch(f"/jobs/{other}?mode=cancel", json={}).status_code == 202
+    world.until(f"/jobs/{other}", lambda j: j["state"] == "CANCELED")
+    assert world.client.patch(f"/jobs/{job}?mode=cancel").status_code == 409
+    assert world.client.post(f"/jobs/{job}/savepoints", json=body).status_code == 404
+
+
+def test_a_savepoint_that_fails_says_why(world: World) -> None:
+    job = world.start("failing")
+    world.until(f"/jobs/{job}", runs)
+    refused = world.client.post(f"/jobs/{job}/savepoints", json={})
+    assert refused.status_code == 400 and "savepoint-dir" in refused.json()["errors"][0]
+    begun = world.client.post(f"/jobs/{job}/savepoints", json={"target-directory": "/proc/nowhere"})
+    path = f"/jobs/{job}/savepoints/{begun.json()['request-id']}"
+    done = world.until(path, lambda a: a["status"]["id"] == "COMPLETED")
+    assert "/proc/nowhere" in done["operation"]["failure-cause"]["stack-trace"]
+
+
+def test_a_job_is_rescaled(world: World) -> None:
+    job = world.start("rescaled")
+    world.until(f"/jobs/{job}", runs)
+    assert world.client.patch(f"/jobs/{job}/rescaling?parallelism=nine").status_code == 400
+    begun = world.client.patch(f"/jobs/{job}/rescaling?parallelism=3")
+    path = f"/jobs/{job}/rescaling/{begun.json()['request-id']}"
+    world.until(path, lambda a: a["status"]["id"] == "COMPLETED")
+    assert {v["parallelism"] for v in world.until(f"/jobs/{job}", runs)["vertices"]} == {3}
+
+
+def test_failures_are_told_with_the_users_traceback(world: World) -> None:
+    def breaks(x: int) -> int:
+        return x // (x - x)
+
+    job = world.start("breaking", breaks)
+    world.until(f"/jobs/{job}", lambda j: j["state"] == "FAILED")
+    found = world.get(f"/jobs/{job}/exceptions")
+    (entry,) = found["exceptionHistory"]["entries"]
+    assert "ZeroDivisionError" in entry["stacktrace"] and "breaks" in entry["stacktrace"]
+    assert entry["taskName"] == "Source: numbers -> Map"
+    assert found["root-exception"] == entry["stacktrace"]
+
+
+def test_checkpoints_are_counted_and_described(world: World) -> None:
+    job = world.start("checkpointed", execution__checkpointing__interval="50 ms")
+    found = world.until(f"/jobs/{job}/checkpoints", lambda c: c["counts"]["completed"] > 1)
+    newest = found["latest"]["completed"]
+    assert newest["status"] == "COMPLETED" and newest["end_to_end_duration"] >= 0
+    details = world.get(f"/jobs/{job}/checkpoints/details/{newest['id']}")
+    assert len(details["tasks"]) == 2
+    assert world.get(f"/jobs/{job}/checkpoints/config")["interval"] == 50
+    world.get(f"/jobs/{job}/checkpoints/details/999999", 404)
+    begun = world.client.post(f"/jobs/{job}/checkpoints", json={}).json()["request-id"]
+    done = world.until(f"/jobs/{job}/checkpoints/{begun}", lambda a: a["status"]["id"] == "COMPLETED")
+    assert done["operation"]["checkpointId"] > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nothing", 404),
+        ("/jobs/xyz", 400),
+        (f"/jobs/{'0' * 32}", 404),
+        (f"/jobs/{'0' * 32}/checkpoints", 404),
+        ("/taskmanagers/other", 404),
+        ("/jobmanager/logs/..%2F..%2Fetc%2Fpasswd", 404),
+        (f"/savepoint-disposal/{'0' * 32}", 404),
+    ],
+)
+def test_what_is_not_there_is_refused_in_one_shape(world: World, path: str, status: int) -> None:
+    assert list(world.get(path, status)) == ["errors"]
+
+
+def test_bad_requests_are_refused(world: World) -> None:
+    job = world.start("asked")
+    path = f"/jobs/{job}/savepoints"
+    assert world.client.post(path, content=b"not json").status_code == 400
+    assert world.client.post(path, content=b"[1]").status_code == 400
+    assert world.client.post(path, content=b"x" * (1 << 21)).status_code == 413
+    assert world.client.get("/" + "a" * 5000).status_code == 414
+    assert world.client.delete(f"/jobs/{job}").status_code == 405
+
+
+def test_secrets_are_never_shown(world: World) -> None:
+    assert world.get("/jobmanager/config") == [{"key": "s3.secret-key", "value": "******"}]
+    assert masked({"sasl.password": "a", "my.apiKey": "b", "x": "c"}) == {
+        "sasl.password": "******",
+        "my.apiKey": "******",
+        "x": "c",
+    }
+    job = world.start("secret", my__token="abc")
+    assert world.get(f"/jobs/{job}/config")["execution-config"]["user-config"]["my.token"] == "******"
+    assert "abc" not in json.dumps(world.get(f"/jobs/{job}"))
+
+
+def test_who_has_no_token_learns_nothing() -> None:
+    client = TestClient(make_app(Service(Registry(), token="right")))
+    assert client.get("/jobs").status_code == 401
+    assert client.get("/jobs", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert client.get("/jobs", headers={"Authorization": "Bearer right"}).status_code == 200
+
+
+def test_a_service_that_others_reach_needs_a_token() -> None:
+    def read(**settings: str) -> ServiceOptions | None:
+        return ServiceOptions.read(Configuration.from_dict({k.replace("__", "."): v for k, v in settings.items()}))
+
+    assert read() is None
+    with pytest.raises(InvalidProgramError, match=r"rest.bind-address is 0.0.0.0.*millstream.rest.token"):
+        read(rest__port="8081", rest__address="0.0.0.0")
+    options = read(rest__port="8081", rest__address="0.0.0.0", millstream__rest__token="t")
+    assert options is not None and options.ports == (8081,)
+    with pytest.raises(InvalidProgramError, match="a port, a range"):
+        read(rest__port="80 81")
+
+
+def test_jobs_that_ended_are_forgotten_after_a_while(world: World) -> None:
+    now = [0.0]
+    world.registry = Registry(lambda: now[0])
+    world.registry.configure(
+        Configuration.from_dict({"jobstore.max-capacity": "1", "jobstore.expiration-time": "10 s"})
+    )
+    jobs = [world.start(name, end=3) for name in ("a", "b")]
+    for client in world.started:
+        client.get_job_execution_result().result()
+        now[0] += 1
+    end = time.monotonic() + 10
+    while [e.view.job_id for e in world.registry.entries()] != jobs[1:]:
+        assert time.monotonic() < end
+    now[0] += 20
+    assert world.registry.entries() == []
+
+
+def test_the_command_line_finds_jobs_of_other_processes(
+    world: World, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    job = world.start("found", execution__checkpointing__interval="1 s")
+    world.until(f"/jobs/{job}", runs)
+    options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto", "millstream.rest.token": "secret"}))
+    assert options is not None
+    server = Server(options, world.registry, {})
+    server.start()
+    try:
+        (run_file,) = (tmp_path / "millstream").iterdir()
+        assert stat.S_IMODE(run_file.stat().st_mode) == 0o600
+        run = CliRunner().invoke
+        assert job in run(cli, ["list"]).output
+        listed = json.loads(run(cli, ["list", "--json"]).output)
+        assert [j["jid"] for j in listed] == [job]
+        assert "Source: numbers -> Map" in run(cli, ["top", "found"]).output
+        taken = run(cli, ["savepoint", job[:6], str(tmp_path / "saved")])
+        assert "Savepoint of job" in taken.output, taken.output
+        assert "is complete" in run(cli, ["checkpoint", job]).output
+        refused = run(cli, ["cancel", "nobody"])
+        assert refused.exit_code == 1 and "There is no job nobody" in refused.output
+        assert "is being cancelled" in run(cli, ["cancel", job]).output
+        world.until(f"/jobs/{job}", lambda j: j["state"] == "CANCELED")
+        assert json.loads(run(cli, ["list", "--json"]).output) == []
+        refused = run(cli, ["list", "-m", server.url.removeprefix("http://"), "--token", "wrong"])
+        assert refused.exit_code == 1 and "token" in refused.output
+    finally:
+        server.stop()
+    assert list(running_services()) == []
+
+
+def test_a_run_file_of_a_dead_process_is_deleted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    directory = tmp_path / "millstream"
+    directory.mkdir(mode=0o700)
+    import socket
+
+    owner = {"job": "x", "host": socket.gethostname(), "pid": 2**22 - 1, "started": "1"}
+    (directory / "77.json").write_text(json.dumps({"url": "http://127.0.0.1:1", "token": None, "owner": owner}))
+    assert list(running_services()) == []
+    assert list(directory.iterdir()) == []
+
+
+def test_nothing_is_served_unless_asked_for() -> None:
+    before = threading.active_count()
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(LOCAL))
+    env.from_collection([1]).add_sink(lambda v: None)
+    env.execute()
+    assert not any(t.name == "millstream-rest" for t in threading.enumerate())
+    assert threading.active_count() <= before + 1
+
+
+def test_an_environment_serves_its_jobs_when_a_port_is_set(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {**LOCAL, "rest.port": "auto", "millstream.quiet": "false"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.from_collection([1]).add_sink(lambda v: None)
+    env.execute("served")
+    told = capsys.readouterr().err
+    assert told.count("millstream: jobs are served at http://127.0.0.1:") == 1
+    import urllib.request
+
+    url = told.split("served at ")[1].split()[0]
+    with urllib.request.urlopen(f"{url}/jobs/overview") as answer:
+        assert [j["name"] for j in json.load(answer)["jobs"]] == ["served"]
