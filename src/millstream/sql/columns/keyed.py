@@ -19,6 +19,7 @@ from millstream.state.hashes import groups_of
 
 # Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
 _MOST_DEAD = 1 << 12
+_ORDER = "order"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ class KeyedColumns:
         self._columns = {k.name: Growing(k.dtype) for k in self._kept}
         self._live = Growing(np.bool_)
         self._dead = 0
+        # In which order keys have come: that of slots, until some were read from a file.
+        self._order = Growing(np.int64)
+        self._next, self._in_order = 0, True
         # Which slots have changed since the last file, which of them files know, and what files know and is gone.
         self._changed = Growing(np.bool_)
         self._saved = Growing(np.bool_)
@@ -102,6 +106,8 @@ class KeyedColumns:
         self._hashes.extend(hashes(keys[: self._owners], count))
         for kept in self._kept:
             self._columns[kept.name].extend(_filled(kept, count))
+        self._order.extend(np.arange(self._next, self._next + count))
+        self._next += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
@@ -130,7 +136,8 @@ class KeyedColumns:
 
     def slots(self) -> Slots:
         """Return all slots that have a key, in the order in which the keys have come."""
-        return np.flatnonzero(self._live.values)
+        slots = np.flatnonzero(self._live.values)
+        return slots if self._in_order else slots[np.argsort(self._order.values[slots], kind="stable")]
 
     def compact(self) -> None:
         """Give up slots without keys if there are many: then the others have other numbers."""
@@ -142,22 +149,26 @@ class KeyedColumns:
         self._index.find(keys, len(left), True)
         for column, key in zip(self._keys, keys, strict=True):
             column.replace(key)
-        for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
+        for one in (self._hashes, self._order, self._live, self._changed, self._saved, *self._columns.values()):
             one.replace(one.values[left].copy())
-        self._dead = 0
+        self._dead, self._in_order = 0, True
         self.when_compacted(left)
 
     # --- files
 
     def load(self, change: RowChange) -> None:
         if change.gone is not None and change.gone.num_rows:
-            slots, _ = self.find(change.gone.columns[1:], change.gone.num_rows, add=False)
+            slots, _ = self.find(change.gone.columns[2:], change.gone.num_rows, add=False)
             self._saved.values[slots[slots >= 0]] = False
             self.remove(slots[slots >= 0])
         width = len(self._kinds)
-        slots, _ = self.find(change.rows.columns[1 : 1 + width], change.rows.num_rows)
-        for kept, column in zip(self._kept, change.rows.columns[1 + width :], strict=True):
+        slots, _ = self.find(change.rows.columns[2 : 2 + width], change.rows.num_rows)
+        for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
             self._columns[kept.name].values[slots] = _read(kept, column)
+        came = change.rows.column(1).to_numpy()
+        self._order.values[slots] = came
+        self._next = max(self._next, int(came.max(initial=-1)) + 1)
+        self._in_order = False
         self._changed.values[slots] = False
         self._saved.values[slots] = True
 
@@ -187,13 +198,14 @@ class KeyedColumns:
         order = np.argsort(groups, kind="stable")
         at = pa.array(order)
         self._gone.clear()
-        names = [HASH, *(f"k{i}" for i in range(len(keys)))]
-        return pa.record_batch([pa.array(many[order]), *(k.take(at) for k in keys)], names), groups[order]
+        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]
+        columns = [pa.array(many[order]), pa.nulls(len(at), pa.int64()), *(k.take(at) for k in keys)]
+        return pa.record_batch(columns, names), groups[order]
 
     def _rows(self, slots: Slots) -> pa.RecordBatch:
-        columns = [pa.array(self._hashes.values[slots]), *self.keys_at(slots)]
+        columns = [pa.array(self._hashes.values[slots]), pa.array(self._order.values[slots]), *self.keys_at(slots)]
         columns += [_written(k, self._columns[k.name].values[slots]) for k in self._kept]
-        names = [HASH, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
+        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
         return pa.record_batch(columns, names)
 
 

@@ -64,6 +64,9 @@ class KeyedRows:
         self._mark = Growing(np.int64)
         self._live, self._changed, self._saved = Growing(np.bool_), Growing(np.bool_), Growing(np.bool_)
         self._dead = 0
+        # In which order rows have come: that of their numbers, until some were read from a file.
+        self._order = Growing(np.int64)
+        self._ordinal, self._in_order = 0, True
         # What files know and is gone: by number, and from before the last `compact`.
         self._gone: list[Ints] = []
         self._gone_before: pa.RecordBatch | None = None
@@ -91,7 +94,8 @@ class KeyedRows:
 
     def all_rows(self) -> Ints:
         """Return all rows, in the order they came."""
-        return np.flatnonzero(self._live.values)
+        rows = np.flatnonzero(self._live.values)
+        return rows if self._in_order else rows[np.argsort(self._order.values[rows], kind="stable")]
 
     def take(self, column: int, rows: Any) -> pa.Array:
         """Return the values of a column in some rows; a null is asked for by a null."""
@@ -179,6 +183,8 @@ class KeyedRows:
         self._mark.extend(np.zeros(count, np.int64) if marks is None else marks)
         self._key.extend(keys)
         self._next.extend(np.full(count, _NONE, np.int64))
+        self._order.extend(np.arange(self._ordinal, self._ordinal + count))
+        self._ordinal += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
@@ -247,12 +253,15 @@ class KeyedRows:
         live = self.all_rows()
         columns = [c.take(live) for c in self._columns]
         marks, changed, saved = (one.values[live].copy() for one in (self._mark, self._changed, self._saved))
+        order, ordinal = self._order.values[live], self._ordinal
         number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
         self.clear()
         by_key = grouped([columns[k] for k in self.keys], len(live))
         found = self.find([columns[k] for k in self.keys], len(live), by_key, add=True)
         self.add(found, columns, marks)
         self._number.replace(number)
+        self._order.replace(order)
+        self._ordinal = ordinal
         self._ever.values[found] = ever[keys]
         self._changed.replace(changed)
         self._saved.replace(saved)
@@ -279,9 +288,11 @@ class KeyedRows:
         return pa.record_batch(columns, [HASH, *(f"k{i}" for i in range(len(self.keys))), "number"])
 
     def _rows(self, rows: Ints) -> pa.RecordBatch:
-        columns = [pa.array(self._hashes.values[self._key.values[rows]]), pa.array(self._number.values[rows])]
-        columns += [pa.array(self._mark.values[rows]), *(c.take(rows) for c in self._columns)]
-        return pa.record_batch(columns, [HASH, "number", "mark", *(f"c{i}" for i in range(len(self._columns)))])
+        columns = [pa.array(self._hashes.values[self._key.values[rows]])]
+        columns += [pa.array(one.values[rows]) for one in (self._number, self._mark, self._order)]
+        columns += [c.take(rows) for c in self._columns]
+        names = [HASH, "number", "mark", "order", *(f"c{i}" for i in range(len(self._columns)))]
+        return pa.record_batch(columns, names)
 
     def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
         rows, groups = self._by_group(self.all_rows())
@@ -313,8 +324,8 @@ class KeyedRows:
         count = change.rows.num_rows
         if not count:
             return
-        columns = change.rows.columns[3:]
-        number, mark = (change.rows.column(i).to_numpy() for i in (1, 2))
+        columns = change.rows.columns[4:]
+        number, mark, order = (change.rows.column(i).to_numpy() for i in (1, 2, 3))
         # A row that is there already has only another mark: it goes and comes again at its place.
         key_columns = [columns[k] for k in self.keys]
         there = self._numbered(key_columns, count, change.rows.column(1))
@@ -326,6 +337,8 @@ class KeyedRows:
         keys = self.find(key_columns, len(new), grouped(key_columns, len(new)), add=True)
         rows = self.add(keys, columns, mark[new])
         self._number.values[rows] = number[new]
+        self._order.values[rows] = order[new]
+        self._ordinal, self._in_order = max(self._ordinal, int(order.max()) + 1), False
         np.maximum.at(self._ever.values, keys, number[new] + 1)
         self._changed.values[rows] = False
         self._saved.values[rows] = True
