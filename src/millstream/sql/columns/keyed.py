@@ -34,10 +34,8 @@ class Kept:
 class KeyedColumns:
     """Keys, each with a slot in some columns of values; follows `LiveColumns`.
 
-    Slots are numbered in the order in which keys have come, and are good until the next `compact`.
-
-    Attributes:
-        values: the columns of values, by name; to be changed in place, and then `changed` is to be told.
+    Slots are numbered in the order in which keys have come, and are good until the next `compact`. Columns of values
+    are changed in place, and then `changed` is to be told.
     """
 
     def __init__(
@@ -79,25 +77,24 @@ class KeyedColumns:
         return len(self._live) - self._dead
 
     @property
-    def values(self) -> dict[str, NDArray[Any]]:
-        return {name: column.values for name, column in self._columns.items()}
+    def bound(self) -> int:
+        """The number of the next slot."""
+        return len(self._live)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of values; good until keys are added."""
         return self._columns[name].values
 
-    def find(self, keys: Sequence[pa.Array], rows: int, add: bool = True) -> tuple[Slots, NDArray[np.bool_]]:
-        """Return the slots of keys, all of them different, and which are new; without `add` a new one is at -1."""
-        before = len(self._live)
-        slots = self._index.find(keys, rows, add)
-        if not add:
-            return slots, slots < 0
-        new: NDArray[np.bool_] = slots >= before
-        if new.any():
-            added = np.flatnonzero(new)
-            some = len(added) < rows
-            at = pa.array(added)
-            self._append([k.take(at) for k in keys] if some else keys, len(added))
+    def find(self, keys: Sequence[pa.Array], rows: int) -> Slots:
+        """Return the slots of keys; -1 for those that are not there."""
+        return self._index.find(keys, rows)
+
+    def find_or_add(self, keys: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        """Return the slots of keys, and the rows with which new ones came: those have the last slots, in order."""
+        slots, new = self._index.find_or_add(keys, rows)
+        if len(new):
+            at = pa.array(new)
+            self._append(keys if len(new) == rows else [k.take(at) for k in keys], len(new))
         return slots, new
 
     def _append(self, keys: Sequence[pa.Array], count: int) -> None:
@@ -146,7 +143,7 @@ class KeyedColumns:
         left = self.slots()
         keys = self.keys_at(left)
         self._index = index_for(self._kinds)
-        self._index.find(keys, len(left), True)
+        self._index.find_or_add(keys, len(left))
         for column, key in zip(self._keys, keys, strict=True):
             column.replace(key)
         for one in (self._hashes, self._order, self._live, self._changed, self._saved, *self._columns.values()):
@@ -158,11 +155,11 @@ class KeyedColumns:
 
     def load(self, change: RowChange) -> None:
         if change.gone is not None and change.gone.num_rows:
-            slots, _ = self.find(change.gone.columns[2:], change.gone.num_rows, add=False)
+            slots = self.find(change.gone.columns[2:], change.gone.num_rows)
             self._saved.values[slots[slots >= 0]] = False
             self.remove(slots[slots >= 0])
         width = len(self._kinds)
-        slots, _ = self.find(change.rows.columns[2 : 2 + width], change.rows.num_rows)
+        slots, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
         for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
             self._columns[kept.name].values[slots] = _read(kept, column)
         came = change.rows.column(1).to_numpy()

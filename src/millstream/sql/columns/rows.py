@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.growing import Growing, GrowingColumn
 from millstream.sql.columns.index import index_for
-from millstream.sql.columns.keys import Grouped, grouped, hashes
+from millstream.sql.columns.keys import hashes, stable_order
 from millstream.state.column_table import HASH, RowChange
 from millstream.state.hashes import groups_of
 
@@ -77,7 +77,7 @@ class KeyedRows:
 
     @property
     def marks(self) -> Ints:
-        """The number that each row has for its owner's use; to be changed in place, and then `changed` is to be told."""
+        """The number that each row has for its owner's use; whoever changes it in place tells `changed`."""
         return self._mark.values
 
     def keys_of(self, rows: Ints) -> Ints:
@@ -103,20 +103,24 @@ class KeyedRows:
 
     # --- keys
 
-    def find(self, columns: Sequence[pa.Array], rows: int, by_key: Grouped, add: bool) -> Ints:
-        """Return the keys of rows, by the columns of the key; without `add` -1 for one that is not there."""
-        first = pa.array(by_key.first)
-        distinct = [c.take(first) for c in columns]
-        before = len(self._hashes)
-        found = self._index.find(distinct, by_key.count, add)
-        if add:
-            new = np.flatnonzero(found >= before)
-            if len(new):
-                at = pa.array(new)
-                self._hashes.extend(hashes([d.take(at) for d in distinct[: self._owners]], len(new)))
-                for one, value in ((self._head, _NONE), (self._tail, _NONE), (self._length, 0), (self._ever, 0)):
-                    one.extend(np.full(len(new), value, np.int64))
-        return found[by_key.codes]
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Ints:
+        """Return the keys of rows, by the columns of the key; -1 for one that is not there."""
+        return self._index.find(columns, rows)
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> Ints:
+        """Return the keys of rows, by the columns of the key; new ones are added."""
+        found, new = self._index.find_or_add(columns, rows)
+        if len(new):
+            at = pa.array(new)
+            self._hashes.extend(hashes([c.take(at) for c in columns[: self._owners]], len(new)))
+            for one, value in ((self._head, _NONE), (self._tail, _NONE), (self._length, 0), (self._ever, 0)):
+                one.extend(np.full(len(new), value, np.int64))
+        return found
+
+    @property
+    def key_bound(self) -> int:
+        """The number of the next key."""
+        return len(self._length)
 
     def most_pairs(self, keys: Ints) -> int:
         """Return how many rows of keys there are at most."""
@@ -188,7 +192,7 @@ class KeyedRows:
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
-        order = np.argsort(keys, kind="stable")
+        order = stable_order(keys, len(self._length))
         by_key, in_order = keys[order], rows[order]
         starts = np.flatnonzero(np.append(True, by_key[1:] != by_key[:-1])) if count else np.zeros(0, np.int64)
         sizes = np.diff(starts, append=count)
@@ -224,7 +228,7 @@ class KeyedRows:
             self._gone.append(known)
 
     def equal_rows(self, keys: Ints, columns: Sequence[pa.Array]) -> Ints:
-        """Return for each of some rows one that is equal to it and is there, each another one; -1 where there is none."""
+        """Return for each of some rows one that is equal to it, each another one; -1 where there is none."""
         found = np.full(len(keys), _NONE, np.int64)
         places, rows = self.pairs(keys)
         if not len(places):
@@ -256,8 +260,7 @@ class KeyedRows:
         order, ordinal = self._order.values[live], self._ordinal
         number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
         self.clear()
-        by_key = grouped([columns[k] for k in self.keys], len(live))
-        found = self.find([columns[k] for k in self.keys], len(live), by_key, add=True)
+        found = self.find_or_add([columns[k] for k in self.keys], len(live))
         self.add(found, columns, marks)
         self._number.replace(number)
         self._order.replace(order)
@@ -334,7 +337,7 @@ class KeyedRows:
         new = np.flatnonzero(~old)
         at = pa.array(new)
         columns, key_columns = [c.take(at) for c in columns], [c.take(at) for c in key_columns]
-        keys = self.find(key_columns, len(new), grouped(key_columns, len(new)), add=True)
+        keys = self.find_or_add(key_columns, len(new))
         rows = self.add(keys, columns, mark[new])
         self._number.values[rows] = number[new]
         self._order.values[rows] = order[new]
@@ -346,7 +349,7 @@ class KeyedRows:
     def _numbered(self, key_columns: Sequence[pa.Array], count: int, numbers: pa.Array) -> Ints:
         """Return the rows with keys and numbers, -1 for those that are not there."""
         found = np.full(count, _NONE, np.int64)
-        keys = self.find(key_columns, count, grouped(key_columns, count), add=False)
+        keys = self.find(key_columns, count)
         places, rows = self.pairs(keys)
         same = self._number.values[rows] == numbers.to_numpy()[places]
         found[places[same]] = rows[same]
