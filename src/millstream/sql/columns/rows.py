@@ -64,9 +64,9 @@ class KeyedRows:
         self._mark = Growing(np.int64)
         self._live, self._changed, self._saved = Growing(np.bool_), Growing(np.bool_), Growing(np.bool_)
         self._dead = 0
-        # In which order rows have come: that of their numbers, until some were read from a file.
-        self._order = Growing(np.int64)
-        self._ordinal, self._in_order = 0, True
+        # Other numbers that are in the order in which rows have come; None while the rows' own are.
+        self._order: Growing | None = None
+        self._next_order = 0
         # What files know and is gone: by number, and from before the last `compact`.
         self._gone: list[Ints] = []
         self._gone_before: pa.RecordBatch | None = None
@@ -95,7 +95,11 @@ class KeyedRows:
     def all_rows(self) -> Ints:
         """Return all rows, in the order they came."""
         rows = np.flatnonzero(self._live.values)
-        return rows if self._in_order else rows[np.argsort(self._order.values[rows], kind="stable")]
+        return rows if self._order is None else rows[np.argsort(self._order.values[rows], kind="stable")]
+
+    def _came(self, rows: Ints) -> Ints:
+        """Return numbers that are in the order in which rows have come."""
+        return rows if self._order is None else self._order.values[rows]
 
     def take(self, column: int, rows: Any) -> pa.Array:
         """Return the values of a column in some rows; a null is asked for by a null."""
@@ -187,8 +191,9 @@ class KeyedRows:
         self._mark.extend(np.zeros(count, np.int64) if marks is None else marks)
         self._key.extend(keys)
         self._next.extend(np.full(count, _NONE, np.int64))
-        self._order.extend(np.arange(self._ordinal, self._ordinal + count))
-        self._ordinal += count
+        if self._order is not None:
+            self._order.extend(np.arange(self._next_order, self._next_order + count))
+            self._next_order += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
@@ -257,14 +262,15 @@ class KeyedRows:
         live = self.all_rows()
         columns = [c.take(live) for c in self._columns]
         marks, changed, saved = (one.values[live].copy() for one in (self._mark, self._changed, self._saved))
-        order, ordinal = self._order.values[live], self._ordinal
+        order = self._came(live)
         number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
         self.clear()
         found = self.find_or_add([columns[k] for k in self.keys], len(live))
         self.add(found, columns, marks)
         self._number.replace(number)
-        self._order.replace(order)
-        self._ordinal = ordinal
+        self._order = Growing(np.int64)
+        self._order.extend(order)
+        self._next_order = int(order.max(initial=-1)) + 1
         self._ever.values[found] = ever[keys]
         self._changed.replace(changed)
         self._saved.replace(saved)
@@ -292,7 +298,7 @@ class KeyedRows:
 
     def _rows(self, rows: Ints) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[self._key.values[rows]])]
-        columns += [pa.array(one.values[rows]) for one in (self._number, self._mark, self._order)]
+        columns += [pa.array(one) for one in (self._number.values[rows], self._mark.values[rows], self._came(rows))]
         columns += [c.take(rows) for c in self._columns]
         names = [HASH, "number", "mark", "order", *(f"c{i}" for i in range(len(self._columns)))]
         return pa.record_batch(columns, names)
@@ -340,8 +346,11 @@ class KeyedRows:
         keys = self.find_or_add(key_columns, len(new))
         rows = self.add(keys, columns, mark[new])
         self._number.values[rows] = number[new]
+        if self._order is None:
+            self._order = Growing(np.int64)
+            self._order.extend(np.arange(len(self._live)))
         self._order.values[rows] = order[new]
-        self._ordinal, self._in_order = max(self._ordinal, int(order.max()) + 1), False
+        self._next_order = max(self._next_order, len(self._order), int(order.max()) + 1)
         np.maximum.at(self._ever.values, keys, number[new] + 1)
         self._changed.values[rows] = False
         self._saved.values[rows] = True
