@@ -295,6 +295,7 @@ class Translator:
                 says_equal=True,
                 rowtime=node.time if node.is_event_time else None,
                 final_only=batch,
+                ttl=planned.traits.state_ttl,
             )
         elif node.is_event_time:
             operator = EarliestRowOperator(node.keys, kinds, node.time)
@@ -311,6 +312,7 @@ class Translator:
             pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
             says_equal=planned.traits.state_ttl > 0,
             final_only=self._session.batch,
+            ttl=planned.traits.state_ttl,
         )
         return self._one(planned, operator, self._by_key(before, node.keys))
 
@@ -323,7 +325,13 @@ class Translator:
         ]
         inner = node.kind is nodes.JoinKind.INNER
         operator = JoinOperator(
-            node.kind, *sides, node.null_safe, node.condition, self._session, waits=self._session.batch and not inner
+            node.kind,
+            *sides,
+            node.null_safe,
+            node.condition,
+            self._session,
+            waits=self._session.batch and not inner,
+            ttl=planned.traits.state_ttl,
         )
         ends = [e for i, p in enumerate(planned.inputs) for e in self._by_key(p, keys[i], i)]
         return self._one(planned, operator, ends, single=not node.left_keys)

@@ -128,6 +128,11 @@ class KeyedColumns:
             mask = pa.array(known)
             self._gone.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
 
+    def expire(self, name: str, last: int) -> None:
+        """Forget the keys that were last touched then or before, by a column of times."""
+        slots = np.flatnonzero(self._live.values)
+        self.remove(slots[self.column(name)[slots] <= last])
+
     def keys_at(self, slots: Slots) -> list[pa.Array]:
         """Return the keys of slots."""
         return [column.take(slots) for column in self._keys]
