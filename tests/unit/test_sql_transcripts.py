@@ -152,7 +152,8 @@ TRANSCRIPTS = [
         [_TIME, _INT],
         [
             ("+I 5 1, +I 3 1, +I 3 2, +I 9 9", ""),
-            (5, "+I 3 2, +I 3 1, +I 5 1"),
+            (7, "+I 3 2, +I 3 1, +I 5 1"),
+            # Late is what is not behind the last row that was emitted, whatever the watermark says.
             ("+I 5 7, +I 6 7", ""),
             (_END, "+I 6 7, +I 9 9"),
         ],
@@ -282,7 +283,7 @@ TRANSCRIPTS = [
         "rows with their windows",
         lambda: WindowTableOperator(Windowing(WindowKind.HOP, 10, 5), _times(0), [_TIME, _TIME, _TIME]),
         [_TIME],
-        [("+I 7, +I 10", "+I 7 0 10 9, +I 7 5 15 14, +I 10 5 15 14, +I 10 10 20 19")],
+        [("+I 7, +I 10", "+I 7 5 15 14, +I 7 0 10 9, +I 10 10 20 19, +I 10 5 15 14")],
     ),
     Transcript(
         "a window of rows that are taken back",
