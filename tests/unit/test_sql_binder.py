@@ -45,9 +45,11 @@ def test_types_are_flinks_for_7500_expressions(session: Session) -> None:
                 found = "refused"
             if found != wanted:
                 differ.append((expression, wanted, found))
-    # Flink mixes numbers and dates in CASE and TRY_CAST, and gives times one of two types by their order.
-    assert len(differ) <= 129, differ[:20]
-    assert all("CASE" in e or "TRY_CAST" in e or "INTERVAL" in e for e, _, _ in differ), differ
+    # Flink mixes numbers and dates in CASE, COALESCE and TRY_CAST, casts a null INT to a TIMESTAMP, and lets arrays,
+    # maps and rows be compared by `<`, which then fails.
+    known = ("CASE", "TRY_CAST", "COALESCE", "] < ", ") < ", "CAST(CAST(NULL AS INT) AS TIMESTAMP")
+    assert [d for d in differ if not any(w in d[0] for w in known)] == []
+    assert len(differ) <= 125
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_types_are_flinks_for_7500_expressions(session: Session) -> None:
         ("SELECT e FROM t CROSS JOIN UNNEST(arr) AS x(e)", ["e INT"]),
         ("SELECT e, o FROM t LEFT JOIN UNNEST(arr) WITH ORDINALITY AS x(e, o) ON TRUE", ["e INT", "o INT"]),
         ("SELECT INTERVAL '1' DAY, DATE '2024-01-01', TIMESTAMP '2024-01-01 00:00:00.123', x'4142', 1e0, 'ab'",
-         ["EXPR$0 INTERVAL DAY(2) NOT NULL", "EXPR$1 DATE NOT NULL", "EXPR$2 TIMESTAMP(3) NOT NULL",
+         ["EXPR$0 INTERVAL SECOND(3) NOT NULL", "EXPR$1 DATE NOT NULL", "EXPR$2 TIMESTAMP(3) NOT NULL",
           "EXPR$3 BINARY(2) NOT NULL", "EXPR$4 DOUBLE NOT NULL", "EXPR$5 CHAR(2) NOT NULL"]),
     ],
 )  # fmt: skip
@@ -164,8 +166,14 @@ def _nodes(node: n.Node) -> Any:
     [
         "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE))",
         "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)",
-        "TABLE(HOP(DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), SLIDE => INTERVAL '1' MINUTE, SIZE => INTERVAL '5' MINUTE))",
-        "TABLE(HOP(SIZE => INTERVAL '5' MINUTE, DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), SLIDE => INTERVAL '1' MINUTE))",
+        (
+            "TABLE(HOP(DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), SLIDE => INTERVAL '1' MINUTE, SIZE => INTERVAL '5' "
+            "MINUTE))"
+        ),
+        (
+            "TABLE(HOP(SIZE => INTERVAL '5' MINUTE, DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), SLIDE => INTERVAL '1' "
+            "MINUTE))"
+        ),
         "TABLE(HOP((SELECT * FROM t), DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE))",
     ],
 )
@@ -183,7 +191,10 @@ def test_group_windows_have_properties(session: Session) -> None:
     assert aggregate.properties == ("start", "rowtime")
     assert aggregate.window.size == 3_600_000
     assert str(node.fields[2]) == "TIMESTAMP(3) NOT NULL *ROWTIME*"
-    slide = "SELECT HOP_END(p, INTERVAL '1' SECOND, INTERVAL '3' SECOND) FROM t GROUP BY HOP(p, INTERVAL '1' SECOND, INTERVAL '3' SECOND)"
+    slide = (
+        "SELECT HOP_END(p, INTERVAL '1' SECOND, INTERVAL '3' SECOND) FROM t GROUP BY HOP(p, INTERVAL '1' SECOND, "
+        "INTERVAL '3' SECOND)"
+    )
     (aggregate,) = [x for x in _nodes(session.bound(slide)) if isinstance(x, n.WindowAggregate)]
     assert (aggregate.window.size, aggregate.window.step, aggregate.window.is_event_time) == (3000, 1000, False)
 
@@ -196,7 +207,8 @@ def test_session_windows_are_partitioned(session: Session) -> None:
 
 def test_over_with_a_named_window_and_bounds(session: Session) -> None:
     node = session.bound(
-        "SELECT SUM(b) OVER w, COUNT(*) OVER w, MAX(b) OVER (w2 RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW) "
+        "SELECT SUM(b) OVER w, COUNT(*) OVER w, MAX(b) OVER (w2 RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND "
+        "CURRENT ROW) "
         "FROM t WINDOW w AS (PARTITION BY a ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW), w2 AS (ORDER BY ts)"
     )
     specs = [x.over for x in _nodes(node) if isinstance(x, n.Over)]
@@ -223,7 +235,9 @@ def test_natural_and_full_joins_take_the_side_that_is_there(session: Session) ->
 
 
 def test_functions_of_users(session: Session) -> None:
-    session.catalogs.create_system_function("twice", Scalar("twice", DataTypes.BIGINT(), input_types=[DataTypes.BIGINT()]))
+    session.catalogs.create_system_function(
+        "twice", Scalar("twice", DataTypes.BIGINT(), input_types=[DataTypes.BIGINT()])
+    )
     session.catalogs.create_system_function(
         "split", Scalar("split", DataTypes.STRING(), "table", result_types=[DataTypes.STRING(), DataTypes.INT()])
     )
@@ -315,9 +329,17 @@ def test_a_mismatch_shows_both_schemas(session: Session) -> None:
         ("SELECT a FROM t UNION ALL SELECT a, b FROM t", "Column count mismatch in UNION ALL", 1),
         ("SELECT a FROM t UNION ALL SELECT c FROM t", "Type mismatch in column 1 of UNION ALL", 1),
         ("SELECT a FROM t, files WHERE a > 1", "Column 'a' is ambiguous", 30),
-        ("SELECT CASE WHEN a > 1 THEN 1 ELSE 'x' END FROM t", "Illegal mixing of types in CASE or COALESCE statement", 8),
+        (
+            "SELECT CASE WHEN a > 1 THEN 1 ELSE 'x' END FROM t",
+            "Illegal mixing of types in CASE or COALESCE statement",
+            8,
+        ),
         ("SELECT CAST(arr AS INT) FROM t", "Cast function cannot convert value of type ARRAY<INT> to type INT", 8),
-        ("SELECT * FROM t AS x(i, j)", "List of column aliases must have same degree as table; table has 7 columns", 15),
+        (
+            "SELECT * FROM t AS x(i, j)",
+            "List of column aliases must have same degree as table; table has 7 columns",
+            15,
+        ),
         ("SELECT * FROM t WHERE a", "WHERE clause must be a condition", 23),
         ("SELECT a FROM t ORDER BY 3", "Ordinal out of range", 26),
         ("SELECT MAX(*) FROM t", "Unknown identifier '*'", 8),
@@ -332,9 +354,13 @@ def test_a_mismatch_shows_both_schemas(session: Session) -> None:
             "requires maxSize must be an integral multiple of step, but got maxSize 10000 ms and step 3000 ms",
             21,
         ),
-        ("SELECT a FROM t GROUP BY a, TUMBLE(b, INTERVAL '1' SECOND)", "only be defined over a time attribute column", 29),
+        (
+            "SELECT a FROM t GROUP BY a, TUMBLE(b, INTERVAL '1' SECOND)",
+            "only be defined over a time attribute column",
+            29,
+        ),
         ("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES A.a AS x PATTERN (A) DEFINE A AS A.a > 1)",
-         "MATCH_RECOGNIZE is not supported yet", 15),
+         "MATCH_RECOGNIZE is not supported yet", 17),
     ],
 )  # fmt: skip
 def test_errors_say_what_and_where(session: Session, query: str, words: str, column: int) -> None:

@@ -131,8 +131,13 @@ def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
     kind = arrow_type(expression.type)
 
     def evaluate(batch: Batch) -> Value:
-        found = kernel(site, len(batch), [a(batch) for a in arguments])
-        return found if found.type == kind else found.cast(kind)
+        given = [a(batch) for a in arguments]
+        try:
+            found = kernel(site, len(batch), given)
+            return found if found.type == kind else found.cast(kind)
+        except pa.ArrowException as e:
+            told = ", ".join(map(str, types))
+            raise TableException(f"{site.name}({told}) cannot be computed: {e}") from e
 
     return evaluate
 
@@ -187,6 +192,8 @@ class _Some:
 
     def at(self, batch: Batch, rows: NDArray[Any]) -> pa.Array:
         """Return the values of some rows."""
+        if len(rows) == len(batch):
+            return as_array(self._whole(batch), len(batch))
         places = pa.array(rows)
         some = Batch([batch.columns[i].take(places) for i in self._needed], rows=len(rows))
         return as_array(self._part(some), len(rows))
