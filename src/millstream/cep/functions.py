@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import Any, Generic, Protocol, TypeAlias
 
 from millstream.cep.automaton import Match
 from millstream.common.errors import InvalidProgramError
 from millstream.common.type_variables import OUT_co, T
-
-if TYPE_CHECKING:
-    from millstream.operators.output_tag import OutputTag
 
 __all__ = [
     "PatternFlatSelectFunction",
@@ -22,6 +19,10 @@ __all__ = [
     "RichPatternSelectFunction",
     "TimedOutPartialMatchHandler",
 ]
+
+
+# (OutputTag, value)
+SideOutput: TypeAlias = tuple[Any, Any]
 
 
 class MatchContext(Protocol):
@@ -51,15 +52,13 @@ class PatternProcessFunction(_Life, Generic[T, OUT_co]):
 
     Example:
         >>> class Alarm(PatternProcessFunction):
-        ...     Context: TypeAlias = MatchContext
-
-    def process_match(self, match, ctx):
+        ...     def process_match(self, match, ctx):
         ...         yield f"{match['small'][0]} and then {match['large'][0]} at {ctx.timestamp()}"
     """
 
-    def process_match(
-        self, match: dict[str, list[T]], ctx: MatchContext
-    ) -> Iterable[OUT_co | tuple[OutputTag[Any], Any]] | None:
+    Context: TypeAlias = MatchContext
+
+    def process_match(self, match: dict[str, list[T]], ctx: MatchContext) -> Iterable[OUT_co | SideOutput] | None:
         """Yield results, and `(OutputTag, value)` for side outputs.
 
         Args:
@@ -80,9 +79,7 @@ class TimedOutPartialMatchHandler(Generic[T]):
         ...         yield LATE, match
     """
 
-    def process_timed_out_match(
-        self, match: dict[str, list[T]], ctx: MatchContext
-    ) -> Iterable[tuple[OutputTag[Any], Any]] | None:
+    def process_timed_out_match(self, match: dict[str, list[T]], ctx: MatchContext) -> Iterable[SideOutput] | None:
         """Yield `(OutputTag, value)`; a time-out has no other output.
 
         Args:

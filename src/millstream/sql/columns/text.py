@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.sql import types as t
+from millstream.sql.columns.zones import arrow_zone
 
 _DAY = 86_400_000
 
@@ -35,6 +36,9 @@ def _booleans(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
 
 
 def _decimals(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
+    text = column.cast(pa.string())
+    if not pc.any(pc.match_substring(text, "E")).as_py():
+        return text
     # Arrow writes small ones with an exponent.
     return pa.array([None if v is None else format(v, "f") for v in column.to_pylist()], pa.string())
 
@@ -138,9 +142,10 @@ def _timestamps(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
 
 def local(column: Any, zone: str) -> Any:
     """Return points in time as times of a day in a zone."""
-    if zone == "UTC":
+    name = arrow_zone(zone)
+    if name == "UTC":
         return column.cast(pa.timestamp(column.type.unit))
-    return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
+    return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, name)))
 
 
 def months_text(months: int) -> str:
