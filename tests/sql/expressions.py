@@ -44,6 +44,7 @@ TARGETS = [
     *("ARRAY<STRING>", "ARRAY<BIGINT>", "MAP<STRING, BIGINT>", "ROW<a STRING, b STRING, c STRING>"),
 ]
 _SIMPLE_TARGETS = TARGETS[:-4]
+_TRIED = ("INT", "DOUBLE", "DECIMAL(5, 2)", "BOOLEAN", "DATE", "TIME(0)", "TIMESTAMP(3)")
 
 
 def casts() -> Iterator[str]:
@@ -51,7 +52,7 @@ def casts() -> Iterator[str]:
         nested = source.startswith(("ARRAY", "MAP", "ROW", "CAST(NULL AS ARRAY"))
         for target in ("STRING", "VARCHAR(5)", *TARGETS[-4:]) if nested else _SIMPLE_TARGETS:
             yield f"CAST({source} AS {target})"
-            if source.startswith("'") or "NaN" in source:
+            if (source.startswith("'") and target in _TRIED) or "NaN" in source:
                 yield f"TRY_CAST({source} AS {target})"
 
 

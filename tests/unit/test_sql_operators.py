@@ -160,7 +160,11 @@ def test_floats_are_added_in_the_order_in_which_they_come() -> None:
     sums: dict[int, float] = {}
     for start in range(0, 3000, 700):
         part = slice(start, start + 700)
-        bare.take(batch_of([("+I", k, v) for k, v in zip(keys[part].tolist(), values[part].tolist())], [pa.int64(), pa.float64()]))
+        bare.take(
+            batch_of(
+                [("+I", k, v) for k, v in zip(keys[part].tolist(), values[part].tolist())], [pa.int64(), pa.float64()]
+            )
+        )
     for key, value in zip(keys.tolist(), values.tolist(), strict=True):
         sums[key] = sums.get(key, 0.0) + value
     last = {c[1]: c[2] for c in bare.changes()}
@@ -168,7 +172,6 @@ def test_floats_are_added_in_the_order_in_which_they_come() -> None:
 
 
 # --- joins
-
 
 
 def _join_row(r: Random) -> tuple[Any, ...]:
@@ -187,9 +190,7 @@ def test_joins_make_every_change(seed: int, kind: JoinKind) -> None:
     if has_condition:
         condition = Call(DataTypes.BOOLEAN(), "<=", (Column(_BIGINT, 1), Column(_BIGINT, 3)))
     bare = Bare(
-        JoinOperator(
-            kind, JoinSide(_JOIN_KINDS, (0,)), JoinSide(_JOIN_KINDS, (0,)), (False,), condition, Session()
-        )
+        JoinOperator(kind, JoinSide(_JOIN_KINDS, (0,)), JoinSide(_JOIN_KINDS, (0,)), (False,), condition, Session())
     )
     model = JoinModel(kind.name, (0, 0), (2, 2), (lambda l, r: l[1] <= r[1]) if has_condition else None)
     sides = [_changelog(r, _join_row) for _ in range(2)]
@@ -291,7 +292,10 @@ def _in_ms(changes: list[Change]) -> list[Change]:
 def test_order_of_windows_does_not_depend_on_batches(kind: WindowKind) -> None:
     size, step = _WINDOWS[kind]
     rng = np.random.default_rng(5)
-    rows = [("+I", str(k), 1, int(t)) for k, t in zip(rng.integers(0, 9, 300), np.sort(rng.integers(0, 90, 300)), strict=True)]
+    rows = [
+        ("+I", str(k), 1, int(t))
+        for k, t in zip(rng.integers(0, 9, 300), np.sort(rng.integers(0, 90, 300)), strict=True)
+    ]
     found = []
     for cut in (300, 7, 50):
         operator = WindowAggregateOperator(

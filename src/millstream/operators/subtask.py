@@ -115,7 +115,8 @@ class Subtask:
         # How many records go through each loop at once, and the time when it was last looked at. Between two pieces
         # somebody looks whether there is room for another.
         most = sorted(o.capacity for o, _ in self._asking)[:1]
-        if any(n.operator.takes_batches or n.operator.emits_batches for n in self._nodes):
+        first = vertex.head.operator
+        if first.takes_batches or (first.emits_batches and vertex.is_source):
             # The next batch may have a thousand times the rows of the one before.
             most = [min(FEW_BATCHES, *most)] if most else [FEW_BATCHES]
         self._paces = defaultdict[int, Pace](partial(Pace, surroundings.stopwatch, *most))

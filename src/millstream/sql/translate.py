@@ -10,23 +10,33 @@ import pyarrow as pa
 from millstream.graph.transformations import Program, StreamEnd, Transformation
 from millstream.operators.base import Operator
 from millstream.operators.partitioners import GlobalPartitioner, Partitioner
-from millstream.sql.changes import Changes
+from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Column
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.calc import CalcOperator
+from millstream.sql.operators.correlate import CorrelateOperator
+from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator
+from millstream.sql.operators.materialize import MaterializeOperator
+from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
+from millstream.sql.operators.set_operation import SetOperationOperator
 from millstream.sql.operators.sink import NotNullOperator, TableSinkOperator
+from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
 from millstream.sql.operators.streams import StreamScanOperator, ToRowsOperator
+from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.operators.watermark import RowWatermarkOperator
 from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
+from millstream.sql.schema import TimeAttribute
 
 MINI_BATCH = "table.exec.mini-batch.enabled"
 WATERMARK_INTERVAL = "pipeline.auto-watermark-interval"
@@ -152,21 +162,157 @@ class Translator:
     def _window_aggregate(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.WindowAggregate)
+        spec, batch = node.window, self._session.batch
         kinds = kinds_of(before)
         first = len(node.keys) + len(node.calls)
         types = [arrow_type(f.type) for f in node.fields.fields[first:]]
+        properties = list(zip(node.properties, types, strict=True))
+        times = WindowTimes(spec.time, spec.is_event_time, self._session.time_zone, node.has_window)
+        partition = node.keys
+        operator: Operator
+        if node.counts is not None:
+            operator = CountWindowOperator(*node.counts, times, node.keys, node.calls, kinds)
+        elif spec.kind is nodes.WindowKind.SESSION and node.has_window is None:
+            partition = spec.partition or node.keys
+            operator = SessionWindowOperator(
+                spec.size, times, partition, node.keys, node.calls, kinds, properties, batch
+            )
+        else:
+            operator = WindowAggregateOperator(
+                Windowing.of(spec),
+                times,
+                node.keys,
+                node.calls,
+                kinds,
+                properties,
+                retracts=bool(before.traits.changes & _RETRACTIONS),
+                batch=batch,
+            )
+        return self._one(planned, operator, self._by_key(before, partition), single=not partition)
+
+    def _window_table(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.WindowTable)
         spec = node.window
-        operator = WindowAggregateOperator(
-            Windowing.of(spec),
-            WindowTimes(spec.time, spec.is_event_time, self._session.time_zone, node.has_window),
-            node.keys,
-            node.calls,
-            kinds,
-            list(zip(node.properties, types, strict=True)),
-            retracts=bool(before.traits.changes & _RETRACTIONS),
-            batch=self._session.batch,
+        if spec.kind is nodes.WindowKind.SESSION:
+            raise TableException(
+                "The SESSION window function cannot stand alone: group by its window_start and window_end."
+            )
+        times = WindowTimes(spec.time, spec.is_event_time, self._session.time_zone)
+        if spec.is_event_time:
+            times.are_points = kinds_of(before)[spec.time].tz is not None
+        operator = WindowTableOperator(Windowing.of(spec), times, kinds_of(planned)[-3:])
+        return self._one(planned, operator, self._ends(before))
+
+    def _expand(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Expand)
+        return self._one(planned, ExpandOperator(node.sets, kinds_of(planned), self._session), self._ends(before))
+
+    def _correlate(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Correlate)
+        operator = CorrelateOperator(
+            node.function,
+            node.arguments,
+            node.fields.types[len(before.node.fields) :],
+            self._session,
+            keeps_all=node.kind is nodes.JoinKind.LEFT,
+            condition=node.condition,
+            ordinality=node.ordinality,
         )
+        return self._one(planned, operator, self._ends(before))
+
+    def _set_operation(self, planned: Planned) -> list[StreamEnd]:
+        node = planned.node
+        assert isinstance(node, nodes.SetOperation)
+        keys = tuple(range(len(node.fields)))
+        operator = SetOperationOperator(node.operator, node.all, kinds_of(planned), self._session.batch)
+        ends = [e for i, p in enumerate(planned.inputs) for e in self._by_key(p, keys, i)]
+        return self._one(planned, operator, ends)
+
+    def _sort(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Sort)
+        kinds, last = kinds_of(before), None if node.limit is None else node.offset + node.limit
+        retracts = bool(before.traits.changes - INSERTS)
+        operator: Operator
+        if node.order and self._session.batch:
+            operator = SortOperator(node.order, kinds, node.offset, node.limit)
+        elif not node.order and not retracts:
+            operator = LimitOperator(node.offset, node.limit)
+        elif node.order and last is None and not node.offset:
+            first = before.node.fields[node.order[0][0]].time
+            if first is TimeAttribute.PROCTIME:
+                return self._ends(before)
+            operator = SortOperator(node.order, kinds, rowtime=node.order[0][0])
+        else:
+            operator = self._top_n(planned, (), node.order, node.offset + 1, last, False)
+        return self._one(planned, operator, self._by_key(before, ()), single=True)
+
+    def _rank(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Rank)
+        operator = self._top_n(planned, node.partition, node.order, node.first, node.last, node.shows_rank)
+        return self._one(planned, operator, self._by_key(before, node.partition), single=not node.partition)
+
+    def _top_n(
+        self,
+        planned: Planned,
+        partition: tuple[int, ...],
+        order: tuple[tuple[int, bool, bool], ...],
+        first: int,
+        last: int | None,
+        shows_rank: bool,
+    ) -> TopNOperator:
+        (before,) = planned.inputs
+        changes, unique = before.traits.changes, None
+        if Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes:
+            unique = min((sorted(key) for key in before.traits.upsert_keys), key=len, default=None)
+        return TopNOperator(
+            partition,
+            order,
+            kinds_of(before),
+            first,
+            last,
+            shows_rank,
+            retracts=bool(changes - INSERTS),
+            unique=unique,
+            pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+            final_only=self._session.batch,
+        )
+
+    def _deduplicate(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Deduplicate)
+        kinds, batch = kinds_of(before), self._session.batch
+        operator: Operator
+        if node.keeps_last:
+            operator = LastRowOperator(
+                node.keys,
+                kinds,
+                pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+                says_equal=True,
+                rowtime=node.time if node.is_event_time else None,
+                final_only=batch,
+            )
+        elif node.is_event_time:
+            operator = EarliestRowOperator(node.keys, kinds, node.time)
+        else:
+            operator = FirstRowOperator(node.keys, kinds)
         return self._one(planned, operator, self._by_key(before, node.keys), single=not node.keys)
+
+    def _normalize(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.ChangelogNormalize)
+        operator = LastRowOperator(
+            node.keys,
+            kinds_of(before),
+            pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+            says_equal=planned.traits.state_ttl > 0,
+            final_only=self._session.batch,
+        )
+        return self._one(planned, operator, self._by_key(before, node.keys))
 
     def _join(self, planned: Planned) -> list[StreamEnd]:
         node = planned.node
@@ -186,6 +332,12 @@ class Translator:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.Sink)
         ends = self._checked(planned, node, self._ends(before))
+        if node.materialize is not None:
+            operator = MaterializeOperator(node.materialize, kinds_of(before))
+            ends = [StreamEnd(e.source, ColumnKeyPartitioner(node.materialize), e.tag) for e in ends]
+            added = self._add(planned, operator, ends, suffix="-materialize")
+            added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
+            ends = [StreamEnd(added)]
         columns = [c.metadata_key or c.name for c in node.table.columns if c.is_persisted]
         sink = (node.sink.overwriting() if node.overwrite else node.sink).sink(columns)
         added = self._add(planned, TableSinkOperator(sink), ends, parallelism=node.sink.parallelism())
@@ -249,6 +401,14 @@ _MAKERS: Mapping[type, _Make] = {
     nodes.Watermark: Translator._watermark,
     nodes.WindowAggregate: Translator._window_aggregate,
     nodes.Join: Translator._join,
+    nodes.WindowTable: Translator._window_table,
+    nodes.Expand: Translator._expand,
+    nodes.Correlate: Translator._correlate,
+    nodes.SetOperation: Translator._set_operation,
+    nodes.Sort: Translator._sort,
+    nodes.Rank: Translator._rank,
+    nodes.Deduplicate: Translator._deduplicate,
+    nodes.ChangelogNormalize: Translator._normalize,
     nodes.Sink: Translator._sink,
     nodes.Collected: Translator._collected,
     nodes.StreamScan: Translator._stream_scan,

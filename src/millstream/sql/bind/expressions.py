@@ -256,14 +256,10 @@ class ExpressionBinder:
     # --- calls
 
     def _cast(self, e: syntax.Cast) -> Expression:
-        value = self.bind(e.value)
-        if not type_rules.can_cast(value.type, e.type):
-            raise Refused(f"Cast function cannot convert value of type {value.type} to type {e.type}", e.at)
-        if e.lenient:
-            return Call(e.type.nullable(), "TRY_CAST", (value,))
-        if isinstance(value, Constant) and value.value is None:
-            return Constant(e.type.nullable(), None)
-        return Call(e.type.with_nullability(value.type.is_nullable), "CAST", (value,))
+        try:
+            return self._binder.functions.cast(self.bind(e.value), e.type, e.lenient)
+        except ValidationException as error:
+            raise Refused(str(error), e.at) from None
 
     def _case(self, e: syntax.Case) -> Expression:
         conditions: list[Expression] = []
@@ -479,6 +475,8 @@ class ExpressionBinder:
             except ValidationException as error:
                 raise Refused(str(error), e.at) from None
             arguments = tuple(cast(a, t) for a, t in zip(given, resolved.arguments, strict=True))
+            if e.over is None and self._binder.functions.needs_over(e.name):
+                raise Refused("OVER clause is necessary for window functions", e.at)
             if e.name.upper() == "COUNT" and len(arguments) == 1 and not arguments[0].type.is_nullable:
                 arguments = arguments if e.distinct else ()
             return self._aggregated(e, arguments, resolved.type, None, options + words)

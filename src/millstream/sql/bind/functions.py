@@ -27,11 +27,17 @@ class Functions(Protocol):
     def kind(self, name: str) -> str | None:
         """Return "scalar", "aggregate", "table"; None for a name that is unknown."""
 
+    def needs_over(self, name: str) -> bool:
+        """Tell whether a function stands with OVER only."""
+
     def canonical(self, name: str) -> str:
         """Return what the table calls a function."""
 
     def call(self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Expression:
         """Return a scalar function applied to arguments, which are cast; refuses with the words of Flink."""
+
+    def cast(self, value: Expression, target: DataType, lenient: bool) -> Expression:
+        """Return CAST or TRY_CAST; refuses values that are never of the other type."""
 
     def aggregate(self, name: str, arguments: Sequence[Expression], has_rows: bool) -> AggregateResolved:
         """Return what an aggregate function is for some arguments; `has_rows`: it is never over no rows at all."""

@@ -7,28 +7,16 @@ from typing import Any
 
 from millstream.sql.bind.expressions import cast
 from millstream.sql.bind.functions import AggregateResolved
+from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Column, Constant, Expression, walk
-from millstream.sql.functions import table
+from millstream.sql.functions import aggregates, table
 from millstream.sql.functions.evaluate import folded
+from millstream.sql.functions.function import Arguments, Kind
 from millstream.sql.functions.resolve import call
-from millstream.sql.types import BigIntType, DecimalType, LocalZonedTimestampType
+from millstream.sql.functions.resolve import cast as written_cast
+from millstream.sql.types import DataType
 
-_AGGREGATES = frozenset(
-    [
-        "COUNT",
-        "SUM",
-        "AVG",
-        "MIN",
-        "MAX",
-        "ROW_NUMBER",
-        "RANK",
-        "DENSE_RANK",
-        "FIRST_VALUE",
-        "LAST_VALUE",
-        "LAG",
-        "LEAD",
-    ]
-)
+_KINDS = {Kind.SCALAR: "scalar", Kind.AGGREGATE: "aggregate", Kind.OVER: "aggregate", Kind.TABLE: "table"}
 
 
 class LanguageFunctions:
@@ -36,12 +24,13 @@ class LanguageFunctions:
 
     def kind(self, name: str) -> str | None:
         """Return what a function makes of rows, None for a name that is unknown."""
-        if name.upper() in _AGGREGATES:
-            return "aggregate"
         found = table.find(name)
-        if found is None:
-            return None
-        return "aggregate" if found.kind.value == "over" else found.kind.value
+        return None if found is None else _KINDS[found.kind]
+
+    def needs_over(self, name: str) -> bool:
+        """Tell whether a function stands with OVER only."""
+        found = table.find(name)
+        return found is not None and found.kind is Kind.OVER
 
     def canonical(self, name: str) -> str:
         """Return what the table calls a function."""
@@ -65,21 +54,23 @@ class LanguageFunctions:
 
     def call(self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Expression:
         """Return a scalar function applied to arguments."""
-        if name.upper() == "PROCTIME" and not arguments:
-            return Call(LocalZonedTimestampType(3, False), "PROCTIME")
         found = call(name, arguments, options)
         return Call(found.type, found.function, tuple(map(_as_written, found.arguments)), found.options)
 
+    def cast(self, value: Expression, target: DataType, lenient: bool) -> Expression:
+        """Return CAST or TRY_CAST."""
+        return written_cast(value, target, lenient)
+
     def aggregate(self, name: str, arguments: Sequence[Expression], has_rows: bool) -> AggregateResolved:
         """Return what an aggregate is for some arguments."""
-        types = tuple(a.type for a in arguments)
-        name = name.upper()
-        if name in ("COUNT", "ROW_NUMBER", "RANK", "DENSE_RANK"):
-            return AggregateResolved(BigIntType(False), types)
-        kind = types[0]
-        if name in ("SUM", "AVG") and isinstance(kind, DecimalType):
-            kind = DecimalType(38, kind.scale if name == "SUM" else max(6, kind.scale))
-        return AggregateResolved(kind.with_nullability(types[0].is_nullable or not has_rows), types)
+        function = table.find(name)
+        types = [a.type for a in arguments]
+        if function is None:
+            raise ValidationException(f"No match found for function signature {table.signature(name, types)}")
+        found = aggregates.resolved(function, Arguments.of(arguments), has_rows)
+        if found is None:
+            raise table.refused(function, types)
+        return AggregateResolved(found.type, found.arguments)
 
 
 def _as_written(argument: Expression) -> Expression:

@@ -77,6 +77,14 @@ class KeyedRows:
         """The number that each row has for its owner's use; to be changed in place, and then `changed` is to be told."""
         return self._mark.values
 
+    def keys_of(self, rows: Ints) -> Ints:
+        """Return the keys of rows, as numbers."""
+        return self._key.values[rows]
+
+    def numbers_of(self, rows: Ints) -> Ints:
+        """Return the numbers of rows among all that their keys ever had, from 0."""
+        return self._number.values[rows]
+
     def changed(self, rows: Ints) -> None:
         """The marks of rows have changed."""
         self._changed.values[rows] = True
@@ -219,7 +227,7 @@ class KeyedRows:
         at, there = pa.array(places), pa.array(rows)
         for i, (column, kept) in enumerate(zip(columns, self._columns, strict=True)):
             if i not in self.keys:
-                equal &= _equal(column.take(at), kept.take(there))
+                equal &= equal_values(column.take(at), kept.take(there))
         places, rows = places[equal], rows[equal]
         if not len(places):
             return found
@@ -337,7 +345,7 @@ class KeyedRows:
         self.remove(rows)
 
 
-def _equal(one: pa.Array, other: pa.Array) -> Mask:
+def equal_values(one: pa.Array, other: pa.Array) -> Mask:
     """Tell which values are equal; a null is equal to a null."""
     if pa.types.is_nested(one.type):
         return np.fromiter(

@@ -63,6 +63,9 @@ def java_digits(value: float, shortest: str) -> str:
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return _plain(shortest)
     sign, digits, exponent = _digits(shortest)
+    if len(digits) == 1:
+        # Java shows two digits at least, the nearest: 4.9E-324.
+        sign, digits, exponent = _digits(f"{value:.1e}")
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.functions.function import Arguments, Function, Kind, Resolved, Rule
-from millstream.sql.functions.rules import BIGINT, DOUBLE, STRING, anything, integer, number, takes, text, whole
+from millstream.sql.functions.rules import BIGINT, DOUBLE, anything, integer, number, same_as, takes, text, whole
 
 
 def summed(kind: t.DataType) -> t.DataType:
@@ -56,8 +56,9 @@ def _shifted_rule(arguments: Arguments) -> Resolved | None:
     value = arguments.types[0]
     if len(arguments) < 3:
         return Resolved(value.nullable(), arguments.types)
-    common = type_rules.least_restrictive([value, arguments.types[2]])
-    return None if common is None else Resolved(common, (common, arguments.types[1], common))
+    default = arguments.types[2]
+    found = value.with_nullability(value.is_nullable or default.is_nullable)
+    return Resolved(found, (value, arguments.types[1], value.with_nullability(default.is_nullable)))
 
 
 def _numbered(to: t.DataType) -> Rule:
@@ -72,6 +73,8 @@ def _over(name: str, rule: Rule, api: str = "") -> Function:
     return Function(name, rule, api=api, kind=Kind.OVER)
 
 
+# As Flink has it; what is longer is not cut.
+_JSON = t.VarCharType(2000)
 _SPREAD = {
     "STDDEV_POP": "stddev_pop",
     "STDDEV_SAMP": "stddev_samp",
@@ -91,15 +94,15 @@ FUNCTIONS = [
     _aggregate("FIRST_VALUE", _of(anything, _same), "first_value"),
     _aggregate("LAST_VALUE", _of(anything, _same), "last_value"),
     _aggregate("SINGLE_VALUE", _of(anything, _same)),
-    _aggregate("LISTAGG", takes(text, text, to=STRING, optional=1), "list_agg"),
-    _aggregate("ARRAY_AGG", takes(anything, to=lambda a: t.ArrayType(a.types[0]), nulls="always"), "array_agg"),
+    _aggregate("LISTAGG", takes(text, text, to=same_as(0), optional=1), "list_agg"),
+    _aggregate("ARRAY_AGG", takes(anything, to=lambda a: t.ArrayType(a.types[0])), "array_agg"),
     _aggregate("COLLECT", takes(anything, to=lambda a: t.MultisetType(a.types[0]), nulls="never"), "collect"),
     *(_aggregate(name, _of(number, averaged), api) for name, api in _SPREAD.items()),
     _aggregate(
         "PERCENTILE", takes(number, _share, whole, to=_percentile_type, optional=1, nulls="always"), "percentile"
     ),
-    _aggregate("JSON_OBJECTAGG", takes(text, anything, to=STRING, nulls="never"), "json_object_agg"),
-    _aggregate("JSON_ARRAYAGG", takes(anything, to=STRING, nulls="never"), "json_array_agg"),
+    _aggregate("JSON_OBJECTAGG", takes(text, anything, to=_JSON, nulls="never"), "json_object_agg"),
+    _aggregate("JSON_ARRAYAGG", takes(anything, to=_JSON, nulls="never"), "json_array_agg"),
     _aggregate("APPROX_COUNT_DISTINCT", takes(anything, to=BIGINT, nulls="never")),
     _over("ROW_NUMBER", _numbered(BIGINT)),
     _over("RANK", _numbered(BIGINT)),
@@ -127,4 +130,7 @@ def resolved(function: Function, arguments: Arguments, has_rows: bool) -> Resolv
     return Resolved(found.type.nullable(), found.arguments)
 
 
-_NEVER_NULL = frozenset(["COUNT", "$SUM0", "APPROX_COUNT_DISTINCT", "COLLECT", "JSON_OBJECTAGG", "JSON_ARRAYAGG"])
+# Those that are null only when their arguments can be.
+_NEVER_NULL = frozenset(
+    ["COUNT", "$SUM0", "APPROX_COUNT_DISTINCT", "COLLECT", "ARRAY_AGG", "LISTAGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG"]
+)

@@ -204,16 +204,16 @@ FUNCTIONS = [
             operator,
             _rule(operator),
             _kernel(operator),
-            (f"'<NUMERIC> {operator} <NUMERIC>'",),
+            (f"<NUMERIC> {operator} <NUMERIC>",),
             api,
             fails=operator in "/%",
         )
         for operator, api in (("+", "__add__"), ("-", "__sub__"), ("*", "__mul__"), ("/", "__truediv__"))
     ),
     *(
-        Function(name, _rule("%"), _kernel("%"), (f"'{name}(<EXACT_NUMERIC>, <EXACT_NUMERIC>)'",), api, fails=True)
+        Function(name, _rule("%"), _kernel("%"), (f"{name}(<EXACT_NUMERIC>, <EXACT_NUMERIC>)",), api, fails=True)
         for name, api in (("%", "__mod__"), ("MOD", ""))
     ),
-    Function("UNARY -", takes(_signed, to=same_as(0)), _negated, ("'-<NUMERIC>'",), "__neg__"),
-    Function("UNARY +", takes(_signed, to=same_as(0)), _itself, ("'+<NUMERIC>'",), "__pos__"),
+    Function("UNARY -", takes(_signed, to=same_as(0)), _negated, ("-<NUMERIC>",), "__neg__"),
+    Function("UNARY +", takes(_signed, to=same_as(0)), _itself, ("+<NUMERIC>",), "__pos__"),
 ]

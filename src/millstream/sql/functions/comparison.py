@@ -164,9 +164,7 @@ _TWO = takes(boolean, boolean, to=BOOLEAN)
 
 FUNCTIONS = [
     *(
-        Function(
-            op, _rule(op not in ("=", "<>")), _comparison(op), (f"'<COMPARABLE_TYPE> {op} <COMPARABLE_TYPE>'",), api
-        )
+        Function(op, _rule(op not in ("=", "<>")), _comparison(op), (f"<COMPARABLE_TYPE> {op} <COMPARABLE_TYPE>",), api)
         for op, api in _API.items()
     ),
     Function("IS DISTINCT FROM", _rule(False, nulls=False), _distinct(False)),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.sql import type_rules
@@ -15,8 +16,8 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.text import local
 from millstream.sql.functions.cast_times import DAY, UNITS, cast, to_instants
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
-from millstream.sql.functions.rules import BIGINT, INT, takes
-from millstream.sql.functions.times import plus_milliseconds, plus_months
+from millstream.sql.functions.rules import BIGINT, BOOLEAN, INT, takes
+from millstream.sql.functions.times import arithmetic, plus_milliseconds, plus_months
 from millstream.sql.functions.vectors import as_array, from_numpy, to_numpy
 
 _TIMESTAMPS = (t.TimestampType, t.LocalZonedTimestampType)
@@ -259,11 +260,7 @@ def _difference(site: Site, rows: int, values: Sequence[Value]) -> Value:
     rows = 1 if fixed else rows
     unit = site.options[0]
     columns = [as_array(v, rows) for v in values]
-    zoned = [isinstance(k, t.LocalZonedTimestampType) for k in site.types]
-    if all(zoned) or unit in MONTHS:
-        columns = [wall(c, k, site.context.time_zone, rows) for c, k in zip(columns, site.types, strict=True)]
-    else:
-        columns = [wall(c, k, site.context.time_zone, rows) for c, k in zip(columns, site.types, strict=True)]
+    columns = [wall(c, k, site.context.time_zone, rows) for c, k in zip(columns, site.types, strict=True)]
     start, end = (_milliseconds(c) for c in columns)
     if unit in MONTHS:
         found = (
@@ -298,8 +295,27 @@ def _months_between(start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
     return np.where((months < 0) & (rest_b > rest_a), months + 1, months)
 
 
+def _overlaps_rule(arguments: Arguments) -> Resolved | None:
+    """Two times, each with its end or how long it lasts."""
+    if len(arguments) != 4:
+        return None
+    for start, end in (arguments.types[:2], arguments.types[2:]):
+        if not type_rules.is_temporal(start) or not (type_rules.is_interval(end) or type(end) is type(start)):
+            return None
+    return Resolved(BOOLEAN.with_nullability(arguments.any_nullable), arguments.types)
+
+
 def _overlaps(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    raise NotImplementedError
+    bounds = []
+    for i in (0, 2):
+        start, end = values[i], values[i + 1]
+        if type_rules.is_interval(site.types[i + 1]):
+            moved = Site("+", site.types[i], site.types[i : i + 2], (), site.context)
+            end = arithmetic("+", moved, rows, [start, end])
+        low = pc.min_element_wise(start, end, skip_nulls=False)
+        bounds.append((low, pc.max_element_wise(start, end, skip_nulls=False)))
+    (a, b), (c, d) = bounds
+    return pc.and_kleene(pc.greater_equal(b, c), pc.greater_equal(d, a))
 
 
 _NAMED = {
@@ -318,6 +334,7 @@ _NAMED = {
 FUNCTIONS = [
     Function("EXTRACT", _extract_rule, _extract_kernel(None), api="extract"),
     *(Function(name, takes(_timed, to=BIGINT), _extract_kernel(unit)) for name, unit in _NAMED.items()),
+    Function("TEMPORAL_OVERLAPS", _overlaps_rule, _overlaps, api="temporal_overlaps"),
     Function("TIMESTAMPADD", _add_rule, _add),
     Function("TIMESTAMPDIFF", _difference_rule, _difference, api="timestamp_diff"),
 ]

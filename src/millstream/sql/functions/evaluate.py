@@ -70,12 +70,20 @@ def folded(expression: Expression, context: EvaluationContext | None = None) -> 
         function = FUNCTIONS[expression.function]
         if not function.deterministic or not all(isinstance(a, Constant) for a in arguments):
             return expression
+        if context is None and _is_of_a_zone(expression):
+            return expression
         try:
             value = _compile(expression, context or EvaluationContext())(_NO_ROWS)
         except TableException:
             return expression
         return Constant(expression.type, stored(as_array(value, 1))[0])
     return expression
+
+
+def _is_of_a_zone(expression: Call) -> bool:
+    """Tell whether what comes of a call may depend on the session's time zone."""
+    kinds = (expression.type, *(a.type for a in expression.arguments))
+    return expression.function in ("FROM_UNIXTIME", "UNIX_TIMESTAMP") or any("_LTZ" in str(k) for k in kinds)
 
 
 def _is_json_in_json(outer: Expression, inner: Expression) -> bool:

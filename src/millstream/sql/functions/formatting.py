@@ -268,7 +268,7 @@ def _convert_tz(value: str, source: str, target: str) -> str | None:
 
 def _to_instant_rule(arguments: Arguments) -> Resolved | None:
     return first_of(
-        takes(number, integer, to=_LTZ, optional=1, nulls="any"),
+        takes(number, integer, to=_LTZ, optional=1, nulls="always"),
         takes(text, text, text, to=_LTZ, optional=2, nulls="always"),
     )(arguments)
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.errors import TableException
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.rules import (
     BOOLEAN,
@@ -88,19 +89,14 @@ def _concat_ws(site: Site, rows: int, values: Sequence[Value]) -> Value:
 # --- parts
 
 
-def substring(value: str, start: int, length: int | None = None) -> str:
+def substring(value: str, start: int, length: int | None = None) -> str | None:
     """Return a part of text by Flink's rules; a start below zero counts from the end."""
     if length is not None and length < 0:
+        return None
+    begin = start - 1 if start > 0 else 0 if start == 0 else len(value) + start
+    if begin < 0:
         return ""
-    count = len(value)
-    if start >= 0:
-        begin = start - 1 if start > 0 else 0
-    else:
-        begin = count + start
-        if begin < 0:
-            begin = 0 if length is None else begin
-    end = count if length is None else begin + length
-    return value[max(begin, 0) : max(end, 0)]
+    return value[begin:] if length is None else value[begin : begin + length]
 
 
 def _substring(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -148,6 +144,10 @@ def _trim_type(arguments: Arguments) -> t.DataType:
     return varying(arguments.types[1])
 
 
+def _part_type(arguments: Arguments) -> t.DataType:
+    return varying(arguments.types[0])
+
+
 def varying(kind: t.DataType) -> t.DataType:
     """Return the type of text that is cut from text of a type."""
     assert isinstance(kind, (t.CharType, t.VarCharType))
@@ -158,7 +158,7 @@ def _replace(site: Site, rows: int, values: Sequence[Value]) -> Value:
     value, what, by = values
     if isinstance(what, pa.Scalar) and isinstance(by, pa.Scalar) and what.as_py() and by.is_valid:
         return pc.replace_substring(value, what.as_py(), by.as_py())
-    return by_row(lambda v, w, b: v.replace(w, b) if w else v)(site, rows, values)
+    return by_row(str.replace)(site, rows, values)
 
 
 def _position(site: Site, rows: int, values: Sequence[Value]) -> Value:
@@ -187,8 +187,8 @@ def like_pattern(pattern: str, escape: str | None) -> list[str | None]:
         c = pattern[at]
         if escape is not None and c == escape:
             at += 1
-            if at == len(pattern):
-                break
+            if pattern[at : at + 1] not in ("%", "_", escape):
+                raise TableException(f"Invalid escape sequence '{pattern}', {at - 1}")
             pieces.append(pattern[at])
         elif c == "%":
             pieces.append(None)
@@ -258,11 +258,11 @@ FUNCTIONS = [
     Function("LOWER", takes(text, to=same_as(0)), _lower, ("LOWER(<CHARACTER>)",), "lower_case"),
     Function("CHAR_LENGTH", takes(text, to=INT), _length, ("CHAR_LENGTH(<CHARACTER>)",), "char_length"),
     Function("CHARACTER_LENGTH", takes(text, to=INT), _length, ("CHARACTER_LENGTH(<CHARACTER>)",)),
-    Function("||", _concat_rule, _concatenated, ("'<CHARACTER> || <CHARACTER>'",)),
+    Function("||", _concat_rule, _concatenated, ("<CHARACTER> || <CHARACTER>",)),
     Function("CONCAT", takes(text, rest=text, to=STRING), _concatenated, api="concat"),
     Function("CONCAT_WS", takes(text, rest=text, to=STRING), _concat_ws, api="concat_ws"),
     *(
-        Function(name, takes(text, whole, whole, to=STRING, optional=1), _substring, api=api)
+        Function(name, takes(text, whole, whole, to=_part_type, optional=1, nulls="always"), _substring, api=api)
         for name, api in (("SUBSTRING", "substring"), ("SUBSTR", "substr"))
     ),
     Function("TRIM", takes(text, text, to=_trim_type), _trim, api="trim"),

@@ -23,7 +23,7 @@ from millstream.sql.functions import (
     values,
 )
 from millstream.sql.functions.function import Arguments, Function, Resolved
-from millstream.sql.types import DataType, IntType, VarCharType
+from millstream.sql.types import DataType, IntType, VarCharType, quoted
 
 _FAMILIES = (
     *(arithmetic, comparison, forms, casts, values, math, strings, texts, clock, dates, formatting, collections),
@@ -77,7 +77,7 @@ def _family(kind: DataType) -> str:
 
 def refused(function: Function, types: Sequence[DataType]) -> ValidationException:
     """Return what to say of arguments that a function does not take."""
-    forms = f" Supported form(s): {', '.join(function.forms)}" if function.forms else ""
+    forms = f" Supported form(s): {', '.join(map(quoted, function.forms))}" if function.forms else ""
     return ValidationException(
         f"Cannot apply '{function.name}' to arguments of type '{signature(function.name, types)}'.{forms}"
     )

@@ -13,6 +13,7 @@ from urllib.parse import quote_plus, unquote_to_bytes, urlsplit
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.errors import TableException
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
@@ -34,7 +35,7 @@ from millstream.sql.functions.rules import (
     text_or_binary,
     whole,
 )
-from millstream.sql.functions.strings import is_ascii
+from millstream.sql.functions.strings import is_ascii, varying
 from millstream.sql.functions.vectors import by_row
 
 # --- parts and padding
@@ -111,6 +112,11 @@ def _overlay(value: str, by: str, start: int, length: int | None = None) -> str:
     return value[: start - 1] + by + value[start - 1 + size :]
 
 
+def _overlaid(arguments: Arguments) -> t.DataType:
+    lengths = [varying(kind).length for kind in arguments.types[:2]]  # type: ignore[attr-defined]
+    return t.VarCharType(1).with_length(min(sum(lengths), t.MOST_LENGTH))
+
+
 def _translate(value: str, source: str | None, target: str | None) -> str:
     if not source:
         return value
@@ -121,11 +127,7 @@ def _translate(value: str, source: str | None, target: str | None) -> str:
 
 
 def _locate(needle: str, value: str, start: int = 1) -> int:
-    if start < 1:
-        return 0
-    if not needle:
-        return 1
-    return value.find(needle, start - 1) + 1
+    return value.find(needle, max(start - 1, 0)) + 1 if needle else 1
 
 
 def _instr(value: str, needle: str) -> int:
@@ -197,8 +199,10 @@ def _elt_rule(arguments: Arguments) -> Resolved | None:
     if len(arguments) < 2 or whole(arguments.types[0]) is None:
         return None
     kinds = arguments.types[1:]
-    result = STRING if all(text(k) for k in kinds) else BYTES if all(binary(k) for k in kinds) else None
-    return None if result is None else Resolved(result.nullable(), arguments.types)
+    result = type_rules.common_type(kinds)
+    if result is None or text_or_binary(result) is None or (arguments.constant(0) or 0) < 0:
+        return None
+    return Resolved(result.nullable(), (arguments.types[0], *(result.with_nullability(k.is_nullable) for k in kinds)))
 
 
 def _ascii(value: str) -> int:
@@ -354,9 +358,9 @@ def _hash(name: str) -> Kernel:
     return by_row(digest)
 
 
-def _sha2(value: Any, length: int) -> str | None:
+def _sha2(value: Any, length: int) -> str:
     if length not in (224, 256, 384, 512):
-        return None
+        raise TableException("Unsupported algorithm.")
     return hashlib.new(f"sha{length}", value.encode() if isinstance(value, str) else value).hexdigest()
 
 
@@ -392,18 +396,21 @@ _CHARSETS = {
 }
 
 
-def _encode(value: str, charset: str) -> bytes | None:
-    codec = _CHARSETS.get(charset.upper())
-    if codec is None:
-        return None
+def _codec(charset: str) -> str:
+    found = _CHARSETS.get(charset.upper())
+    if found is None:
+        raise TableException(f"UnsupportedEncodingException: {charset}")
+    return found
+
+
+def _encode(value: str, charset: str) -> bytes:
+    codec = _codec(charset)
     mark = b"\xfe\xff" if charset.upper() == "UTF-16" else b""
     return mark + value.encode(codec, "replace")
 
 
-def _decode(value: bytes, charset: str) -> str | None:
-    codec = _CHARSETS.get(charset.upper())
-    if codec is None:
-        return None
+def _decode(value: bytes, charset: str) -> str:
+    codec = _codec(charset)
     if charset.upper() == "UTF-16" and value[:2] in (b"\xfe\xff", b"\xff\xfe"):
         codec = "utf-16-be" if value[:2] == b"\xfe\xff" else "utf-16-le"
         value = value[2:]
@@ -501,14 +508,21 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?|[+-]?(NaN|I
 _HASHES = {"MD5": "md5", "SHA1": "sha1", "SHA224": "sha224", "SHA256": "sha256", "SHA384": "sha384", "SHA512": "sha512"}
 
 FUNCTIONS = [
-    Function("LEFT", takes(text, integer, to=STRING), _ends(_left, True), api="left"),
-    Function("RIGHT", takes(text, integer, to=STRING), _ends(_right, False), api="right"),
-    Function("LPAD", takes(text, integer, text, to=STRING, nulls="always"), _pad_kernel(True), api="lpad"),
-    Function("RPAD", takes(text, integer, text, to=STRING, nulls="always"), _pad_kernel(False), api="rpad"),
+    Function(
+        "LEFT", takes(text, integer, to=lambda a: varying(a.types[0]), nulls="always"), _ends(_left, True), api="left"
+    ),
+    Function(
+        "RIGHT",
+        takes(text, integer, to=lambda a: varying(a.types[0]), nulls="always"),
+        _ends(_right, False),
+        api="right",
+    ),
+    Function("LPAD", takes(text, integer, text, to=STRING), _pad_kernel(True), api="lpad"),
+    Function("RPAD", takes(text, integer, text, to=STRING), _pad_kernel(False), api="rpad"),
     Function("REPEAT", takes(text, integer, to=STRING), _repeat, api="repeat"),
     Function("REVERSE", takes(text, to=STRING, nulls="always"), _reverse, api="reverse"),
     Function("INITCAP", takes(text, to=same_as(0)), by_row(_initcap), api="init_cap"),
-    Function("OVERLAY", takes(text, text, integer, integer, to=STRING, optional=1), by_row(_overlay), api="overlay"),
+    Function("OVERLAY", takes(text, text, integer, integer, to=_overlaid, optional=1), by_row(_overlay), api="overlay"),
     Function("TRANSLATE", takes(text, text, text, to=STRING), by_row(_translate, keep_nulls=False), api="translate"),
     Function("LOCATE", takes(text, text, integer, to=INT, optional=1), by_row(_locate), api="locate"),
     Function("INSTR", takes(text, text, to=INT), by_row(_instr), api="instr"),
@@ -521,7 +535,7 @@ FUNCTIONS = [
     ),
     Function(
         "STR_TO_MAP",
-        takes(text, text, text, to=t.MapType(STRING, STRING), optional=2),
+        takes(text, text, text, to=t.MapType(STRING, STRING), optional=2, nulls="always"),
         by_row(_str_to_map),
         api="str_to_map",
     ),
@@ -558,11 +572,11 @@ FUNCTIONS = [
         Function(name, takes(text, to=t.CharType(2 * hashlib.new(code).digest_size)), _hash(code), api=name.lower())
         for name, code in _HASHES.items()
     ),
-    Function("SHA2", takes(text, integer, to=STRING, nulls="always"), by_row(_sha2), api="sha2"),
+    Function("SHA2", takes(text, integer, to=t.VarCharType(128)), by_row(_sha2), api="sha2", fails=True),
     Function("TO_BASE64", takes(text_or_binary, to=STRING), by_row(_to_base64), api="to_base64"),
     Function("FROM_BASE64", takes(text_or_binary, to=STRING), by_row(_from_base64), api="from_base64", fails=True),
-    Function("ENCODE", takes(text, text, to=BYTES), by_row(_encode), api="encode"),
-    Function("DECODE", takes(binary, text, to=STRING), by_row(_decode), api="decode"),
+    Function("ENCODE", takes(text, text, to=BYTES), by_row(_encode), api="encode", fails=True),
+    Function("DECODE", takes(binary, text, to=STRING), by_row(_decode), api="decode", fails=True),
     Function("URL_ENCODE", takes(text, to=STRING, nulls="always"), by_row(_url_encode), api="url_encode"),
     Function("URL_DECODE", takes(text, to=STRING, nulls="always"), by_row(_url_decode), api="url_decode"),
     Function(

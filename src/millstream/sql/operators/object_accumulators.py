@@ -165,24 +165,25 @@ class FirstOrLastEver(FirstOrLast):
 
 
 class Listed(ObjectAccumulator):
-    """LISTAGG: values that are not null, with a separator between them."""
+    """LISTAGG: values that are not null, with a separator between them: the last row's."""
 
     def begin(self) -> Any:
-        return []
+        # The separator, and the values.
+        return [",", []]
 
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
         if values[0] is not None:
-            kept.append(values[0])
+            kept[0] = values[1] if len(values) > 1 else ","
+            kept[1].append(values[0])
         return kept
 
     def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        if values[0] is not None and values[0] in kept:
-            kept.remove(values[0])
+        if values[0] is not None and values[0] in kept[1]:
+            kept[1].remove(values[0])
         return kept
 
     def value(self, kept: Any) -> Any:
-        separator = self.call.options[0] if self.call.options else ","
-        return separator.join(kept) if kept else None
+        return kept[0].join(kept[1]) if kept[1] else None
 
 
 class ArrayOf(ObjectAccumulator):

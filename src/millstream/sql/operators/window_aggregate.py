@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -60,7 +60,7 @@ class WindowTimes:
         """Return what a clock shows at a point in time, where that is what windows go by."""
         if not self.are_points or self.zone == "UTC" or abs(point) > 1 << 52:
             return point
-        at = datetime.fromtimestamp(0, timezone.utc) + timedelta(milliseconds=point)
+        at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=point)
         offset = at.astimezone(ZoneInfo(self.zone)).utcoffset()
         assert offset is not None
         return point + round(offset.total_seconds() * 1000)
