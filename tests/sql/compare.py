@@ -132,4 +132,6 @@ if __name__ == "__main__":
 
         for one in sys.argv[1:] or names():
             expected = (RECORDED / f"{one}.txt").read_text()
-            sys.stdout.writelines(difflib.unified_diff(expected.splitlines(True), here(one).splitlines(True), one, "here"))
+            sys.stdout.writelines(
+                difflib.unified_diff(expected.splitlines(True), here(one).splitlines(True), one, "here")
+            )
