@@ -6,9 +6,7 @@ python -m tests.sql.expressions OUT     write them, one a line, for tests/sql/fl
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 # --- casts
 
@@ -1142,7 +1140,51 @@ def all_expressions() -> list[str]:
     return [e for e in dict.fromkeys(e for make in makers for e in make()) if "\n" not in e]
 
 
-if __name__ == "__main__":
-    found = all_expressions()
-    Path(sys.argv[1]).write_text("\n".join(found) + "\n")
-    print(len(found), "expressions")
+# --- aggregates: what follows SELECT
+
+AGGREGATED = [
+    *("CAST(1 AS TINYINT)", "CAST(1 AS SMALLINT)", "1", "CAST(1 AS BIGINT)", "CAST(1 AS FLOAT)", "1.0E0"),
+    *("CAST(1.25 AS DECIMAL(10,2))", "CAST(1.25 AS DECIMAL(20,8))", "CAST('a' AS STRING)", "'ab'", "TRUE"),
+    *("DATE '2024-01-01'", "TIMESTAMP '2024-01-01 00:00:00.123'", "TO_TIMESTAMP_LTZ(1,3)", "TIME '10:00:00'", "x'41'"),
+    *("ARRAY[1]", "MAP['a',1]", "ROW(1,'a')", "INTERVAL '1' DAY", "INTERVAL '1' MONTH", "CAST(NULL AS INT)"),
+    "CAST(NULL AS STRING)",
+]
+AGGREGATES = [
+    *("COUNT(x)", "SUM(x)", "AVG(x)", "MIN(x)", "MAX(x)", "FIRST_VALUE(x)", "LAST_VALUE(x)", "LISTAGG(x)"),
+    *("LISTAGG(x, ';')", "ARRAY_AGG(x)", "COLLECT(x)", "STDDEV_POP(x)", "STDDEV_SAMP(x)", "STDDEV(x)", "VAR_POP(x)"),
+    *("VAR_SAMP(x)", "VARIANCE(x)", "PERCENTILE(x, 0.5)", "JSON_ARRAYAGG(x)", "JSON_OBJECTAGG('k' VALUE x)"),
+    *("SUM(DISTINCT x)", "COUNT(DISTINCT x)", "SINGLE_VALUE(x)", "JSON_OBJECTAGG(x VALUE 1)"),
+]
+OVER = [
+    *("LAG(x)", "LAG(x, 1)", "LAG(x, 1, x)", "LEAD(x)", "FIRST_VALUE(x)", "SUM(x)", "MAX(x)", "COUNT(x)"),
+    *("ARRAY_AGG(x)", "AVG(x)"),
+]
+OF_TWO = [
+    *(
+        "COUNT(*)",
+        "COUNT(*) FILTER (WHERE x > 0)",
+        "SUM(x) FILTER (WHERE x > 0)",
+        "COUNT(x, y)",
+        "COUNT(DISTINCT x, y)",
+    ),
+    *("PERCENTILE(x, 0.5, 2)", "PERCENTILE(x, ARRAY[0.1, 0.9])", "PERCENTILE(x, 1)", "PERCENTILE(x, 0.5E0, y)"),
+    *("APPROX_COUNT_DISTINCT(x)", "GROUPING(x)", "GROUP_ID()", "GROUPING_ID(x, y)", "JSON_ARRAYAGG(x NULL ON NULL)"),
+    *("JSON_OBJECTAGG(KEY 'a' VALUE x ABSENT ON NULL)", "ARRAY_AGG(DISTINCT x)", "ARRAY_AGG(x IGNORE NULLS)"),
+    *("LISTAGG(DISTINCT CAST(x AS STRING))", "COLLECT(DISTINCT x)", "MIN(x, y)", "SUM(x, y)", "AVG('a')"),
+    "MAX(ARRAY[1])",
+]
+RANKING = [
+    *("ROW_NUMBER()", "RANK()", "DENSE_RANK()", "NTILE(3)", "PERCENT_RANK()", "CUME_DIST()", "LAG(x, 2, 5)"),
+    *("LAG(x, 1, 1.5)", "LAG(x, 1, CAST(NULL AS INT))", "LEAD(x, 1, 'a')", "SUM(x)", "LAST_VALUE(x)"),
+]
+
+
+def aggregates() -> Iterator[str]:
+    """Yield aggregates of columns of all types, of groups and of all rows."""
+    for value in AGGREGATED:
+        for call in AGGREGATES:
+            yield from (f"{call} FROM (SELECT {value} AS x){by}" for by in (" GROUP BY x", ""))
+        yield from (f"{call} OVER (ORDER BY PROCTIME()) FROM (SELECT {value} AS x)" for call in OVER)
+    for call in OF_TWO:
+        yield from (f"{call} FROM (SELECT 1 AS x, 2 AS y){by}" for by in (" GROUP BY x, y", ""))
+    yield from (f"{call} OVER (PARTITION BY y ORDER BY x) FROM (SELECT 1 AS x, 2 AS y)" for call in RANKING)

@@ -81,7 +81,7 @@ def test_types_are_flinks_for_7500_expressions(session: Session) -> None:
         ("SELECT e FROM t CROSS JOIN UNNEST(arr) AS x(e)", ["e INT"]),
         ("SELECT e, o FROM t LEFT JOIN UNNEST(arr) WITH ORDINALITY AS x(e, o) ON TRUE", ["e INT", "o INT"]),
         ("SELECT INTERVAL '1' DAY, DATE '2024-01-01', TIMESTAMP '2024-01-01 00:00:00.123', x'4142', 1e0, 'ab'",
-         ["EXPR$0 INTERVAL DAY(2) NOT NULL", "EXPR$1 DATE NOT NULL", "EXPR$2 TIMESTAMP(3) NOT NULL",
+         ["EXPR$0 INTERVAL SECOND(3) NOT NULL", "EXPR$1 DATE NOT NULL", "EXPR$2 TIMESTAMP(3) NOT NULL",
           "EXPR$3 BINARY(2) NOT NULL", "EXPR$4 DOUBLE NOT NULL", "EXPR$5 CHAR(2) NOT NULL"]),
     ],
 )  # fmt: skip

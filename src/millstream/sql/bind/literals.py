@@ -6,6 +6,7 @@ import datetime
 import re
 from decimal import Decimal
 
+from millstream.sql import type_rules
 from millstream.sql.bind.errors import Refused
 from millstream.sql.expressions import Constant
 from millstream.sql.language import syntax
@@ -15,7 +16,6 @@ from millstream.sql.types import (
     BooleanType,
     CharType,
     DataType,
-    DataTypes,
     DateType,
     DecimalType,
     DoubleType,
@@ -47,7 +47,7 @@ def _integer(text: str) -> Constant:
         return Constant(IntType(False), value)
     if value <= _MOST_BIGINT:
         return Constant(BigIntType(False), value)
-    return _decimal(text)
+    raise ValueError("it is out of range; write it with a point, or as a CAST of a text")
 
 
 def negative_integer(literal: syntax.Literal) -> Constant:
@@ -56,7 +56,7 @@ def negative_integer(literal: syntax.Literal) -> Constant:
     for kind, most in ((IntType(False), _MOST_INT), (BigIntType(False), _MOST_BIGINT)):
         if value >= -most - 1:
             return Constant(kind, value)
-    return negated(_decimal(literal.text))
+    raise Refused(f"Numeric literal '-{literal.text}' out of range", literal.at)
 
 
 def negated(found: Constant) -> Constant:
@@ -64,9 +64,19 @@ def negated(found: Constant) -> Constant:
     return Constant(found.type, -found.value)
 
 
+def _double(text: str) -> Constant:
+    value = float(text)
+    if value == float("inf"):
+        raise ValueError("it is out of range")
+    return Constant(DoubleType(False), value)
+
+
 def _decimal(text: str) -> Constant:
+    if text.endswith("."):
+        return _integer(text[:-1])
     value = Decimal(text)
-    digits = text.replace(".", "").lstrip("0")
+    # A zero before the point counts, too.
+    digits = text.replace(".", "")
     scale = len(text.split(".")[1]) if "." in text else 0
     precision = max(len(digits), scale, 1)
     if precision > 38:
@@ -116,7 +126,7 @@ def _nanoseconds(text: str) -> int:
 _READERS = {
     "INTEGER": _integer,
     "DECIMAL": _decimal,
-    "DOUBLE": lambda text: Constant(DoubleType(False), float(text)),
+    "DOUBLE": _double,
     "STRING": lambda text: Constant(CharType(len(text), False) if text else _EMPTY, text),
     "BINARY": lambda text: Constant(BinaryType(max(len(text) // 2, 1), False), bytes.fromhex(text)),
     "BOOLEAN": lambda text: Constant(BooleanType(False), text == "TRUE"),
@@ -139,14 +149,8 @@ def interval(written: syntax.Interval) -> Constant:
 
 
 def interval_type(first: str, last: str) -> DataType:
-    """Return the type of an interval from one unit to another."""
-    first, last = ("MONTH" if u == "QUARTER" else "DAY" if u == "WEEK" else u for u in (first, last))
-    makers = {"YEAR": DataTypes.YEAR, "MONTH": DataTypes.MONTH, "DAY": DataTypes.DAY, "HOUR": DataTypes.HOUR}
-    makers |= {"MINUTE": DataTypes.MINUTE, "SECOND": lambda: DataTypes.SECOND(3)}
-    found = (
-        DataTypes.INTERVAL(makers[first]()) if first == last else DataTypes.INTERVAL(makers[first](), makers[last]())
-    )
-    return found.with_nullability(False)
+    """Return the type of an interval from one unit to another: all are months, or milliseconds."""
+    return (type_rules.MONTHS if first in _MONTHS else type_rules.MILLISECONDS).not_null()
 
 
 def unit_value(unit: str) -> int:

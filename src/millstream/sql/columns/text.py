@@ -35,6 +35,9 @@ def _booleans(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
 
 
 def _decimals(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
+    text = column.cast(pa.string())
+    if not pc.any(pc.match_substring(text, "E")).as_py():
+        return text
     # Arrow writes small ones with an exponent.
     return pa.array([None if v is None else format(v, "f") for v in column.to_pylist()], pa.string())
 

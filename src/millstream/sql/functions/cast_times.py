@@ -212,7 +212,7 @@ def _read_time(text: str, target: t.DataType, context: EvaluationContext) -> int
     if found is None:
         raise TableException(f"DateTimeException: For input string: '{text}'.")
     assert isinstance(target, t.TimeType)
-    digit = 10 ** max(0, 3 - target.precision)
+    digit: int = 10 ** max(0, 3 - target.precision)
     return found // digit * digit
 
 
@@ -238,7 +238,7 @@ def _read_timestamp(text: str, target: t.DataType, context: EvaluationContext) -
     found = read_timestamp(text)
     if found is None:
         raise TableException(f"DateTimeParseException: Text '{text}' could not be parsed at index 0")
-    digit = 10 ** (9 - target.precision)
+    digit: int = 10 ** (9 - target.precision)
     return found // digit * digit // (1_000_000_000 // UNITS[unit_of(target.precision)])
 
 

@@ -125,7 +125,8 @@ def _extreme(choose: Callable[[Any], Any]) -> Callable[[_List], Any]:
 
 
 def _join(values: _List, delimiter: str, null: str | None = None) -> str:
-    return delimiter.join(null if v is None else v for v in values if v is not None or null is not None)
+    shown = [null if v is None else v for v in values]
+    return delimiter.join(v for v in shown if v is not None)
 
 
 def _element_of(values: _List) -> Any:

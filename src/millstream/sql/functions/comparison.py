@@ -86,7 +86,7 @@ def _nested(operator: str, left: Value, right: Value, rows: int) -> Value:
     is_map = pa.types.is_map(left.type)
     columns = [as_array(v, count).to_pylist() for v in (left, right)]
     wanted = operator == "="
-    found = []
+    found: list[bool | None] = []
     for a, b in zip(*columns, strict=True):
         if a is None or b is None:
             found.append(None)

@@ -1,4 +1,4 @@
-"""Java's patterns of dates: DateTimeFormatter's (DATE_FORMAT, TO_TIMESTAMP) and SimpleDateFormat's (FROM_UNIXTIME).
+"""Java's patterns of dates: DateTimeFormatter's (DATE_FORMAT, TO_TIMESTAMP).
 
 Times are numbers: seconds since 1970 as a clock on the wall shows them, and nanoseconds within the second.
 """
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-_MONTHS = [
+MONTHS = [
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 ]
-_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _QUARTERS = ["1st quarter", "2nd quarter", "3rd quarter", "4th quarter"]
-_EPOCH = dt.date(1970, 1, 1)
+EPOCH = dt.date(1970, 1, 1)
 
 
 class BadDatePattern(ValueError):
@@ -36,7 +36,10 @@ class Moment:
     def of(seconds: int, nanos: int = 0) -> Moment:
         """Return the moment so many seconds after 1970 began."""
         days, rest = divmod(seconds, 86400)
-        return Moment(_EPOCH + dt.timedelta(days=days), rest, nanos)
+        try:
+            return Moment(EPOCH + dt.timedelta(days=days), rest, nanos)
+        except OverflowError:
+            raise BadDatePattern("Years from 1 to 9999 can be written by a pattern") from None
 
     @property
     def hour(self) -> int:
@@ -116,6 +119,8 @@ def formatter(pattern: str) -> Callable[[Moment], str]:
     writers: list[Callable[[Moment], str]] = []
     pad = 0
     for piece in pieces_of(pattern):
+        if pad and not piece.letter.isalpha():
+            raise BadDatePattern(f"Pad letter 'p' must be followed by valid pad pattern: {pattern}")
         if piece.letter == "p":
             pad = piece.count
             continue
@@ -142,12 +147,12 @@ def _writer(piece: Piece) -> Callable[[Moment], str]:
     if letter == "S":
         return lambda moment: f"{moment.nanos:09d}".ljust(count, "0")[:count]
     if letter in ("y", "u", "Y"):
-        return lambda moment: _year_text(_NUMBERS[letter](moment), count)
+        return lambda moment: _year_text(NUMBERS[letter](moment), count)
     if letter in ("E", "a", "G", "B"):
         if letter in "a" and count > 1:
             raise BadDatePattern(f"Too many pattern letters: {letter}")
         return lambda moment: _WORDS[letter](moment, count)
-    number = _NUMBERS.get(letter)
+    number = NUMBERS.get(letter)
     if number is None:
         raise BadDatePattern(f"Unsupported field: {letter}")
     if count > _MOST.get(letter, 2):
@@ -184,11 +189,16 @@ def _week_of_month(moment: Moment) -> int:
     return (moment.date.day + first.isoweekday() % 7 - 1) // 7 + 1
 
 
+def week_in_month(moment: Moment) -> int:
+    """Return the how manieth of its day of the week it is in its month."""
+    return (moment.date.day - 1) // 7 + 1
+
+
 def _quarter(moment: Moment) -> int:
     return (moment.date.month + 2) // 3
 
 
-_NUMBERS: dict[str, Callable[[Moment], int]] = {
+NUMBERS: dict[str, Callable[[Moment], int]] = {
     "y": lambda m: m.date.year,
     "u": lambda m: m.date.year,
     "Y": lambda m: _week_year(m)[0],
@@ -209,23 +219,24 @@ _NUMBERS: dict[str, Callable[[Moment], int]] = {
     "W": _week_of_month,
     "e": lambda m: m.date.isoweekday() % 7 + 1,
     "c": lambda m: m.date.isoweekday() % 7 + 1,
-    "F": lambda m: (m.date.day - 1) // 7 + 1,
+    "F": lambda m: (m.date.day - 1) % 7 + 1,
     "Q": _quarter,
     "q": _quarter,
 }
 _MOST = {"D": 3, "n": 19, "N": 19, "A": 19, "W": 1, "F": 1, "c": 1}
 
 
-def _styled(name: str, count: int) -> str:
+def styled(name: str, count: int) -> str:
+    """Write a name in full (4 letters of a pattern), as its first letter (5), or short."""
     return name if count == 4 else name[0] if count == 5 else name[:3]
 
 
 _TEXTS: dict[str, Callable[[Moment, int], str]] = {
-    "M": lambda m, count: _styled(_MONTHS[m.date.month - 1], count),
-    "L": lambda m, count: _styled(_MONTHS[m.date.month - 1], count),
-    "E": lambda m, count: _styled(_DAYS[m.date.isoweekday() - 1], count),
-    "e": lambda m, count: _styled(_DAYS[m.date.isoweekday() - 1], count),
-    "c": lambda m, count: _styled(_DAYS[m.date.isoweekday() - 1], count),
+    "M": lambda m, count: styled(MONTHS[m.date.month - 1], count),
+    "L": lambda m, count: styled(MONTHS[m.date.month - 1], count),
+    "E": lambda m, count: styled(DAYS[m.date.isoweekday() - 1], count),
+    "e": lambda m, count: styled(DAYS[m.date.isoweekday() - 1], count),
+    "c": lambda m, count: styled(DAYS[m.date.isoweekday() - 1], count),
     "Q": lambda m, count: {3: f"Q{_quarter(m)}", 4: _QUARTERS[_quarter(m) - 1]}.get(count, str(_quarter(m))),
     "q": lambda m, count: {3: f"Q{_quarter(m)}", 4: _QUARTERS[_quarter(m) - 1]}.get(count, str(_quarter(m))),
     "G": lambda m, count: "Anno Domini" if count == 4 else "A" if count == 5 else "AD",
@@ -245,7 +256,7 @@ def _period(moment: Moment) -> str:
 
 
 _WORDS: dict[str, Callable[[Moment, int], str]] = {
-    "E": lambda m, count: _styled(_DAYS[m.date.isoweekday() - 1], 3),
+    "E": lambda m, count: styled(DAYS[m.date.isoweekday() - 1], 3),
     "a": lambda m, count: "AM" if m.hour < 12 else "PM",
     "G": lambda m, count: "AD",
     "B": lambda m, count: _period(m),
@@ -255,7 +266,7 @@ _WORDS: dict[str, Callable[[Moment, int], str]] = {
 
 
 @dataclass(frozen=True)
-class _Field:
+class Field:
     """A field of a pattern that is read: its letter, how often it stands, and its group in the expression."""
 
     letter: str
@@ -271,7 +282,7 @@ def parser(pattern: str) -> Callable[[str], tuple[int, int] | None]:
         BadDatePattern: it is none.
     """
     expression = ""
-    fields: list[_Field] = []
+    fields: list[Field] = []
     for i, piece in enumerate(pieces_of(pattern)):
         if piece.letter == "[":
             expression += "(?:"
@@ -281,7 +292,7 @@ def parser(pattern: str) -> Callable[[str], tuple[int, int] | None]:
             expression += re.escape(piece.text)
         else:
             expression += f"(?P<g{i}>{_reading(piece)})"
-            fields.append(_Field(piece.letter, piece.count, f"g{i}"))
+            fields.append(Field(piece.letter, piece.count, f"g{i}"))
     expression += ")?" * sum(1 if p.letter == "[" else -1 if p.letter == "]" else 0 for p in pieces_of(pattern))
     compiled = re.compile(expression)
 
@@ -304,20 +315,20 @@ def _reading(piece: Piece) -> str:
     if letter == "S":
         return rf"\d{{{count}}}"
     if letter in "MLEec" and count >= 3:
-        names = _DAYS if letter in "Eec" else _MONTHS
-        return "|".join(_styled(name, count) for name in names)
+        names = DAYS if letter in "Eec" else MONTHS
+        return "|".join(styled(name, count) for name in names)
     if letter == "E":
-        return "|".join(name[:3] for name in _DAYS)
+        return "|".join(name[:3] for name in DAYS)
     if letter == "a":
         return "AM|PM"
     if letter == "G":
         return "AD|BC"
-    if letter in _NUMBERS:
+    if letter in NUMBERS:
         return rf"\d{{1,{19}}}" if count == 1 else rf"\d{{{count}}}"
     raise BadDatePattern(f"Unsupported field: {letter}")
 
 
-def _resolved(values: list[tuple[_Field, str]]) -> tuple[int, int] | None:
+def _resolved(values: list[tuple[Field, str]]) -> tuple[int, int] | None:
     """Return the moment that fields tell; what none tells is that of 1970."""
     known: dict[str, int] = {}
     nanos = 0
@@ -328,7 +339,7 @@ def _resolved(values: list[tuple[_Field, str]]) -> tuple[int, int] | None:
         elif letter == "S":
             nanos = int(text.ljust(9, "0")[:9])
         elif letter == "M" and field.count >= 3:
-            known["M"] = 1 + [_styled(n, field.count) for n in _MONTHS].index(text)
+            known["M"] = 1 + [styled(n, field.count) for n in MONTHS].index(text)
         elif letter == "a":
             known["a"] = 12 if text == "PM" else 0
         elif letter in "EGec":
@@ -371,7 +382,7 @@ def _day_of(known: dict[str, int]) -> int | None:
         return None
     if "D" in known and "y" in known and "M" not in known:
         found = dt.date(year, 1, 1) + dt.timedelta(days=known["D"] - 1)
-        return (found - _EPOCH).days if found.year == year else None
+        return (found - EPOCH).days if found.year == year else None
     month, day = known.get("M", 1), known.get("d", 1)
     # A day that the month does not have is its last one, if the year and the month are told.
     last = (
@@ -379,7 +390,7 @@ def _day_of(known: dict[str, int]) -> int | None:
     )
     if day > last and not ("y" in known and "M" in known):
         return None
-    return (dt.date(year, month, min(day, last)) - _EPOCH).days
+    return (dt.date(year, month, min(day, last)) - EPOCH).days
 
 
 def _hour_of(known: dict[str, int]) -> int:
@@ -390,129 +401,3 @@ def _hour_of(known: dict[str, int]) -> int:
     if "a" in known and ("h" in known or "K" in known):
         return known["a"] + (known["h"] % 12 if "h" in known else known["K"])
     return 0
-
-
-# --- SimpleDateFormat
-
-
-@lru_cache(maxsize=1000)
-def simple_formatter(pattern: str) -> Callable[[Moment, str], str]:
-    """Return what writes moments, with the name of their zone, by a pattern of SimpleDateFormat's.
-
-    Raises:
-        BadDatePattern: it is none.
-    """
-    writers = [_simple_writer(piece) for piece in _simple_pieces(pattern)]
-    return lambda moment, zone: "".join(write(moment, zone) for write in writers)
-
-
-def _simple_pieces(pattern: str) -> tuple[Piece, ...]:
-    # Brackets mean nothing there.
-    shielded = re.sub(r"([\[\]{}#]+)", r"'\1'", pattern) if "'" not in pattern else pattern
-    return pieces_of(shielded)
-
-
-def _simple_writer(piece: Piece) -> Callable[[Moment, str], str]:
-    letter, count = piece.letter, piece.count
-    if not letter:
-        return lambda moment, zone: piece.text
-    if letter in "yY":
-        number = _NUMBERS[letter]
-        if count == 2:
-            return lambda moment, zone: f"{number(moment) % 100:02d}"
-        return lambda moment, zone: f"{number(moment):0{count}d}"
-    if letter in "ML" and count >= 3:
-        return lambda moment, zone: _styled(_MONTHS[moment.date.month - 1], 4 if count >= 4 else 3)
-    if letter == "E":
-        return lambda moment, zone: _styled(_DAYS[moment.date.isoweekday() - 1], 4 if count >= 4 else 3)
-    if letter == "u":
-        return lambda moment, zone: f"{moment.date.isoweekday():0{count}d}"
-    if letter == "S":
-        return lambda moment, zone: f"{moment.nanos // 1_000_000:0{count}d}"
-    if letter == "a":
-        return lambda moment, zone: _WORDS["a"](moment, 1)
-    if letter == "G":
-        return lambda moment, zone: "AD"
-    if letter in "zZX":
-        return lambda moment, zone: {"z": zone, "Z": "+0000", "X": "Z"}[letter]
-    if letter in "wWDdFHkKhms" or letter in "ML":
-        number = _NUMBERS[letter]
-        return lambda moment, zone: f"{number(moment):0{count}d}"
-    raise BadDatePattern(f"Illegal pattern character '{letter}'")
-
-
-@lru_cache(maxsize=1000)
-def simple_parser(pattern: str) -> Callable[[str], tuple[int, int] | None]:
-    """Return what reads text by a pattern of SimpleDateFormat's: seconds and nanoseconds, None if it cannot.
-
-    It is lenient: numbers that are too large count on, and what follows is not looked at.
-
-    Raises:
-        BadDatePattern: it is none.
-    """
-    pieces = _simple_pieces(pattern)
-    expression = ""
-    fields: list[_Field] = []
-    for i, piece in enumerate(pieces):
-        if not piece.letter:
-            expression += re.escape(piece.text)
-            continue
-        adjacent = i + 1 < len(pieces) and bool(pieces[i + 1].letter)
-        expression += f"(?P<g{i}>{_simple_reading(piece, adjacent)})"
-        fields.append(_Field(piece.letter, piece.count, f"g{i}"))
-    compiled = re.compile(expression)
-
-    def read(text: str) -> tuple[int, int] | None:
-        found = compiled.match(text)
-        if found is None:
-            return None
-        return _counted_on([(f, found.group(f.group)) for f in fields])
-
-    return read
-
-
-def _simple_reading(piece: Piece, adjacent: bool) -> str:
-    letter, count = piece.letter, piece.count
-    if letter in "ML" and count >= 3:
-        return "(?i:" + "|".join([*_MONTHS, *(m[:3] for m in _MONTHS)]) + ")"
-    if letter == "E":
-        return "(?i:" + "|".join([*_DAYS, *(d[:3] for d in _DAYS)]) + ")"
-    if letter == "a":
-        return "(?i:AM|PM)"
-    if letter == "G":
-        return "AD|BC"
-    if letter in "zZX":
-        return r"[A-Za-z]+|[+-]\d{2}:?\d{2}"
-    if letter in "yYMLdDHkKhmsSwWFu":
-        return rf"\s*\d{{{count}}}" if adjacent else r"\s*-?\d+"
-    raise BadDatePattern(f"Illegal pattern character '{letter}'")
-
-
-def _counted_on(values: list[tuple[_Field, str]]) -> tuple[int, int] | None:
-    known: dict[str, int] = {}
-    for field, text in values:
-        letter = field.letter
-        if letter in "ML" and field.count >= 3:
-            known["M"] = [m[:3].lower() for m in _MONTHS].index(text[:3].lower()) + 1
-        elif letter == "a":
-            known["a"] = 12 if text.lower() == "pm" else 0
-        elif letter in "EGzZX":
-            continue
-        elif letter == "y" and field.count <= 2 and len(text.strip()) == 2:
-            # Within 80 years before and 20 years after now, as SimpleDateFormat has it.
-            year = 2000 + int(text)
-            known["y"] = year if year < dt.date.today().year + 20 else year - 100
-        else:
-            known[letter] = int(text)
-    months = known.get("y", 1970) * 12 + known.get("M", 1) - 1
-    try:
-        start = dt.date(months // 12, months % 12 + 1, 1)
-    except ValueError:
-        return None
-    days = (start - _EPOCH).days + (known["D"] - 1 if "D" in known else known.get("d", 1) - 1)
-    hour = known.get("H", known.get("k", 0) % 24 if "k" in known else 0)
-    if "h" in known or "K" in known:
-        hour = known.get("a", 0) + (known["h"] % 12 if "h" in known else known["K"])
-    seconds = days * 86400 + hour * 3600 + known.get("m", 0) * 60 + known.get("s", 0)
-    extra, rest = divmod(known.get("S", 0), 1000)
-    return seconds + extra, rest * 1_000_000

@@ -56,11 +56,13 @@ class Parts:
 
     @property
     def day(self) -> NDArray[Any]:
-        return (self._dates - self._dates.astype("datetime64[M]")).astype(np.int64) + 1
+        found: NDArray[Any] = (self._dates - self._dates.astype("datetime64[M]")).astype(np.int64) + 1
+        return found
 
     @property
     def day_of_year(self) -> NDArray[Any]:
-        return (self._dates - self._dates.astype("datetime64[Y]")).astype(np.int64) + 1
+        found: NDArray[Any] = (self._dates - self._dates.astype("datetime64[Y]")).astype(np.int64) + 1
+        return found
 
     @property
     def iso_day(self) -> NDArray[Any]:
@@ -69,7 +71,8 @@ class Parts:
 
     def _thursday(self) -> NDArray[Any]:
         """The Thursday of the week, which tells its year."""
-        return (self.days - self.iso_day + 4).astype("datetime64[D]")
+        found: NDArray[Any] = (self.days - self.iso_day + 4).astype("datetime64[D]")
+        return found
 
     @property
     def iso_year(self) -> NDArray[Any]:
@@ -78,7 +81,8 @@ class Parts:
     @property
     def week(self) -> NDArray[Any]:
         thursday = self._thursday()
-        return (thursday - thursday.astype("datetime64[Y]")).astype(np.int64) // 7 + 1
+        found: NDArray[Any] = (thursday - thursday.astype("datetime64[Y]")).astype(np.int64) // 7 + 1
+        return found
 
 
 _PARTS: dict[str, Callable[[Parts], NDArray[Any]]] = {
@@ -191,7 +195,8 @@ def _round(column: pa.Array, unit: str, up: bool) -> pa.Array:
 def _floored_days(days: NDArray[Any], unit: str) -> NDArray[Any]:
     if unit == "WEEK":
         # Weeks begin on Sunday.
-        return days - (days + 4) % 7
+        sunday: NDArray[Any] = days - (days + 4) % 7
+        return sunday
     return _month_start(_floored_months(days, unit))
 
 
@@ -225,9 +230,7 @@ def _add_rule(arguments: Arguments) -> Resolved | None:
         return None
     result = kind
     if isinstance(kind, t.DateType) and unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND"):
-        result = t.DataTypes.TIMESTAMP(3)
-    if isinstance(kind, _TIMESTAMPS) and unit in ("SECOND", "MILLISECOND", "MINUTE", "HOUR", "DAY", "WEEK"):
-        result = type(kind)(max(kind.precision, 3))
+        result = t.DataTypes.TIMESTAMP(6)
     return Resolved(result.with_nullability(arguments.any_nullable), (BIGINT.with_nullability(count.is_nullable), kind))
 
 
@@ -246,7 +249,7 @@ def _add(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _same(site: Site) -> bool:
-    return arrow_type(site.types[1]) == arrow_type(site.type)
+    return bool(arrow_type(site.types[1]) == arrow_type(site.type))
 
 
 def _difference_rule(arguments: Arguments) -> Resolved | None:
@@ -275,7 +278,8 @@ def _difference(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _trunc(values: NDArray[Any], size: int) -> NDArray[Any]:
-    return np.sign(values) * (np.abs(values) // size)
+    found: NDArray[Any] = np.sign(values) * (np.abs(values) // size)
+    return found
 
 
 def _milliseconds(column: pa.Array) -> NDArray[Any]:
@@ -318,6 +322,24 @@ def _overlaps(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pc.and_kleene(pc.greater_equal(b, c), pc.greater_equal(d, a))
 
 
+def _periods_rule(arguments: Arguments) -> Resolved | None:
+    """Two rows, each of a time and its end or how long it lasts."""
+    if not all(isinstance(k, t.RowType) and len(k) == 2 for k in arguments.types):
+        return None
+    members = tuple(m for k in arguments.types if isinstance(k, t.RowType) for m in k.field_types())
+    found = _overlaps_rule(Arguments(members))
+    return None if found is None else Resolved(found.type, arguments.types)
+
+
+def _periods_overlap(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    fixed = all(isinstance(v, pa.Scalar) for v in values)
+    columns = [as_array(v, 1 if fixed else rows) for v in values]
+    members = [pc.struct_field(c, [i]) for c in columns for i in (0, 1)]
+    kinds = tuple(m for k in site.types if isinstance(k, t.RowType) for m in k.field_types())
+    found = _overlaps(Site(site.name, site.type, kinds, (), site.context), len(columns[0]), members)
+    return found[0] if fixed else found
+
+
 _NAMED = {
     "YEAR": "YEAR",
     "QUARTER": "QUARTER",
@@ -335,6 +357,7 @@ FUNCTIONS = [
     Function("EXTRACT", _extract_rule, _extract_kernel(None), api="extract"),
     *(Function(name, takes(_timed, to=BIGINT), _extract_kernel(unit)) for name, unit in _NAMED.items()),
     Function("TEMPORAL_OVERLAPS", _overlaps_rule, _overlaps, api="temporal_overlaps"),
+    Function("OVERLAPS", _periods_rule, _periods_overlap),
     Function("TIMESTAMPADD", _add_rule, _add),
     Function("TIMESTAMPDIFF", _difference_rule, _difference, api="timestamp_diff"),
 ]

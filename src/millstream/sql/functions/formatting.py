@@ -14,27 +14,20 @@ import pyarrow.compute as pc
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
+from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.functions.cast_times import UNITS, cut, read_date, read_timestamp, to_instants
-from millstream.sql.functions.date_patterns import (
-    BadDatePattern,
-    Moment,
-    formatter,
-    parser,
-    simple_formatter,
-    simple_parser,
-)
+from millstream.sql.functions.date_patterns import BadDatePattern, Moment, formatter, parser, pieces_of
 from millstream.sql.functions.dates import wall
-from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
+from millstream.sql.functions.function import Arguments, Function, Site, Value
 from millstream.sql.functions.rules import BIGINT, DATE, STRING, bigint, first_of, integer, number, takes, text
+from millstream.sql.functions.simple_date_patterns import simple_formatter, simple_parser
 from millstream.sql.functions.vectors import as_array, by_row, to_numpy
 
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"
 _TIMESTAMPS = (t.TimestampType, t.LocalZonedTimestampType)
 # Where parts of a time stand in text as Arrow writes it.
 _QUICK = {"yyyy": (0, 4), "MM": (5, 7), "dd": (8, 10), "HH": (11, 13), "mm": (14, 16), "ss": (17, 19), "SSS": (20, 23)}
-_QUICK_PATTERN = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|''|'[^']+'|[^a-zA-Z'\[\]{}#])*")
-_QUICK_PIECE = re.compile(r"yyyy|MM|dd|HH|mm|ss|SSS|''|'[^']+'|.", re.DOTALL)
 _SHOWN = "0000-00-00 00:00:00.000"
 
 
@@ -44,7 +37,7 @@ def zone_of(name: str) -> dt.tzinfo:
     Raises:
         TableException: there is none.
     """
-    found = re.fullmatch(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", name)
+    found = re.fullmatch(r"GMT([+-])(\d{1,2}):?(\d{2})?", name)
     if found:
         minutes = int(found.group(2)) * 60 + int(found.group(3) or 0)
         return dt.timezone(dt.timedelta(minutes=-minutes if found.group(1) == "-" else minutes))
@@ -76,20 +69,30 @@ def _date_format(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _formatted(column: pa.Array, pattern: str) -> pa.Array:
-    if _QUICK_PATTERN.fullmatch(pattern):
+    pieces = _quick_pieces(pattern)
+    if pieces is not None:
         shown = cut(column, t.TimestampType(3)).cast(pa.string())
         if pc.min(pc.utf8_length(shown)).as_py() == pc.max(pc.utf8_length(shown)).as_py() == len(_SHOWN):
-            return _cut_out(shown, _QUICK_PIECE.findall(pattern))
+            return _cut_out(shown, pieces)
     return pa.array([_one(m, pattern) for m in _moments(column)], pa.string())
 
 
-def _cut_out(shown: pa.Array, pieces: list[str]) -> pa.Array:
+def _quick_pieces(pattern: str) -> list[tuple[str, str]] | None:
+    """Return letters or text of a pattern, None if it has letters that are not written quickly."""
+    try:
+        pieces = [(piece.letter * piece.count, piece.text) for piece in pieces_of(pattern)]
+    except BadDatePattern:
+        return None
+    return pieces if all(not letters or letters in _QUICK for letters, _ in pieces) and pieces else None
+
+
+def _cut_out(shown: pa.Array, pieces: list[tuple[str, str]]) -> pa.Array:
     """Put pieces of times together that are written out; what stands side by side there is cut out at once."""
     parts: list[pa.Array | str] = []
     at: tuple[int, int] | None = None
-    for piece in pieces:
-        place = _QUICK.get(piece)
-        if place is None and at is not None and at[1] < len(_SHOWN) and _SHOWN[at[1]] == piece:
+    for letters, text_between in pieces:
+        place = _QUICK.get(letters)
+        if place is None and at is not None and at[1] < len(_SHOWN) and _SHOWN[at[1]] == text_between:
             place = (at[1], at[1] + 1)
         if place is not None and at is not None and place[0] == at[1]:
             at = (at[0], place[1])
@@ -98,7 +101,7 @@ def _cut_out(shown: pa.Array, pieces: list[str]) -> pa.Array:
             parts.append(pc.utf8_slice_codeunits(shown, *at))
         at = place
         if place is None:
-            parts.append("'" if piece == "''" else piece.strip("'"))
+            parts.append(text_between)
     if at is not None:
         parts.append(pc.utf8_slice_codeunits(shown, *at))
     if len(parts) == 1 and not isinstance(parts[0], str):
@@ -127,10 +130,8 @@ def _one(moment: Moment | None, pattern: str | None) -> str | None:
 
 
 def _reformatted(value: str, pattern: str) -> str | None:
-    nanoseconds = read_timestamp(value)
-    if nanoseconds is None:
-        return None
-    return _one(Moment.of(nanoseconds // 1_000_000_000, nanoseconds % 1_000_000_000), pattern)
+    found = simple_parser(_DEFAULT)(value)
+    return None if found is None else _one(Moment.of(*found), pattern)
 
 
 def _dated_or_text(kind: t.DataType) -> t.DataType | None:
@@ -177,13 +178,17 @@ def _milliseconds(nanoseconds: int | None) -> int | None:
     return None if nanoseconds is None else nanoseconds // 1_000_000
 
 
+def _by_simple_pattern(value: str, pattern: str) -> tuple[int, int] | None:
+    try:
+        return simple_parser(pattern)(value)
+    except BadDatePattern as e:
+        raise TableException(f"IllegalArgumentException: {e}") from None
+
+
 def _to_date(value: str, pattern: str | None = None) -> int | None:
     if pattern is None:
         return read_date(value)
-    try:
-        found = simple_parser(pattern)(value)
-    except BadDatePattern:
-        return None
+    found = _by_simple_pattern(value, pattern)
     return None if found is None else found[0] // 86400
 
 
@@ -191,31 +196,41 @@ _LTZ = t.DataTypes.TIMESTAMP_LTZ(3)
 
 
 def _number_to_instant(site: Site, value: Any, precision: int = 3) -> int | None:
-    if precision not in (0, 3):
-        raise TableException(
-            f"The precision value '{precision}' for function TO_TIMESTAMP_LTZ(numeric, precision) is unsupported, "
-            "the supported value is '0' for second or '3' for millisecond."
-        )
-    if isinstance(value, (float, decimal.Decimal)):
-        return int(value * 1000) if precision == 0 else int(value)
-    return int(value * 1000 if precision == 0 else value)
+    """Return a point in time that is told in units of so many digits behind the second, in the unit of its type."""
+    if not 0 <= precision <= 9:
+        raise TableException(f"The precision of TO_TIMESTAMP_LTZ is from 0 to 9, not {precision}.")
+    exact = decimal.Decimal(repr(value) if isinstance(value, float) else value)
+    return int(exact.scaleb(_digits(site) - precision, decimal.Context(prec=60)))
 
 
-def _text_to_instant(site: Site, value: str, pattern: str | None = None, zone: str | None = None) -> int | None:
+def _digits(site: Site) -> int:
+    """Return how many digits behind the second the column of a result has."""
+    return {"ms": 3, "us": 6, "ns": 9}[arrow_type(site.type).unit]
+
+
+def _text_to_instant(site: Site, value: str, pattern: str | None = None, zone: str = "UTC") -> int | None:
     nanoseconds = _read(value, pattern)
     if nanoseconds is None:
+        if pattern is None:
+            raise TableException(f"DateTimeParseException: Text '{value}' could not be parsed at index 0")
         return None
-    place = zone if zone is not None else "UTC"
+    unit = arrow_type(site.type).unit
     try:
-        column = pa.array([nanoseconds // 1_000_000], pa.timestamp("ms"))
-        return to_instants(column, place)[0].value  # type: ignore[no-any-return]
+        column = pa.array([nanoseconds // 10 ** (9 - _digits(site))], pa.timestamp(unit))
+        return to_instants(column, zone)[0].value  # type: ignore[no-any-return]
     except (pa.ArrowInvalid, ZoneInfoNotFoundError):
         return None
 
 
 def _to_instant(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    one = _text_to_instant if type_rules.is_string(site.types[0]) else _number_to_instant
-    return by_row(one, with_site=True)(site, rows, values)
+    if type_rules.is_string(site.types[0]):
+        return by_row(_text_to_instant, with_site=True)(site, rows, values)
+    precision = 3 if len(values) == 1 else values[1].as_py() if isinstance(values[1], pa.Scalar) else None
+    whole = isinstance(values[0], pa.Array) and isinstance(site.types[0], t.IntegralType)
+    if whole and precision is not None and 0 <= precision <= _digits(site):
+        scale = 10 ** (_digits(site) - precision)
+        return pc.multiply(values[0].cast(pa.int64()), scale).cast(arrow_type(site.type))
+    return by_row(_number_to_instant, with_site=True)(site, rows, values)
 
 
 # --- UNIX_TIMESTAMP, FROM_UNIXTIME, CONVERT_TZ
@@ -228,25 +243,29 @@ def _unix_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
 
 
 def _unix_seconds(site: Site, value: str, pattern: str = _DEFAULT) -> int | None:
-    try:
-        found = simple_parser(pattern)(value)
-    except BadDatePattern:
-        found = None
+    found = _by_simple_pattern(value, pattern)
     if found is None:
-        return -(2**63) // 1000
+        # As Flink has it.
+        return -(2**63)
     return _to_utc(found[0], zone_of(site.context.time_zone))
 
 
 def _to_utc(seconds: int, zone: dt.tzinfo) -> int:
     """Return the point in time at which a clock on the wall of a zone shows a time."""
-    shown = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)
+    try:
+        shown = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)
+    except OverflowError:
+        return seconds
     offset = shown.replace(tzinfo=zone).utcoffset()
     return seconds - (int(offset.total_seconds()) if offset is not None else 0)
 
 
 def _from_utc(seconds: int, zone: dt.tzinfo) -> int:
-    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
-    offset = moment.astimezone(zone).utcoffset()
+    try:
+        moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
+        offset = moment.astimezone(zone).utcoffset()
+    except OverflowError:
+        return seconds
     return seconds + (int(offset.total_seconds()) if offset is not None else 0)
 
 
@@ -263,27 +282,56 @@ def _convert_tz(value: str, source: str, target: str) -> str | None:
     if found is None:
         return None
     there = _from_utc(_to_utc(found[0], zone_of(source)), zone_of(target))
-    return simple_formatter(_DEFAULT)(Moment.of(there), target)
+    try:
+        return simple_formatter(_DEFAULT)(Moment.of(there), target)
+    except BadDatePattern:
+        return None
 
 
-def _to_instant_rule(arguments: Arguments) -> Resolved | None:
-    return first_of(
-        takes(number, integer, to=_LTZ, optional=1, nulls="always"),
-        takes(text, text, text, to=_LTZ, optional=2, nulls="always"),
-    )(arguments)
+def _instant_of_number(arguments: Arguments) -> t.DataType:
+    return t.LocalZonedTimestampType(max(3, min(arguments.constant(1) or 3, 9)))
+
+
+def _instant_of_text(arguments: Arguments) -> t.DataType | None:
+    """Return the type of a point in time that is read: with as many digits as the pattern has for them."""
+    pattern = arguments.constant(1)
+    if pattern is None:
+        return _LTZ
+    try:
+        parser(pattern)
+    except BadDatePattern:
+        return None
+    digits = max((piece.count for piece in pieces_of(pattern) if piece.letter == "S"), default=0)
+    return t.LocalZonedTimestampType(max(3, min(digits, 9)))
+
+
+_TO_INSTANT = first_of(
+    takes(number, integer, to=_instant_of_number, optional=1, nulls="always"),
+    takes(text, text, text, to=_instant_of_text, optional=2, nulls="always"),
+)
 
 
 FUNCTIONS = [
-    Function("DATE_FORMAT", takes(_dated_or_text, text, to=STRING), _date_format, api="date_format", fails=True),
+    Function(
+        "DATE_FORMAT",
+        takes(_dated_or_text, text, to=STRING, nulls="always"),
+        _date_format,
+        api="date_format",
+        fails=True,
+    ),
     Function(
         "TO_TIMESTAMP",
         takes(text, text, to=t.DataTypes.TIMESTAMP(3), optional=1, nulls="always"),
         _to_timestamp,
         api="to_timestamp",
     ),
-    Function("TO_DATE", takes(text, text, to=DATE, optional=1, nulls="always"), by_row(_to_date), api="to_date"),
-    Function("TO_TIMESTAMP_LTZ", _to_instant_rule, _to_instant, api="to_timestamp_ltz", fails=True),
-    Function("UNIX_TIMESTAMP", takes(text, text, to=BIGINT, optional=2), _unix_timestamp, api="unix_timestamp"),
+    Function(
+        "TO_DATE", takes(text, text, to=DATE, optional=1, nulls="always"), by_row(_to_date), api="to_date", fails=True
+    ),
+    Function("TO_TIMESTAMP_LTZ", _TO_INSTANT, _to_instant, api="to_timestamp_ltz", fails=True),
+    Function(
+        "UNIX_TIMESTAMP", takes(text, text, to=BIGINT, optional=2), _unix_timestamp, api="unix_timestamp", fails=True
+    ),
     Function(
         "FROM_UNIXTIME",
         takes(bigint, text, to=STRING, optional=1, nulls="always"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType
 
 # A column, or one value for all rows.
-Value = pa.Array | pa.Scalar
+Value: TypeAlias = "pa.Array | pa.Scalar"
 
 
 class Kind(Enum):

@@ -8,6 +8,9 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 _LINE_ENDS = "\\n\\r\\x85\\u2028\\u2029"
 _NO_LINE_END = f"[^{_LINE_ENDS}]"
 _ANY = "[\\s\\S]"
@@ -72,7 +75,18 @@ def java_pattern(pattern: str) -> JavaPattern:
         compiled = re.compile(translated, re.ASCII)
     except (re.error, OverflowError, RecursionError) as e:
         raise BadPattern(str(e)) from e
-    return JavaPattern(compiled, translated if reader.is_plain and compiled.match("") is None else None)
+    # What matches nothing is found at other places by RE2.
+    return JavaPattern(compiled, _for_re2(translated) if reader.is_plain and compiled.match("") is None else None)
+
+
+def _for_re2(pattern: str) -> str | None:
+    """Return a pattern as RE2 writes characters; None if it does not take it."""
+    written = re.sub(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8}))", lambda m: f"\\x{{{m.group(1) or m.group(2)}}}", pattern)
+    try:
+        pc.match_substring_regex(pa.array([""]), written)
+    except pa.ArrowInvalid:
+        return None
+    return written
 
 
 @lru_cache(maxsize=64)
@@ -194,6 +208,7 @@ class _Reader:
                 return f"(?=[{_LINE_ENDS}]|\\Z)"
             return f"(?=(?:\\r\\n|[{_LINE_ENDS}])?\\Z)"
         if c == "^":
+            self.is_plain = self.is_plain and "m" not in self._mode
             return "(?:(?<=\\n)|^)" if "m" in self._mode else "^"
         if c in "*+?":
             return self._quantifier(c)

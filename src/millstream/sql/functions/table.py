@@ -11,6 +11,7 @@ from millstream.sql.functions import (
     arithmetic,
     casts,
     clock,
+    codes,
     collections,
     comparison,
     dates,
@@ -18,6 +19,7 @@ from millstream.sql.functions import (
     forms,
     json_functions,
     math,
+    patterns,
     strings,
     texts,
     values,
@@ -26,8 +28,8 @@ from millstream.sql.functions.function import Arguments, Function, Resolved
 from millstream.sql.types import DataType, IntType, VarCharType, quoted
 
 _FAMILIES = (
-    *(arithmetic, comparison, forms, casts, values, math, strings, texts, clock, dates, formatting, collections),
-    *(json_functions, aggregates),
+    *(arithmetic, comparison, forms, casts, values, math, strings, texts, patterns, codes, clock, dates, formatting),
+    *(collections, json_functions, aggregates),
 )
 
 FUNCTIONS: dict[str, Function] = {f.name: f for family in _FAMILIES for f in family.FUNCTIONS}

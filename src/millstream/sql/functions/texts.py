@@ -1,32 +1,24 @@
-"""More functions of text: padding, splitting, regular expressions, codes, addresses."""
+"""More functions of text: parts, padding, splitting, formats, what it looks like."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote_plus, unquote_to_bytes, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
-from millstream.sql.errors import TableException
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
 from millstream.sql.functions.java_format import BadFormat, formatted
 from millstream.sql.functions.java_regex import BadPattern, java_pattern
 from millstream.sql.functions.rules import (
-    BIGINT,
     BOOLEAN,
-    BYTES,
     INT,
     STRING,
     anything,
-    binary,
     either,
     integer,
     same_as,
@@ -35,7 +27,7 @@ from millstream.sql.functions.rules import (
     text_or_binary,
     whole,
 )
-from millstream.sql.functions.strings import is_ascii, varying
+from millstream.sql.functions.strings import varying
 from millstream.sql.functions.vectors import by_row
 
 # --- parts and padding
@@ -217,252 +209,6 @@ def _chr(value: int) -> str:
     return chr(code)
 
 
-# --- regular expressions
-
-
-def _regexp(value: str, pattern: str) -> bool:
-    if not pattern:
-        return False
-    try:
-        return java_pattern(pattern).python.search(value) is not None
-    except BadPattern:
-        return False
-
-
-def _regexp_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    value, pattern = values
-    if isinstance(pattern, pa.Scalar) and pattern.as_py() and not isinstance(value, pa.Scalar):
-        try:
-            quick = java_pattern(pattern.as_py()).re2
-            if quick is not None and is_ascii(value):
-                return pc.match_substring_regex(value, quick)
-        except BadPattern:
-            pass
-    return by_row(_regexp)(site, rows, values)
-
-
-def _regexp_replace(value: str, pattern: str, by: str) -> str | None:
-    try:
-        return java_pattern(pattern).python.sub(lambda _: by, value)
-    except BadPattern:
-        return None
-
-
-def _regexp_replace_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    value, pattern, by = values
-    constant = isinstance(pattern, pa.Scalar) and isinstance(by, pa.Scalar) and pattern.is_valid and by.is_valid
-    if constant and not isinstance(value, pa.Scalar) and "\\" not in by.as_py():
-        try:
-            quick = java_pattern(pattern.as_py()).re2
-            if quick is not None and is_ascii(value):
-                return pc.replace_substring_regex(value, quick, by.as_py())
-        except BadPattern:
-            pass
-    return by_row(_regexp_replace)(site, rows, values)
-
-
-def _regexp_extract(value: str, pattern: str, group: int = 0) -> str | None:
-    try:
-        found = java_pattern(pattern).python.search(value)
-    except BadPattern:
-        return None
-    if found is None or not 0 <= group <= found.re.groups:
-        return None
-    return found.group(group)  # type: ignore[no-any-return]
-
-
-def _regexp_extract_all(value: str, pattern: str, group: int = 1) -> list[str | None] | None:
-    try:
-        compiled = java_pattern(pattern).python
-    except BadPattern:
-        return None
-    if not 0 <= group <= compiled.groups:
-        return None
-    return [m.group(group) for m in compiled.finditer(value)]
-
-
-def _regexp_count(value: str, pattern: str) -> int | None:
-    try:
-        return sum(1 for _ in java_pattern(pattern).python.finditer(value))
-    except BadPattern:
-        return None
-
-
-def _regexp_instr(value: str, pattern: str) -> int | None:
-    try:
-        found = java_pattern(pattern).python.search(value)
-    except BadPattern:
-        return None
-    return 0 if found is None else found.start() + 1
-
-
-def _regexp_substr(value: str, pattern: str) -> str | None:
-    return _regexp_extract(value, pattern)
-
-
-_SIMILAR_CLASSES = {
-    "ALPHA": "a-zA-Z",
-    "UPPER": "A-Z",
-    "LOWER": "a-z",
-    "DIGIT": "0-9",
-    "ALNUM": "a-zA-Z0-9",
-    "SPACE": " ",
-    "WHITESPACE": "\\s",
-}
-
-
-def similar_regex(pattern: str, escape: str | None) -> str:
-    """Return a regular expression of Python's for a pattern of SIMILAR TO."""
-    out = ""
-    at = 0
-    inside = False
-    while at < len(pattern):
-        c = pattern[at]
-        if escape and c == escape:
-            at += 1
-            out += re.escape(pattern[at : at + 1])
-        elif inside:
-            found = re.match(r"\[:(\w+):\]", pattern[at:])
-            if found:
-                out += _SIMILAR_CLASSES.get(found.group(1).upper(), "")
-                at += found.end() - 1
-            else:
-                inside = c != "]"
-                out += "\\" + c if c in "\\&~|[" else c
-        elif c == "[":
-            inside = True
-            out += c
-        elif c == "%":
-            out += ".*"
-        elif c == "_":
-            out += "."
-        elif c in ".^$\\":
-            out += "\\" + c
-        else:
-            out += c
-        at += 1
-    return out
-
-
-def _similar(value: str, pattern: str, escape: str | None = None) -> bool:
-    return re.fullmatch(similar_regex(pattern, escape), value, re.DOTALL) is not None
-
-
-# --- codes
-
-
-def _hash(name: str) -> Kernel:
-    def digest(value: Any) -> str:
-        return hashlib.new(name, value.encode() if isinstance(value, str) else value).hexdigest()
-
-    return by_row(digest)
-
-
-def _sha2(value: Any, length: int) -> str:
-    if length not in (224, 256, 384, 512):
-        raise TableException("Unsupported algorithm.")
-    return hashlib.new(f"sha{length}", value.encode() if isinstance(value, str) else value).hexdigest()
-
-
-def _to_base64(value: Any) -> str:
-    return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
-
-
-def _from_base64(value: Any) -> str:
-    """Read base 64 as Java does: the padding may be missing."""
-    encoded = value.encode() if isinstance(value, str) else value
-    wrong = re.search(rb"[^A-Za-z0-9+/=]", encoded)
-    if wrong is not None:
-        code = wrong.group()[0]
-        shown = f"-{256 - code:x}" if code > 127 else f"{code:x}"
-        raise TableException(f"IllegalArgumentException: Illegal base64 character {shown}")
-    try:
-        decoded = base64.b64decode(encoded.rstrip(b"=") + b"=" * (-len(encoded.rstrip(b"=")) % 4))
-    except (binascii.Error, ValueError) as e:
-        raise TableException(f"IllegalArgumentException: {e}") from None
-    return decoded.decode("utf-8", "replace")
-
-
-_CHARSETS = {
-    "UTF-8": "utf-8",
-    "UTF8": "utf-8",
-    "US-ASCII": "ascii",
-    "ASCII": "ascii",
-    "ISO-8859-1": "latin-1",
-    "LATIN1": "latin-1",
-    "UTF-16": "utf-16-be",
-    "UTF-16BE": "utf-16-be",
-    "UTF-16LE": "utf-16-le",
-}
-
-
-def _codec(charset: str) -> str:
-    found = _CHARSETS.get(charset.upper())
-    if found is None:
-        raise TableException(f"UnsupportedEncodingException: {charset}")
-    return found
-
-
-def _encode(value: str, charset: str) -> bytes:
-    codec = _codec(charset)
-    mark = b"\xfe\xff" if charset.upper() == "UTF-16" else b""
-    return mark + value.encode(codec, "replace")
-
-
-def _decode(value: bytes, charset: str) -> str:
-    codec = _codec(charset)
-    if charset.upper() == "UTF-16" and value[:2] in (b"\xfe\xff", b"\xff\xfe"):
-        codec = "utf-16-be" if value[:2] == b"\xfe\xff" else "utf-16-le"
-        value = value[2:]
-    return value.decode(codec, "replace")
-
-
-def _url_encode(value: str) -> str:
-    return quote_plus(value, safe="*-._").replace("~", "%7E")
-
-
-def _url_decode(value: str) -> str | None:
-    if re.search(r"%(?![0-9a-fA-F]{2})", value):
-        return None
-    return unquote_to_bytes(value.replace("+", " ")).decode("utf-8", "replace")
-
-
-_URL_PARTS: dict[str, Callable[[Any], str | None]] = {
-    "HOST": lambda u: _host(u),
-    "PATH": lambda u: u.path,
-    "QUERY": lambda u: u.query or None,
-    "REF": lambda u: u.fragment or None,
-    "PROTOCOL": lambda u: u.scheme,
-    "FILE": lambda u: u.path + (f"?{u.query}" if u.query else ""),
-    "AUTHORITY": lambda u: u.netloc,
-    "USERINFO": lambda u: u.netloc.rpartition("@")[0] or None,
-}
-
-
-def _host(url: Any) -> str:
-    host = url.netloc.rpartition("@")[2]
-    return re.sub(r":\d*$", "", host)
-
-
-def _parse_url(value: str, part: str, key: str | None = None) -> str | None:
-    url = urlsplit(value)
-    if not re.fullmatch(r"https?|ftp|file|jar", url.scheme) or part not in _URL_PARTS:
-        return None
-    if key is None:
-        return _URL_PARTS[part](url)
-    if part != "QUERY":
-        return None
-    found = re.search(rf"(?:&|^){re.escape(key)}=([^&]*)", url.query)
-    return found.group(1) if found else None
-
-
-def _unhex(value: str) -> bytes | None:
-    try:
-        return bytes.fromhex(value if len(value) % 2 == 0 else f"0{value}") if value.isalnum() or not value else None
-    except ValueError:
-        return None
-
-
 def _printf(pattern: str | None, *arguments: Any) -> str | None:
     if pattern is None:
         return None
@@ -470,25 +216,6 @@ def _printf(pattern: str | None, *arguments: Any) -> str | None:
         return formatted(pattern, list(arguments))
     except BadFormat:
         return None
-
-
-def _inet_aton(value: str) -> int | None:
-    parts = value.split(".")
-    if not 1 <= len(parts) <= 4 or any(not re.fullmatch(r"\d+", p) for p in parts):
-        return None
-    numbers = [int(p) for p in parts]
-    if any(n > 255 for n in numbers[:-1]) or numbers[-1] >= 256 ** (5 - len(parts)):
-        return None
-    found = numbers[-1]
-    for i, n in enumerate(numbers[:-1]):
-        found += n << (8 * (3 - i))
-    return found
-
-
-def _inet_ntoa(value: int) -> str | None:
-    if not 0 <= value < 1 << 32:
-        return None
-    return ".".join(str(value >> shift & 255) for shift in (24, 16, 8, 0))
 
 
 # --- what text looks like
@@ -504,8 +231,6 @@ def _test(name: str, test: Callable[[str], bool]) -> Function:
 
 
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?|[+-]?(NaN|Infinity)")
-
-_HASHES = {"MD5": "md5", "SHA1": "sha1", "SHA224": "sha224", "SHA256": "sha256", "SHA384": "sha384", "SHA512": "sha512"}
 
 FUNCTIONS = [
     Function(
@@ -542,52 +267,9 @@ FUNCTIONS = [
     Function("ELT", _elt_rule, _elt_kernel, api="elt"),
     Function("ASCII", takes(text, to=INT), by_row(_ascii), api="ascii"),
     Function("CHR", takes(whole, to=STRING, nulls="always"), by_row(_chr), api="chr"),
-    Function("REGEXP", takes(text, text, to=BOOLEAN), _regexp_kernel, api="regexp"),
-    Function("RLIKE", takes(text, text, to=BOOLEAN), _regexp_kernel),
-    Function(
-        "REGEXP_REPLACE",
-        takes(text, text, text, to=STRING, nulls="always"),
-        _regexp_replace_kernel,
-        api="regexp_replace",
-    ),
-    Function(
-        "REGEXP_EXTRACT",
-        takes(text, text, integer, to=STRING, optional=1, nulls="always"),
-        by_row(_regexp_extract),
-        api="regexp_extract",
-    ),
-    Function(
-        "REGEXP_EXTRACT_ALL",
-        takes(text, text, whole, to=t.ArrayType(STRING), optional=1, nulls="always"),
-        by_row(_regexp_extract_all),
-        api="regexp_extract_all",
-    ),
-    Function("REGEXP_COUNT", takes(text, text, to=INT, nulls="always"), by_row(_regexp_count), api="regexp_count"),
-    Function("REGEXP_INSTR", takes(text, text, to=INT, nulls="always"), by_row(_regexp_instr), api="regexp_instr"),
-    Function(
-        "REGEXP_SUBSTR", takes(text, text, to=STRING, nulls="always"), by_row(_regexp_substr), api="regexp_substr"
-    ),
-    Function("SIMILAR TO", takes(text, text, text, to=BOOLEAN, optional=1), by_row(_similar), api="similar"),
-    *(
-        Function(name, takes(text, to=t.CharType(2 * hashlib.new(code).digest_size)), _hash(code), api=name.lower())
-        for name, code in _HASHES.items()
-    ),
-    Function("SHA2", takes(text, integer, to=t.VarCharType(128)), by_row(_sha2), api="sha2", fails=True),
-    Function("TO_BASE64", takes(text_or_binary, to=STRING), by_row(_to_base64), api="to_base64"),
-    Function("FROM_BASE64", takes(text_or_binary, to=STRING), by_row(_from_base64), api="from_base64", fails=True),
-    Function("ENCODE", takes(text, text, to=BYTES), by_row(_encode), api="encode", fails=True),
-    Function("DECODE", takes(binary, text, to=STRING), by_row(_decode), api="decode", fails=True),
-    Function("URL_ENCODE", takes(text, to=STRING, nulls="always"), by_row(_url_encode), api="url_encode"),
-    Function("URL_DECODE", takes(text, to=STRING, nulls="always"), by_row(_url_decode), api="url_decode"),
-    Function(
-        "PARSE_URL", takes(text, text, text, to=STRING, optional=1, nulls="always"), by_row(_parse_url), api="parse_url"
-    ),
-    Function("UNHEX", takes(text, to=BYTES, nulls="always"), by_row(_unhex), api="unhex"),
     Function(
         "PRINTF", takes(text, rest=anything, to=STRING, nulls="always"), by_row(_printf, keep_nulls=True), api="printf"
     ),
-    Function("INET_ATON", takes(text, to=BIGINT, nulls="always"), by_row(_inet_aton), api="inet_aton"),
-    Function("INET_NTOA", takes(whole, to=STRING, nulls="always"), by_row(_inet_ntoa), api="inet_ntoa"),
     _test("IS_ALPHA", lambda v: bool(v) and v.isalpha()),
     _test("IS_DIGIT", lambda v: bool(v) and v.isdigit()),
     _test("IS_DECIMAL", lambda v: bool(v) and _DECIMAL.fullmatch(v) is not None),

@@ -68,7 +68,9 @@ def plus_milliseconds(column: pa.Array, length: NDArray[Any], like: Sequence[pa.
     """Return times moved by lengths in milliseconds."""
     values = to_numpy(column).astype(np.int64)
     if pa.types.is_date(column.type):
-        return from_numpy((values + length // DAY).astype(np.int32), column.type, like)
+        # Of a part of a day nothing is left, whichever way it goes.
+        days = np.sign(length) * (np.abs(length) // DAY)
+        return from_numpy((values + days).astype(np.int32), column.type, like)
     if pa.types.is_time(column.type):
         return from_numpy(((values + length) % DAY).astype(np.int32), column.type, like)
     return from_numpy(values + length * (UNITS[column.type.unit] // 1000), column.type, like)
@@ -93,4 +95,5 @@ def _plus_months(days: NDArray[Any], months: NDArray[Any]) -> NDArray[Any]:
     day = (dates - month.astype("datetime64[D]")).astype(np.int64)
     moved = month + months.astype("timedelta64[M]")
     last = ((moved + 1).astype("datetime64[D]") - moved.astype("datetime64[D]")).astype(np.int64) - 1
-    return moved.astype("datetime64[D]").astype(np.int64) + np.minimum(day, last)
+    found: NDArray[Any] = moved.astype("datetime64[D]").astype(np.int64) + np.minimum(day, last)
+    return found

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.errors import TableException
 from millstream.sql.functions.casts import cast_value
 from millstream.sql.functions.comparison import comparable, compare
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
@@ -142,6 +143,8 @@ def _map(site: Site, rows: int, values: Sequence[Value]) -> Value:
     columns = [as_array(v, count) for v in values]
     keys = interleaved([c.cast(kind.key_type) for c in columns[::2]], count)
     items = interleaved([c.cast(kind.item_type) for c in columns[1::2]], count)
+    if keys.null_count:
+        raise TableException("A key of a MAP is null, which has no place in it.")
     pairs = len(values) // 2
     constant = [stored_scalar(v) for v in values[::2] if isinstance(v, pa.Scalar)]
     if pairs > 1 and (len(constant) < pairs or len({repr(c) for c in constant}) < pairs):
@@ -233,7 +236,7 @@ FUNCTIONS = [
     ),
     Function("ROW", _row_rule, _row, api="row"),
     Function("ARRAY", _array_rule, _array, api="array"),
-    Function("MAP", _map_rule, _map, api="map_"),
+    Function("MAP", _map_rule, _map, api="map_", fails=True),
     Function("ITEM", _item_rule, _item, api="at"),
     Function("FIELD", _field_rule, _field, api="get"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def to_numpy(array: pa.Array) -> NDArray[Any]:
     return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
 
 
-_DTYPES = {
+_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
     pa.int8(): np.dtype(np.int8),
     pa.int16(): np.dtype(np.int16),
     pa.int32(): np.dtype(np.int32),
@@ -185,7 +186,7 @@ def by_row(function: Callable[..., Any], keep_nulls: bool = False, with_site: bo
 
     def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
         kind = arrow_type(site.type)
-        call = (lambda *a: function(site, *a)) if with_site else function
+        call = partial(function, site) if with_site else function
         if all(isinstance(v, pa.Scalar) for v in values):
             given = [stored_scalar(v) for v in values]
             empty = not keep_nulls and any(g is None for g in given)
