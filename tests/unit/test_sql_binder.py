@@ -45,9 +45,11 @@ def test_types_are_flinks_for_7500_expressions(session: Session) -> None:
                 found = "refused"
             if found != wanted:
                 differ.append((expression, wanted, found))
-    # Flink mixes numbers and dates in CASE and TRY_CAST, and gives times one of two types by their order.
-    assert len(differ) <= 129, differ[:20]
-    assert all("CASE" in e or "TRY_CAST" in e or "INTERVAL" in e for e, _, _ in differ), differ
+    # Flink mixes numbers and dates in CASE, COALESCE and TRY_CAST, casts a null INT to a TIMESTAMP, and lets arrays,
+    # maps and rows be compared by `<`, which then fails.
+    known = ("CASE", "TRY_CAST", "COALESCE", "] < ", ") < ", "CAST(CAST(NULL AS INT) AS TIMESTAMP")
+    assert [d for d in differ if not any(w in d[0] for w in known)] == []
+    assert len(differ) <= 125
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,9 @@ def test_natural_and_full_joins_take_the_side_that_is_there(session: Session) ->
 
 
 def test_functions_of_users(session: Session) -> None:
-    session.catalogs.create_system_function("twice", Scalar("twice", DataTypes.BIGINT(), input_types=[DataTypes.BIGINT()]))
+    session.catalogs.create_system_function(
+        "twice", Scalar("twice", DataTypes.BIGINT(), input_types=[DataTypes.BIGINT()])
+    )
     session.catalogs.create_system_function(
         "split", Scalar("split", DataTypes.STRING(), "table", result_types=[DataTypes.STRING(), DataTypes.INT()])
     )
@@ -334,7 +338,7 @@ def test_a_mismatch_shows_both_schemas(session: Session) -> None:
         ),
         ("SELECT a FROM t GROUP BY a, TUMBLE(b, INTERVAL '1' SECOND)", "only be defined over a time attribute column", 29),
         ("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES A.a AS x PATTERN (A) DEFINE A AS A.a > 1)",
-         "MATCH_RECOGNIZE is not supported yet", 15),
+         "MATCH_RECOGNIZE is not supported yet", 17),
     ],
 )  # fmt: skip
 def test_errors_say_what_and_where(session: Session, query: str, words: str, column: int) -> None:

@@ -70,8 +70,14 @@ def test_describe_shows_keys_watermarks_and_where_columns_come_from(session: Ses
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("CREATE TABLE t (a INT) WITH ('connector'='x')", "Table (or view) default_database.t already exists in Catalog"),
-        ("CREATE TABLE nope.t (a INT) WITH ('connector'='x')", "Database nope does not exist in Catalog default_catalog."),
+        (
+            "CREATE TABLE t (a INT) WITH ('connector'='x')",
+            "Table (or view) default_database.t already exists in Catalog",
+        ),
+        (
+            "CREATE TABLE nope.t (a INT) WITH ('connector'='x')",
+            "Database nope does not exist in Catalog default_catalog.",
+        ),
         ("CREATE TABLE nocat.nope.t (a INT) WITH ('connector'='x')", "Catalog nocat does not exist."),
         (
             "CREATE TABLE x (a INT, WATERMARK FOR a AS a) WITH ('connector'='x')",

@@ -103,5 +103,5 @@ def watermarked(binder: Binder, node: Node, column: str, strategy: str) -> Node:
     fields = Fields((*node.fields.fields[:place], field, *node.fields.fields[place + 1 :]))
     if binder.batch:
         # In batch nothing is late, and time needs not be told.
-        return node
+        return replace(node, fields=fields)
     return Watermark(fields, node, place, bound)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.grouping import GroupWindow
 from millstream.sql.bind.scope import Scope
-from millstream.sql.expressions import Column, Constant, Expression
+from millstream.sql.expressions import Column, Constant
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Node, WindowKind, WindowSpec, WindowTable
 from millstream.sql.schema import Field, Fields, TimeAttribute
-from millstream.sql.types import DayTimeIntervalType, TimestampType
+from millstream.sql.types import DataType, DayTimeIntervalType, LocalZonedTimestampType, TimestampType
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
@@ -32,7 +32,7 @@ def window_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node
     kind = call.name.upper()
     given = _by_name(kind, call)
     node, partition = _table(binder, given["DATA"], outer)
-    time = _time_column(node, given["TIMECOL"])
+    time = _time_column(binder, node, given["TIMECOL"])
     field = node.fields[time]
     size = _milliseconds(binder, given.get("SIZE") or given["GAP"])
     step_given = given.get("SLIDE") or given.get("STEP")
@@ -53,7 +53,7 @@ def window_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node
             call.at,
         )
     places = tuple(_column(node, e) for e in partition)
-    spec = WindowSpec(WindowKind(kind), time, field.time is TimeAttribute.ROWTIME, size, step, offset, places)
+    spec = WindowSpec(WindowKind(kind), time, field.time is not TimeAttribute.PROCTIME, size, step, offset, places)
     plain = TimestampType(3, False)
     window_time = Field("window_time", field.type.not_null(), field.time)
     fields = (*node.fields.fields, Field("window_start", plain), Field("window_end", plain), window_time)
@@ -89,12 +89,17 @@ def _table(binder: Binder, data: syntax.Expression, outer: Scope | None) -> tupl
     raise Refused("The first argument of a window function is a table: TABLE t", data.at)
 
 
-def _time_column(node: Node, descriptor: syntax.Expression) -> int:
+def _is_time(binder: Binder, kind: DataType, attribute: TimeAttribute | None) -> bool:
+    """Tell whether windows can be over a column; in batch any point in time will do."""
+    return attribute is not None or (binder.batch and isinstance(kind, (TimestampType, LocalZonedTimestampType)))
+
+
+def _time_column(binder: Binder, node: Node, descriptor: syntax.Expression) -> int:
     if not (isinstance(descriptor, syntax.Call) and descriptor.name == "DESCRIPTOR" and len(descriptor.arguments) == 1):
         raise Refused("The time column of a window function is named by DESCRIPTOR(column)", descriptor.at)
     place = _column(node, descriptor.arguments[0])
     field = node.fields[place]
-    if field.time is None:
+    if not _is_time(binder, field.type, field.time):
         raise Refused(
             "The window function requires the timecol is a time attribute type, but is "
             f"{field.type}: declare WATERMARK FOR {field.name}, or use a column AS PROCTIME()",
@@ -132,19 +137,37 @@ def group_window(binder: Binder, element: syntax.Expression, expressions: Expres
         raise Refused(f"Invalid number of arguments to function '{kind}'", element.at)
     time = expressions.raw(element.arguments[0])
     attribute = expressions.time_of(time)
-    if not isinstance(time, Column) or attribute is None:
+    if not isinstance(time, Column) or not _is_time(binder, time.type, attribute):
         raise Refused(
             f"Window aggregate can only be defined over a time attribute column, but {time.type} encountered.",
             element.at,
         )
+    counts = [_rows(a) for a in element.arguments[1:]]
+    is_event_time = attribute is not TimeAttribute.PROCTIME
+    if None not in counts:
+        return _of_rows(element, WindowKind(kind), time, is_event_time, [c for c in counts if c is not None])
     lengths = [_milliseconds(binder, a) for a in element.arguments[1:]]
     # HOP(time, slide, size) names the slide first.
     size, step = (lengths[1], lengths[0]) if kind == "HOP" else (lengths[0], 0)
-    spec = WindowSpec(WindowKind(kind), time.index, attribute is TimeAttribute.ROWTIME, size, step)
-    return GroupWindow(spec, time)
-
-
-def window_of(kind: str, time: Expression, is_event_time: bool, size: int, step: int = 0) -> GroupWindow:
-    """Return a group window of the Table API."""
-    assert isinstance(time, Column)
     return GroupWindow(WindowSpec(WindowKind(kind), time.index, is_event_time, size, step), time)
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """An expression of the Table API that is a number of rows."""
+
+    rows: int
+
+
+def _rows(e: syntax.Expression) -> int | None:
+    return e.rows if isinstance(e, Rows) else None
+
+
+def _of_rows(
+    element: syntax.Call, kind: WindowKind, time: Column, is_event_time: bool, counts: list[int]
+) -> GroupWindow:
+    if is_event_time:
+        raise Refused("Event-time grouping windows on row intervals are currently not supported.", element.at)
+    size, slide = (counts[1], counts[0]) if kind is WindowKind.HOP else (counts[0], counts[0])
+    spec = WindowSpec(kind, time.index, False, size, slide if kind is WindowKind.HOP else 0)
+    return GroupWindow(spec, time, (size, slide))

@@ -42,11 +42,7 @@ def gives(node: n.Node, inputs: Sequence[Kinds]) -> Kinds:
     if isinstance(node, n.Over):
         return INSERTS if is_over_time(node) else ALL_CHANGES
     if isinstance(node, n.Deduplicate):
-        return (
-            INSERTS
-            if inputs[0] == INSERTS and not node.keeps_last and not _first_by_rowtime_updates(node)
-            else (INSERTS | _UPDATE if inputs[0] == INSERTS else ALL_CHANGES)
-        )
+        return _of_deduplicate(node, inputs[0])
     if isinstance(node, n.Rank):
         return ALL_CHANGES
     if isinstance(node, n.Sort):
@@ -63,6 +59,15 @@ def gives(node: n.Node, inputs: Sequence[Kinds]) -> Kinds:
     return inputs[0]
 
 
+def takes_inserts_alone(node: n.Node) -> bool:
+    """Tell whether a node cannot take back what it was given."""
+    if isinstance(node, n.Over):
+        return is_over_time(node)
+    if isinstance(node, n.Sort):
+        return bool(node.order) and node.limit is None and not node.offset
+    return isinstance(node, n.IntervalJoin)
+
+
 def full(kinds: Kinds) -> Kinds:
     """Return kinds with both halves of an update where there is one."""
     return kinds | _UPDATE if kinds & _UPDATE else kinds
@@ -74,8 +79,10 @@ def is_over_time(node: n.Over) -> bool:
     return len(order) == 1 and not order[0][1] and node.fields[order[0][0]].time is not None
 
 
-def _first_by_rowtime_updates(node: n.Deduplicate) -> bool:
-    return False
+def _of_deduplicate(node: n.Deduplicate, below: Kinds) -> Kinds:
+    if below != INSERTS:
+        return ALL_CHANGES
+    return INSERTS | _UPDATE if node.keeps_last else INSERTS
 
 
 def _of_aggregate(node: n.Aggregate, below: Kinds) -> Kinds:

@@ -13,7 +13,7 @@ from millstream.sql.plan.rules.folding import fold_constants
 from millstream.sql.plan.rules.intervals import find_interval_join
 from millstream.sql.plan.rules.joins import find_equal_keys
 from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
-from millstream.sql.plan.rules.sources import normalize_upserts
+from millstream.sql.plan.rules.sources import limit_scan, normalize_upserts
 from millstream.sql.plan.rules.subqueries import without_subqueries
 from millstream.sql.plan.rules.times import check_times, retimed
 from millstream.sql.plan.rules.windows import find_window_aggregate
@@ -24,7 +24,7 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     node = without_subqueries(node)
     node = bottom_up(node, fold_constants)
     node = bottom_up(node, lambda n: push_join_condition(push_filter(n)))
-    node = bottom_up(node, filters_into_scan)
+    node = bottom_up(node, lambda n: limit_scan(filters_into_scan(n)))
     node = bottom_up(node, lambda n: find_equal_keys(n) if batch else find_interval_join(find_equal_keys(n)))
     if not batch:
         node = bottom_up(node, normalize_upserts)

@@ -16,7 +16,7 @@ from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives
+from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives, takes_inserts_alone
 from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized
@@ -64,6 +64,8 @@ class Planner:
         if found is None:
             below = [self._known_of(i) for i in node.inputs]
             kinds = INSERTS if self._batch else gives(node, [k for k, _ in below])
+            if not self._batch:
+                self._refuse_updates(node)
             keys = keys_of(node, [u for _, u in below])
             # The node is kept, so that its id stays its own.
             found = (node, kinds, keys)
@@ -136,6 +138,19 @@ class Planner:
                     f"{self._producer(end.input, kind)}"
                 )
 
+    def _refuse_updates(self, node: n.Node) -> None:
+        """Refuse a node that works on inserts alone where its input gives more."""
+        if not takes_inserts_alone(node):
+            return
+        for below in node.inputs:
+            kinds = self._known_of(below)[0]
+            for kind, word in ((Changes.UPDATE_AFTER, "update"), (Changes.DELETE, "delete")):
+                if kind in kinds:
+                    raise TableException(
+                        f"{name_of(node, _no_traits(node)).split('(')[0]} doesn't support consuming {word} changes "
+                        f"which is produced by node {self._producer(below, kind)}"
+                    )
+
     def _producer(self, node: n.Node, kind: Changes) -> str:
         """Return the name of the node that first makes a kind of change."""
         for below in node.inputs:
@@ -143,6 +158,10 @@ class Planner:
                 return self._producer(below, kind)
         traits = [n.Traits(*self._known_of(i)) for i in node.inputs]
         return name_of(node, traits)
+
+
+def _no_traits(node: n.Node) -> list[n.Traits]:
+    return [n.Traits(INSERTS) for _ in node.inputs]
 
 
 def _called(end: n.Single) -> str:
@@ -201,18 +220,19 @@ def _said(value: object) -> str:
     return str(getattr(value, "name", type(value).__name__))
 
 
-_UNITS = {"ms": 1, "s": 1000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS = {
+    1: ("", "ms", "milli", "millis", "millisecond", "milliseconds"),
+    1000: ("s", "sec", "secs", "second", "seconds"),
+    60_000: ("m", "min", "mins", "minute", "minutes"),
+    3_600_000: ("h", "hour", "hours"),
+    86_400_000: ("d", "day", "days"),
+}
+_LENGTHS = {name: length for length, names in _UNITS.items() for name in names}
 
 
 def milliseconds(text: str) -> int:
     """Return a length of time that a setting says, such as `1 h`."""
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-    if found is None:
+    if found is None or found.group(2) not in _LENGTHS:
         raise TableException(f"'{text}' is no length of time; write such as '1 h' or '500 ms'.")
-    unit = found.group(2).rstrip("s") or "ms"
-    unit = {"hour": "h", "day": "d", "minute": "min", "second": "s", "sec": "s", "milli": "ms", "m": "min"}.get(
-        unit, found.group(2) or "ms"
-    )
-    if unit not in _UNITS:
-        raise TableException(f"'{text}' is no length of time; write such as '1 h' or '500 ms'.")
-    return int(found.group(1)) * _UNITS[unit]
+    return int(found.group(1)) * _LENGTHS[found.group(2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from millstream.sql.bind.relations import joined_fields
@@ -60,8 +61,13 @@ class Pulled:
     places: tuple[int, ...]
 
 
-def pulled(node: n.Node) -> Pulled:
-    """Take conditions that look out of a query out of it."""
+def pulled(node: n.Node, around: n.Node | None = None) -> Pulled:
+    """Take conditions that look out of a query out of it.
+
+    Args:
+        node: the query.
+        around: what has the rows that it looks at; None where it must do without.
+    """
     own = tuple(range(len(node.fields)))
     if not is_correlated(node):
         return Pulled(node, (), own)
@@ -70,11 +76,11 @@ def pulled(node: n.Node) -> Pulled:
         raise ValidationException(
             f"A correlated subquery with {type(node).__name__} inside is not supported: join with it instead."
         )
-    return pull(node)
+    return pull(node, around)
 
 
-def _filter(node: n.Filter) -> Pulled:
-    below = pulled(node.input)
+def _filter(node: n.Filter, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
     places = dict(enumerate(below.places))
     tests = [moved(t, places) for t in conjuncts(node.condition)]
     kept = [t for t in tests if not looks_out(t)]
@@ -83,8 +89,8 @@ def _filter(node: n.Filter) -> Pulled:
     return Pulled(found, (*below.conditions, *out), below.places)
 
 
-def _project(node: n.Project) -> Pulled:
-    below = pulled(node.input)
+def _project(node: n.Project, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
     if any(map(looks_out, node.expressions)):
         raise ValidationException(
             "A correlated subquery cannot compute with columns of the query around it below its outermost SELECT."
@@ -117,88 +123,134 @@ def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
     return None
 
 
-def grouping_columns(below: Pulled, what: str) -> tuple[n.Node, list[int], list[Expression]]:
-    """Return the query with a column for each side that must be equal to one around, and what it must equal."""
+@dataclass(frozen=True)
+class ByOuter:
+    """A query with columns by which its rows belong to rows around.
+
+    Attributes:
+        node: the query.
+        keys: the columns, and `outers` what each equals around.
+        operator: how: `=`, or so that nulls are equal.
+        shift: by how much the query's own columns have moved.
+    """
+
+    node: n.Node
+    keys: tuple[int, ...]
+    outers: tuple[Expression, ...]
+    operator: str = "="
+    shift: int = 0
+
+    def conditions(self, places: dict[int, int]) -> tuple[Expression, ...]:
+        """Return what ties its rows to those around, with its keys at some places."""
+        found = []
+        for key, outer in zip(self.keys, self.outers, strict=True):
+            column = Column(self.node.fields[key].type, places[key])
+            nullable = self.operator == "=" and (outer.type.is_nullable or column.type.is_nullable)
+            found.append(Call(BooleanType(nullable), self.operator, (outer, column)))
+        return tuple(found)
+
+
+def by_outer(below: Pulled, what: str, around: n.Node | None) -> ByOuter:
+    """Return a query with the columns by which its rows belong to rows around."""
+    sides = [_equal_sides(t) for t in below.conditions]
+    if any(s is None for s in sides):
+        return _joined_around(below, what, around)
     columns: list[Expression] = [Column(f.type, i) for i, f in enumerate(below.node.fields.fields)]
     fields = list(below.node.fields.fields)
-    places, outers = [], []
-    for test in below.conditions:
-        sides = _equal_sides(test)
-        if sides is None:
-            raise ValidationException(f"A correlated condition below {what} must be an equality with a column around.")
-        outer, inner = sides
+    keys, outers = [], []
+    for pair in sides:
+        assert pair is not None
+        outer, inner = pair
         if inner not in columns:
             columns.append(inner)
             fields.append(Field(f"$k{len(columns)}", inner.type))
-        places.append(columns.index(inner))
+        keys.append(columns.index(inner))
         outers.append(outer)
     node = below.node
     if len(columns) > len(node.fields):
         node = n.Project(Fields(tuple(fields)), node, tuple(columns))
-    return node, places, outers
+    return ByOuter(node, tuple(keys), tuple(outers))
 
 
-def _aggregate(node: n.Aggregate) -> Pulled:
-    below = pulled(node.input)
-    found, extra, outers = grouping_columns(below, "an aggregate")
-    keys = tuple(below.places[k] for k in node.keys)
-    added = tuple(p for p in dict.fromkeys(extra) if p not in keys)
+def _joined_around(below: Pulled, what: str, around: n.Node | None, more: Sequence[Expression] = ()) -> ByOuter:
+    """Join a query with all that the rows around ask of it: what is not an equality needs that.
+
+    `more` are conditions that will be added above, with what they ask.
+    """
+    outer = [p for t in (*below.conditions, *more) for p in walk(t) if isinstance(p, Outer)]
+    asked = sorted({p.index for p in outer})
+    if around is None or any(p.level > 1 for p in outer):
+        raise ValidationException(f"A correlated condition below {what} must be an equality with a column around.")
+    fields = Fields(tuple(replace(around.fields[i], time=None) for i in asked))
+    columns = tuple(Column(around.fields[i].type, i) for i in asked)
+    distinct = n.Aggregate(fields, n.Project(fields, around, columns), tuple(range(len(asked))), ())
+    width = len(asked)
+
+    def place(part: Expression) -> Expression | None:
+        if isinstance(part, Outer):
+            return Column(part.type, asked.index(part.index))
+        return Column(part.type, part.index + width) if isinstance(part, Column) else None
+
+    tests = [replaced(t, place) for t in below.conditions]
+    condition = conjunction(tests) if tests else None
+    together = joined_fields(n.JoinKind.INNER, fields, below.node.fields)
+    joined = n.Join(together, distinct, below.node, n.JoinKind.INNER, condition=condition)
+    outers = tuple(Outer(around.fields[i].type, i) for i in asked)
+    return ByOuter(joined, tuple(range(width)), outers, "IS NOT DISTINCT FROM", width)
+
+
+def _aggregate(node: n.Aggregate, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
+    rows = by_outer(below, "an aggregate", around)
+    moved_to = [p + rows.shift for p in below.places]
+    keys = tuple(moved_to[k] for k in node.keys)
+    added = tuple(p for p in dict.fromkeys(rows.keys) if p not in keys)
     calls = tuple(
         replace(
             c,
-            arguments=tuple(below.places[a] for a in c.arguments),
-            condition=None if c.condition is None else below.places[c.condition],
-            order=tuple((below.places[p], d, f) for p, d, f in c.order),
+            arguments=tuple(moved_to[a] for a in c.arguments),
+            condition=None if c.condition is None else moved_to[c.condition],
+            order=tuple((moved_to[p], d, f) for p, d, f in c.order),
         )
         for c in node.calls
     )
     old = len(node.keys)
-    new_fields = [replace(found.fields[p], time=None) for p in added]
+    new_fields = [replace(rows.node.fields[p], time=None) for p in added]
     fields = (*node.fields.fields[:old], *new_fields, *node.fields.fields[old:])
-    grouped = n.Aggregate(Fields(fields), found, (*keys, *added), calls)
     all_keys = (*keys, *added)
-    conditions = []
-    for place, outer in zip(extra, outers, strict=True):
-        column = Column(found.fields[place].type, all_keys.index(place))
-        conditions.append(_equal(outer, column))
+    grouped = n.Aggregate(Fields(fields), rows.node, all_keys, calls)
+    conditions = rows.conditions({k: i for i, k in enumerate(all_keys)})
     places = (*range(old), *(len(all_keys) + i for i in range(len(calls))))
-    return Pulled(grouped, tuple(conditions), places)
+    return Pulled(grouped, conditions, places)
 
 
-def _equal(outer: Expression, column: Expression) -> Expression:
-    return Call(BooleanType(outer.type.is_nullable or column.type.is_nullable), "=", (outer, column))
-
-
-def _sort(node: n.Sort) -> Pulled:
-    below = pulled(node.input)
+def _sort(node: n.Sort, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
     if node.limit is None and not node.offset:
         return below
-    found, extra, outers = grouping_columns(below, "ORDER BY with LIMIT")
+    rows = by_outer(below, "ORDER BY with LIMIT", around)
     if node.limit is None:
         raise ValidationException("OFFSET without LIMIT in a correlated subquery is not supported.")
-    order = tuple((below.places[c], d, f) for c, d, f in node.order)
+    order = tuple((below.places[c] + rows.shift, d, f) for c, d, f in node.order)
     if not order:
         raise ValidationException("LIMIT without ORDER BY in a correlated subquery is not supported.")
-    partition = tuple(dict.fromkeys(extra))
+    partition = tuple(dict.fromkeys(rows.keys))
     first, last = node.offset + 1, node.offset + node.limit
-    ranked = n.Rank(found.fields, found, partition, order, "ROW_NUMBER", first, last, False)
-    conditions = tuple(_equal(o, Column(found.fields[p].type, p)) for p, o in zip(extra, outers, strict=True))
-    return Pulled(ranked, conditions, below.places)
+    ranked = n.Rank(rows.node.fields, rows.node, partition, order, "ROW_NUMBER", first, last, False)
+    places = tuple(p + rows.shift for p in below.places)
+    return Pulled(ranked, rows.conditions({p: p for p in partition}), places)
 
 
-def _join(node: n.Join) -> Pulled:
-    left, right = pulled(node.left), pulled(node.right)
+def _join(node: n.Join, around: n.Node | None) -> Pulled:
+    left, right = pulled(node.left, around), pulled(node.right, around)
     inner = node.kind is n.JoinKind.INNER
-    if right.conditions and not inner:
-        raise ValidationException(
-            f"A correlated subquery with a condition of the query around at the right of a {node.kind.name} JOIN is "
-            "not supported."
-        )
+    if not inner and (right.conditions or any(map(looks_out, conjuncts(node.condition)))):
+        return _join_around(node, left, right, around)
     width, old = len(left.node.fields), len(node.left.fields)
     places = dict(enumerate(left.places))
     places |= {old + i: width + p for i, p in enumerate(right.places)}
     tests = [moved(t, places) for t in conjuncts(node.condition)]
-    out = [t for t in tests if looks_out(t)] if inner else []
+    out = [t for t in tests if looks_out(t)]
     kept = [t for t in tests if t not in out]
     fields = joined_fields(node.kind, left.node.fields, right.node.fields)
     joined = replace(
@@ -215,8 +267,49 @@ def _join(node: n.Join) -> Pulled:
     return Pulled(joined, conditions, own)
 
 
-def _correlate(node: n.Correlate) -> Pulled:
-    below = pulled(node.input)
+def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | None) -> Pulled:
+    """Pull conditions out of a join that keeps or leaves out rows without a partner, by what the rows around ask."""
+    what = f"a {node.kind.name} JOIN, EXISTS or IN within a correlated subquery"
+    if node.kind in (n.JoinKind.RIGHT, n.JoinKind.FULL):
+        raise ValidationException(f"A correlated condition below {what} is not supported: join with it instead.")
+    own = conjuncts(node.condition)
+    rows = _joined_around(left, what, around, (*right.conditions, *own))
+    asked = [o.index for o in rows.outers if isinstance(o, Outer)]
+    old, width = len(node.left.fields), len(rows.node.fields)
+
+    def place(part: Expression, above: bool) -> Expression | None:
+        if isinstance(part, Outer):
+            return Column(part.type, asked.index(part.index))
+        if not isinstance(part, Column):
+            return None
+        if not above:
+            return Column(part.type, part.index + width)
+        side = part.index < old
+        where = left.places[part.index] + rows.shift if side else right.places[part.index - old] + width
+        return Column(part.type, where)
+
+    tests = [replaced(t, lambda p: place(p, False)) for t in right.conditions]
+    tests += [replaced(t, lambda p: place(p, True)) for t in own]
+    keys = [
+        (left.places[a] + rows.shift, right.places[b]) for a, b in zip(node.left_keys, node.right_keys, strict=True)
+    ]
+    joined = replace(
+        node,
+        fields=joined_fields(node.kind, rows.node.fields, right.node.fields),
+        left=rows.node,
+        right=right.node,
+        left_keys=tuple(a for a, _ in keys),
+        right_keys=tuple(b for _, b in keys),
+        condition=conjunction(tests) if tests else None,
+    )
+    places = [p + rows.shift for p in left.places]
+    if len(node.fields) > old:
+        places += [p + width for p in right.places]
+    return Pulled(joined, rows.conditions({k: k for k in rows.keys}), tuple(places))
+
+
+def _correlate(node: n.Correlate, around: n.Node | None) -> Pulled:
+    below = pulled(node.input, around)
     if any(map(looks_out, [*node.arguments, *conjuncts(node.condition)])):
         raise ValidationException("A table function in a correlated subquery cannot look at the query around.")
     places = dict(enumerate(below.places))

@@ -1,8 +1,10 @@
-"""What stands above a source whose updates have no first half."""
+"""Sources: what stands above one whose updates have no first half, and how much of one is wanted."""
 
 from __future__ import annotations
 
-from millstream.sql.changes import Changes
+from dataclasses import replace
+
+from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
 from millstream.sql.plan import nodes as n
 
@@ -22,3 +24,20 @@ def normalize_upserts(node: n.Node) -> n.Node:
         )
     places = tuple(node.fields.names.index(k) for k in key)
     return n.ChangelogNormalize(node.fields, node, places)
+
+
+def limit_scan(node: n.Node) -> n.Node:
+    """Tell a source that only some of its rows are wanted, where each of them is one of the result's."""
+    if not isinstance(node, n.Sort) or node.order or node.limit is None:
+        return node
+    below = _limited(node.input, node.offset + node.limit)
+    return node if below is None else replace(node, input=below)
+
+
+def _limited(node: n.Node, limit: int) -> n.Node | None:
+    if isinstance(node, n.Scan):
+        return replace(node, limit=limit) if node.source.changes == INSERTS and not node.filters else None
+    if isinstance(node, (n.Project, n.Watermark)) or (isinstance(node, n.Calc) and node.condition is None):
+        below = _limited(node.input, limit)
+        return None if below is None else node.with_inputs([below])
+    return None

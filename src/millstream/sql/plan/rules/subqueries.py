@@ -22,7 +22,7 @@ from millstream.sql.expressions import (
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.rewrite import bottom_up, inlined
-from millstream.sql.plan.rules.correlation import Pulled, grouping_columns, looks_out, pulled, turned_in
+from millstream.sql.plan.rules.correlation import Pulled, by_outer, looks_out, pulled, turned_in
 from millstream.sql.plan.subqueries import Subquery, SubqueryKind
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import BigIntType, BooleanType
@@ -91,7 +91,9 @@ def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
     node = _inside(inner)
     if inner.kind is SubqueryKind.EXISTS:
         node = _only_whether(node)
-    found, late = _with_late(node)
+        if _has_always_a_row(node):
+            return left if not negated else n.Values(left.fields, ())
+    found, late = _with_late(node, left)
     width = len(left.fields)
     tests = [turned_in(t, width) for t in found.conditions]
     for place, value in enumerate(inner.values):
@@ -110,17 +112,22 @@ def _only_whether(node: n.Node) -> n.Node:
     return node
 
 
-def _with_late(node: n.Node) -> tuple[Pulled, tuple[Expression, ...] | None]:
+def _has_always_a_row(node: n.Node) -> bool:
+    """Tell whether there is a row whatever there is below: an aggregate of all rows, or of none."""
+    return isinstance(node, n.Aggregate) and not node.keys
+
+
+def _with_late(node: n.Node, around: n.Node) -> tuple[Pulled, tuple[Expression, ...] | None]:
     """Take what looks out of a query; expressions of its outermost SELECT that do are computed late, above the join."""
     if isinstance(node, n.Project) and any(map(looks_out, node.expressions)):
-        below = pulled(node.input)
+        below = pulled(node.input, around)
         places = dict(enumerate(below.places))
         late = tuple(
             replaced(e, lambda c: Column(c.type, places[c.index]) if isinstance(c, Column) else None)
             for e in node.expressions
         )
         return below, late
-    return pulled(node), None
+    return pulled(node, around), None
 
 
 def _value(found: Pulled, late: tuple[Expression, ...] | None, place: int, width: int) -> Expression:
@@ -148,7 +155,8 @@ def _joined(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     if subquery.kind is SubqueryKind.SCALAR:
         return _scalar(left, subquery)
     if subquery.kind is SubqueryKind.EXISTS:
-        return _marked(left, _only_whether(_inside(subquery)), ())
+        node = _only_whether(_inside(subquery))
+        return (left, _TRUE) if _has_always_a_row(node) else _marked(left, node, ())
     if subquery.type.is_nullable:
         return _three_valued(left, subquery)
     return _marked(left, _inside(subquery), subquery.values)
@@ -162,16 +170,19 @@ def _left_join(left: n.Node, right: n.Node, tests: list[Expression]) -> n.Join:
 def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     node = _inside(subquery)
     otherwise = _of_no_rows(node)
-    found, late = _with_late(node)
+    found, late = _with_late(node, left)
     right = found.node
     if not _is_single(found):
-        right, found = _single(found)
+        right, found = _single(found, left)
         if late is not None:
             raise ValidationException(
                 "A scalar subquery that computes with columns of the query around must be of one row: use an aggregate."
             )
     width = len(left.fields)
     marker = None
+    if otherwise is None and late is not None:
+        # What is computed above the join is null all the same where there is no row.
+        otherwise = Constant(subquery.type, None)
     if otherwise is not None:
         columns = steps.columns(right.fields)
         right = steps.project(right, [*columns, _TRUE], [*right.fields.names, "$there"])
@@ -216,34 +227,30 @@ def _is_single(found: Pulled) -> bool:
         return True
     equal: set[int] = set()
     for test in found.conditions:
-        if isinstance(test, Call) and test.function == "=":
+        if isinstance(test, Call) and test.function in ("=", "IS NOT DISTINCT FROM"):
             equal |= {a.index for a in test.arguments if isinstance(a, Column)}
     return any(key <= equal for key in _all_keys(node))
 
 
-def _single(found: Pulled) -> tuple[n.Node, Pulled]:
+def _single(found: Pulled, around: n.Node) -> tuple[n.Node, Pulled]:
     """Return the query with one row for each row around, which fails when there are more."""
-    node, extra, outers = grouping_columns(found, "a scalar subquery of several rows")
-    keys = tuple(dict.fromkeys(extra))
-    value = found.places[0]
-    kind = node.fields[value].type.nullable()
-    call = AggregateCall("SINGLE_VALUE", (value,), kind)
-    fields = Fields((*(replace(node.fields[k], time=None) for k in keys), Field(node.fields[value].name, kind)))
-    grouped = n.Aggregate(fields, node, keys, (call,))
-    conditions = []
-    for place, outer in zip(extra, outers, strict=True):
-        column = Column(node.fields[place].type, keys.index(place))
-        nullable = outer.type.is_nullable or column.type.is_nullable
-        conditions.append(Call(BooleanType(nullable), "=", (outer, column)))
-    return grouped, Pulled(grouped, tuple(conditions), (len(keys),))
+    rows = by_outer(found, "a scalar subquery of several rows", around)
+    keys = tuple(dict.fromkeys(rows.keys))
+    value = rows.node.fields[found.places[0] + rows.shift]
+    call = AggregateCall("SINGLE_VALUE", (found.places[0] + rows.shift,), value.type.nullable())
+    own = [replace(rows.node.fields[k], time=None) for k in keys]
+    fields = Fields((*own, Field(value.name, value.type.nullable())))
+    grouped = n.Aggregate(fields, rows.node, keys, (call,))
+    conditions = rows.conditions({k: i for i, k in enumerate(keys)})
+    return grouped, Pulled(grouped, conditions, (len(keys),))
 
 
 def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple[n.Node, Expression]:
     """Return the left rows with whether there is a row for them, as a condition on a column behind them."""
-    found = pulled(node)
-    grouped, extra, outers = grouping_columns(found, "EXISTS or IN that is not a condition of its own")
-    kept = [*extra, *(found.places[i] for i in range(len(values)))]
-    distinct = tuple(dict.fromkeys(kept))
+    found = pulled(node, left)
+    rows_of = by_outer(found, "EXISTS or IN that is not a condition of its own", left)
+    wanted = [found.places[i] + rows_of.shift for i in range(len(values))]
+    distinct = tuple(dict.fromkeys([*rows_of.keys, *wanted]))
     width = len(left.fields)
     if not distinct:
         count = n.Aggregate(
@@ -253,15 +260,12 @@ def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple
         column = Column(BigIntType(), width)
         more = Call(BooleanType(), ">", (column, Constant(BigIntType(False), 0)))
         return joined, Call(_BOOLEAN, "IS TRUE", (more,))
-    fields = Fields(tuple(replace(grouped.fields[p], time=None) for p in distinct))
-    rows = n.Aggregate(fields, grouped, distinct, ())
+    fields = Fields(tuple(replace(rows_of.node.fields[p], time=None) for p in distinct))
+    rows = n.Aggregate(fields, rows_of.node, distinct, ())
     columns = steps.columns(rows.fields)
     right = steps.project(rows, [*columns, _TRUE], [*rows.fields.names, "$there"])
-    tests: list[Expression] = []
-    for place, outer in zip(extra, outers, strict=True):
-        tests.append(_equal(turned_in(outer, width), rows, distinct.index(place), width))
-    for i, value in enumerate(values):
-        tests.append(_equal(value, rows, distinct.index(found.places[i]), width))
+    tests = [turned_in(t, width) for t in rows_of.conditions({k: i for i, k in enumerate(distinct)})]
+    tests += [_equal(v, rows, distinct.index(w), width) for v, w in zip(values, wanted, strict=True)]
     joined = _left_join(left, right, tests)
     there = Column(_BOOLEAN.nullable(), width + len(columns))
     return joined, Call(_BOOLEAN, "IS NOT NULL", (there,))
@@ -275,10 +279,9 @@ def _equal(value: Expression, right: n.Node, place: int, width: int) -> Expressi
 def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     """Return IN as a value: null when the row is not found, but it or one of the rows is null."""
     node = _inside(subquery)
-    if pulled(node).conditions:
-        raise ValidationException(
-            "A correlated IN whose values can be null must be a condition of its own in WHERE: use EXISTS."
-        )
+    found = pulled(node, left)
+    if found.conditions:
+        return _three_valued_around(left, found, subquery)
     width = len(left.fields)
     big = BigIntType(False)
     arguments = tuple(range(len(subquery.values)))
@@ -297,6 +300,32 @@ def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]
     return joined, value
 
 
+def _three_valued_around(left: n.Node, found: Pulled, subquery: Subquery) -> tuple[n.Node, Expression]:
+    """Return a correlated IN as a value: for each row how many rows equal it, and of how many that is open."""
+    width = len(left.fields)
+    columns = steps.columns(left.fields)
+    fields = Fields(tuple(replace(f, time=None) for f in left.fields.fields))
+    distinct = n.Aggregate(fields, left, tuple(range(width)), ())
+    tests = [turned_in(t, width) for t in found.conditions]
+    together = joined_fields(n.JoinKind.INNER, fields, found.node.fields)
+    both = n.Join(together, distinct, found.node, n.JoinKind.INNER, condition=conjunction(tests))
+    equal = [_equal(v, found.node, found.places[i], width) for i, v in enumerate(subquery.values)]
+    same = conjunction(equal)
+    asked = [*columns, Call(_BOOLEAN, "IS TRUE", (same,)), Call(_BOOLEAN, "IS NULL", (same,))]
+    tested = steps.project(both, asked, [*fields.names, "$same", "$open"])
+    big = BigIntType(False)
+    calls = (AggregateCall("COUNT", (), big, condition=width), AggregateCall("COUNT", (), big, condition=width + 1))
+    named = Fields((*fields.fields, Field("$same", big), Field("$open", big)))
+    counted = n.Aggregate(named, tested, tuple(range(width)), calls)
+    ties: list[Expression] = [
+        Call(_BOOLEAN, "IS NOT DISTINCT FROM", (c, Column(c.type, width + i))) for i, c in enumerate(columns)
+    ]
+    joined = _left_join(left, counted, ties)
+    counts = [Call(_BOOLEAN, "IS TRUE", (_more_than_none(Column(big.nullable(), 2 * width + i)),)) for i in (0, 1)]
+    false, null = Constant(_BOOLEAN, False), Constant(BooleanType(), None)
+    return joined, Call(BooleanType(), "CASE", (counts[0], _TRUE, counts[1], null, false))
+
+
 def _more_than_none(count: Expression) -> Expression:
     return Call(BooleanType(), ">", (count, Constant(BigIntType(False), 0)))
 
@@ -305,7 +334,11 @@ def _more_than_none(count: Expression) -> Expression:
 
 
 def _apply(node: n.Apply) -> n.Node:
-    found, late = _with_late(node.right)
+    found, late = _with_late(node.right, node.left)
+    if late is not None and node.kind is not n.JoinKind.INNER:
+        raise ValidationException(
+            "A LATERAL query at the right of a LEFT JOIN cannot compute with columns of the left side in its SELECT."
+        )
     width = len(node.left.fields)
     tests = [turned_in(t, width) for t in found.conditions]
     fields = joined_fields(node.kind, node.left.fields, found.node.fields)
