@@ -1,7 +1,7 @@
 """Finds the slot of a key.
 
-Keys of numbers and times are words of 64 bits, and their index is a hash table in numpy: a batch of keys is looked up by
-vectors. Other keys, with text in them for example, are Python's and their index is a dict. Figures are in adr/0020.
+Keys of numbers and times are words of 64 bits, and their index is a hash table in numpy: a batch of keys is looked up
+by vectors. Other keys, with text in them for example, are Python's and their index is a dict. Figures are in adr/0020.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.sql.columns.growing import Growing
-from millstream.sql.columns.keys import hashable_values
+from millstream.sql.columns.keys import Grouped, grouped, hashable_values
 from millstream.sql.columns.numbers import is_number_like, plain, valid_of
 
 Slots = NDArray[np.int64]
@@ -27,8 +27,11 @@ _FEWEST = 1 << 10
 class Index(Protocol):
     """From keys, which are columns, to slots, which are numbered in the order in which keys were added."""
 
-    def find(self, columns: Sequence[pa.Array], rows: int, add: bool) -> Slots:
-        """Return the slots of keys, all of them different; new ones are added, or found to be at -1."""
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
+        """Return the slots of keys; -1 for those that are not there."""
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        """Return the slots of keys, and the rows in which those come first that were added for it."""
 
     def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         """Forget keys."""
@@ -46,18 +49,32 @@ class DictIndex:
         self._slots: dict[Any, int] = {}
         self._next = 0
 
-    def find(self, columns: Sequence[pa.Array], rows: int, add: bool) -> Slots:
-        keys, slots = _python_keys(columns, rows), self._slots
-        found = np.fromiter((slots.get(key, -1) for key in keys), np.int64, rows)
-        if add:
-            for row in np.flatnonzero(found < 0).tolist():
-                found[row] = slots[keys[row]] = self._next
-                self._next += 1
-        return found
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
+        by_key = grouped(columns, rows)
+        return self._found(_distinct(columns, by_key))[by_key.codes]
+
+    def _found(self, keys: list[Any]) -> Slots:
+        get = self._slots.get
+        return np.fromiter((get(key, -1) for key in keys), np.int64, len(keys))
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        by_key = grouped(columns, rows)
+        keys = _distinct(columns, by_key)
+        found = self._found(keys)
+        new = np.flatnonzero(found < 0)
+        found[new] = np.arange(self._next, self._next + len(new))
+        self._next += len(new)
+        self._slots.update(zip([keys[i] for i in new.tolist()], found[new].tolist(), strict=True))
+        return found[by_key.codes], by_key.first[new]
 
     def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         for key in _python_keys(columns, len(slots)):
             del self._slots[key]
+
+
+def _distinct(columns: Sequence[pa.Array], by_key: Grouped) -> list[Any]:
+    first = pa.array(by_key.first)
+    return _python_keys([c.take(first) for c in columns], by_key.count)
 
 
 def _python_keys(columns: Sequence[pa.Array], rows: int) -> list[Any]:
@@ -83,15 +100,22 @@ class WordIndex:
         self._mask = size - 1
         self._used = 0
 
-    def find(self, columns: Sequence[pa.Array], rows: int, add: bool) -> Slots:
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
         words, nulls = self._key_words(columns)
-        place = self._places(words, nulls)
-        found = self._lookup(words, nulls, place)
-        if add:
-            new = np.flatnonzero(found < 0)
-            if len(new):
-                found[new] = self._add([w[new] for w in words], None if nulls is None else nulls[new])
-        return found
+        return self._lookup(words, nulls, self._places(words, nulls))
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        words, nulls = self._key_words(columns)
+        found = self._lookup(words, nulls, self._places(words, nulls))
+        missing = np.flatnonzero(found < 0)
+        if not len(missing):
+            return found, missing
+        some = [pa.array(w[missing]) for w in (words if nulls is None else [*words, nulls])]
+        by_key = grouped(some, len(missing))
+        new = missing[by_key.first]
+        added = self._add([w[new] for w in words], None if nulls is None else nulls[new])
+        found[missing] = added[by_key.codes]
+        return found, new
 
     def _key_words(self, columns: Sequence[pa.Array]) -> tuple[list[NDArray[np.uint64]], NDArray[np.uint64] | None]:
         words, nulls = [], None

@@ -19,6 +19,7 @@ from millstream.state.hashes import groups_of
 
 # Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
 _MOST_DEAD = 1 << 12
+_ORDER = "order"
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,8 @@ class Kept:
 class KeyedColumns:
     """Keys, each with a slot in some columns of values; follows `LiveColumns`.
 
-    Slots are numbered in the order in which keys have come, and are good until the next `compact`.
-
-    Attributes:
-        values: the columns of values, by name; to be changed in place, and then `changed` is to be told.
+    Slots are numbered in the order in which keys have come, and are good until the next `compact`. Columns of values
+    are changed in place, and then `changed` is to be told.
     """
 
     def __init__(
@@ -65,6 +64,9 @@ class KeyedColumns:
         self._columns = {k.name: Growing(k.dtype) for k in self._kept}
         self._live = Growing(np.bool_)
         self._dead = 0
+        # In which order keys have come: that of slots, until some were read from a file.
+        self._order = Growing(np.int64)
+        self._next, self._in_order = 0, True
         # Which slots have changed since the last file, which of them files know, and what files know and is gone.
         self._changed = Growing(np.bool_)
         self._saved = Growing(np.bool_)
@@ -75,25 +77,24 @@ class KeyedColumns:
         return len(self._live) - self._dead
 
     @property
-    def values(self) -> dict[str, NDArray[Any]]:
-        return {name: column.values for name, column in self._columns.items()}
+    def bound(self) -> int:
+        """The number of the next slot."""
+        return len(self._live)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column of values; good until keys are added."""
         return self._columns[name].values
 
-    def find(self, keys: Sequence[pa.Array], rows: int, add: bool = True) -> tuple[Slots, NDArray[np.bool_]]:
-        """Return the slots of keys, all of them different, and which are new; without `add` a new one is at -1."""
-        before = len(self._live)
-        slots = self._index.find(keys, rows, add)
-        if not add:
-            return slots, slots < 0
-        new: NDArray[np.bool_] = slots >= before
-        if new.any():
-            added = np.flatnonzero(new)
-            some = len(added) < rows
-            at = pa.array(added)
-            self._append([k.take(at) for k in keys] if some else keys, len(added))
+    def find(self, keys: Sequence[pa.Array], rows: int) -> Slots:
+        """Return the slots of keys; -1 for those that are not there."""
+        return self._index.find(keys, rows)
+
+    def find_or_add(self, keys: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        """Return the slots of keys, and the rows with which new ones came: those have the last slots, in order."""
+        slots, new = self._index.find_or_add(keys, rows)
+        if len(new):
+            at = pa.array(new)
+            self._append(keys if len(new) == rows else [k.take(at) for k in keys], len(new))
         return slots, new
 
     def _append(self, keys: Sequence[pa.Array], count: int) -> None:
@@ -102,6 +103,8 @@ class KeyedColumns:
         self._hashes.extend(hashes(keys[: self._owners], count))
         for kept in self._kept:
             self._columns[kept.name].extend(_filled(kept, count))
+        self._order.extend(np.arange(self._next, self._next + count))
+        self._next += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
@@ -130,7 +133,8 @@ class KeyedColumns:
 
     def slots(self) -> Slots:
         """Return all slots that have a key, in the order in which the keys have come."""
-        return np.flatnonzero(self._live.values)
+        slots = np.flatnonzero(self._live.values)
+        return slots if self._in_order else slots[np.argsort(self._order.values[slots], kind="stable")]
 
     def compact(self) -> None:
         """Give up slots without keys if there are many: then the others have other numbers."""
@@ -139,25 +143,29 @@ class KeyedColumns:
         left = self.slots()
         keys = self.keys_at(left)
         self._index = index_for(self._kinds)
-        self._index.find(keys, len(left), True)
+        self._index.find_or_add(keys, len(left))
         for column, key in zip(self._keys, keys, strict=True):
             column.replace(key)
-        for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
+        for one in (self._hashes, self._order, self._live, self._changed, self._saved, *self._columns.values()):
             one.replace(one.values[left].copy())
-        self._dead = 0
+        self._dead, self._in_order = 0, True
         self.when_compacted(left)
 
     # --- files
 
     def load(self, change: RowChange) -> None:
         if change.gone is not None and change.gone.num_rows:
-            slots, _ = self.find(change.gone.columns[1:], change.gone.num_rows, add=False)
+            slots = self.find(change.gone.columns[2:], change.gone.num_rows)
             self._saved.values[slots[slots >= 0]] = False
             self.remove(slots[slots >= 0])
         width = len(self._kinds)
-        slots, _ = self.find(change.rows.columns[1 : 1 + width], change.rows.num_rows)
-        for kept, column in zip(self._kept, change.rows.columns[1 + width :], strict=True):
+        slots, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
+        for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
             self._columns[kept.name].values[slots] = _read(kept, column)
+        came = change.rows.column(1).to_numpy()
+        self._order.values[slots] = came
+        self._next = max(self._next, int(came.max(initial=-1)) + 1)
+        self._in_order = False
         self._changed.values[slots] = False
         self._saved.values[slots] = True
 
@@ -187,13 +195,14 @@ class KeyedColumns:
         order = np.argsort(groups, kind="stable")
         at = pa.array(order)
         self._gone.clear()
-        names = [HASH, *(f"k{i}" for i in range(len(keys)))]
-        return pa.record_batch([pa.array(many[order]), *(k.take(at) for k in keys)], names), groups[order]
+        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]
+        columns = [pa.array(many[order]), pa.nulls(len(at), pa.int64()), *(k.take(at) for k in keys)]
+        return pa.record_batch(columns, names), groups[order]
 
     def _rows(self, slots: Slots) -> pa.RecordBatch:
-        columns = [pa.array(self._hashes.values[slots]), *self.keys_at(slots)]
+        columns = [pa.array(self._hashes.values[slots]), pa.array(self._order.values[slots]), *self.keys_at(slots)]
         columns += [_written(k, self._columns[k.name].values[slots]) for k in self._kept]
-        names = [HASH, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
+        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
         return pa.record_batch(columns, names)
 
 

@@ -37,14 +37,24 @@ class Grouped:
     @cached_property
     def order(self) -> NDArray[np.int64]:
         """The rows, those of the first key first, and those of one key in their order."""
-        # Of 16 bits numpy sorts by radix, which takes a tenth of the time.
-        codes = self.codes.astype(np.uint16) if self.count <= 1 << 16 else self.codes
-        return np.argsort(codes, kind="stable")
+        return stable_order(self.codes, self.count)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """How many rows each key has."""
         return np.bincount(self.codes, minlength=self.count)
+
+
+def stable_order(values: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
+    """Return the places of values from 0 up to a bound, sorted by value; equal ones in their order."""
+    # Of 16 bits numpy sorts by radix, which takes a tenth of the time: so by the low half, then by the high one.
+    order = np.argsort(values.astype(np.uint16), kind="stable")
+    if bound > 1 << 16:
+        high = values >> 16
+        if bound > 1 << 32:
+            return np.argsort(values, kind="stable")
+        order = order[np.argsort(high[order].astype(np.uint16), kind="stable")]
+    return order
 
 
 def grouped(columns: Sequence[pa.Array], rows: int) -> Grouped:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.growing import Growing, GrowingColumn
 from millstream.sql.columns.index import index_for
-from millstream.sql.columns.keys import Grouped, grouped, hashes
+from millstream.sql.columns.keys import hashes, stable_order
 from millstream.state.column_table import HASH, RowChange
 from millstream.state.hashes import groups_of
 
@@ -64,6 +64,9 @@ class KeyedRows:
         self._mark = Growing(np.int64)
         self._live, self._changed, self._saved = Growing(np.bool_), Growing(np.bool_), Growing(np.bool_)
         self._dead = 0
+        # In which order rows have come: that of their numbers, until some were read from a file.
+        self._order = Growing(np.int64)
+        self._ordinal, self._in_order = 0, True
         # What files know and is gone: by number, and from before the last `compact`.
         self._gone: list[Ints] = []
         self._gone_before: pa.RecordBatch | None = None
@@ -74,7 +77,7 @@ class KeyedRows:
 
     @property
     def marks(self) -> Ints:
-        """The number that each row has for its owner's use; to be changed in place, and then `changed` is to be told."""
+        """The number that each row has for its owner's use; whoever changes it in place tells `changed`."""
         return self._mark.values
 
     def keys_of(self, rows: Ints) -> Ints:
@@ -91,7 +94,8 @@ class KeyedRows:
 
     def all_rows(self) -> Ints:
         """Return all rows, in the order they came."""
-        return np.flatnonzero(self._live.values)
+        rows = np.flatnonzero(self._live.values)
+        return rows if self._in_order else rows[np.argsort(self._order.values[rows], kind="stable")]
 
     def take(self, column: int, rows: Any) -> pa.Array:
         """Return the values of a column in some rows; a null is asked for by a null."""
@@ -99,20 +103,24 @@ class KeyedRows:
 
     # --- keys
 
-    def find(self, columns: Sequence[pa.Array], rows: int, by_key: Grouped, add: bool) -> Ints:
-        """Return the keys of rows, by the columns of the key; without `add` -1 for one that is not there."""
-        first = pa.array(by_key.first)
-        distinct = [c.take(first) for c in columns]
-        before = len(self._hashes)
-        found = self._index.find(distinct, by_key.count, add)
-        if add:
-            new = np.flatnonzero(found >= before)
-            if len(new):
-                at = pa.array(new)
-                self._hashes.extend(hashes([d.take(at) for d in distinct[: self._owners]], len(new)))
-                for one, value in ((self._head, _NONE), (self._tail, _NONE), (self._length, 0), (self._ever, 0)):
-                    one.extend(np.full(len(new), value, np.int64))
-        return found[by_key.codes]
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Ints:
+        """Return the keys of rows, by the columns of the key; -1 for one that is not there."""
+        return self._index.find(columns, rows)
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> Ints:
+        """Return the keys of rows, by the columns of the key; new ones are added."""
+        found, new = self._index.find_or_add(columns, rows)
+        if len(new):
+            at = pa.array(new)
+            self._hashes.extend(hashes([c.take(at) for c in columns[: self._owners]], len(new)))
+            for one, value in ((self._head, _NONE), (self._tail, _NONE), (self._length, 0), (self._ever, 0)):
+                one.extend(np.full(len(new), value, np.int64))
+        return found
+
+    @property
+    def key_bound(self) -> int:
+        """The number of the next key."""
+        return len(self._length)
 
     def most_pairs(self, keys: Ints) -> int:
         """Return how many rows of keys there are at most."""
@@ -179,10 +187,12 @@ class KeyedRows:
         self._mark.extend(np.zeros(count, np.int64) if marks is None else marks)
         self._key.extend(keys)
         self._next.extend(np.full(count, _NONE, np.int64))
+        self._order.extend(np.arange(self._ordinal, self._ordinal + count))
+        self._ordinal += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
-        order = np.argsort(keys, kind="stable")
+        order = stable_order(keys, len(self._length))
         by_key, in_order = keys[order], rows[order]
         starts = np.flatnonzero(np.append(True, by_key[1:] != by_key[:-1])) if count else np.zeros(0, np.int64)
         sizes = np.diff(starts, append=count)
@@ -218,7 +228,7 @@ class KeyedRows:
             self._gone.append(known)
 
     def equal_rows(self, keys: Ints, columns: Sequence[pa.Array]) -> Ints:
-        """Return for each of some rows one that is equal to it and is there, each another one; -1 where there is none."""
+        """Return for each of some rows one that is equal to it, each another one; -1 where there is none."""
         found = np.full(len(keys), _NONE, np.int64)
         places, rows = self.pairs(keys)
         if not len(places):
@@ -247,12 +257,14 @@ class KeyedRows:
         live = self.all_rows()
         columns = [c.take(live) for c in self._columns]
         marks, changed, saved = (one.values[live].copy() for one in (self._mark, self._changed, self._saved))
+        order, ordinal = self._order.values[live], self._ordinal
         number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
         self.clear()
-        by_key = grouped([columns[k] for k in self.keys], len(live))
-        found = self.find([columns[k] for k in self.keys], len(live), by_key, add=True)
+        found = self.find_or_add([columns[k] for k in self.keys], len(live))
         self.add(found, columns, marks)
         self._number.replace(number)
+        self._order.replace(order)
+        self._ordinal = ordinal
         self._ever.values[found] = ever[keys]
         self._changed.replace(changed)
         self._saved.replace(saved)
@@ -279,9 +291,11 @@ class KeyedRows:
         return pa.record_batch(columns, [HASH, *(f"k{i}" for i in range(len(self.keys))), "number"])
 
     def _rows(self, rows: Ints) -> pa.RecordBatch:
-        columns = [pa.array(self._hashes.values[self._key.values[rows]]), pa.array(self._number.values[rows])]
-        columns += [pa.array(self._mark.values[rows]), *(c.take(rows) for c in self._columns)]
-        return pa.record_batch(columns, [HASH, "number", "mark", *(f"c{i}" for i in range(len(self._columns)))])
+        columns = [pa.array(self._hashes.values[self._key.values[rows]])]
+        columns += [pa.array(one.values[rows]) for one in (self._number, self._mark, self._order)]
+        columns += [c.take(rows) for c in self._columns]
+        names = [HASH, "number", "mark", "order", *(f"c{i}" for i in range(len(self._columns)))]
+        return pa.record_batch(columns, names)
 
     def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
         rows, groups = self._by_group(self.all_rows())
@@ -313,8 +327,8 @@ class KeyedRows:
         count = change.rows.num_rows
         if not count:
             return
-        columns = change.rows.columns[3:]
-        number, mark = (change.rows.column(i).to_numpy() for i in (1, 2))
+        columns = change.rows.columns[4:]
+        number, mark, order = (change.rows.column(i).to_numpy() for i in (1, 2, 3))
         # A row that is there already has only another mark: it goes and comes again at its place.
         key_columns = [columns[k] for k in self.keys]
         there = self._numbered(key_columns, count, change.rows.column(1))
@@ -323,9 +337,11 @@ class KeyedRows:
         new = np.flatnonzero(~old)
         at = pa.array(new)
         columns, key_columns = [c.take(at) for c in columns], [c.take(at) for c in key_columns]
-        keys = self.find(key_columns, len(new), grouped(key_columns, len(new)), add=True)
+        keys = self.find_or_add(key_columns, len(new))
         rows = self.add(keys, columns, mark[new])
         self._number.values[rows] = number[new]
+        self._order.values[rows] = order[new]
+        self._ordinal, self._in_order = max(self._ordinal, int(order.max()) + 1), False
         np.maximum.at(self._ever.values, keys, number[new] + 1)
         self._changed.values[rows] = False
         self._saved.values[rows] = True
@@ -333,7 +349,7 @@ class KeyedRows:
     def _numbered(self, key_columns: Sequence[pa.Array], count: int, numbers: pa.Array) -> Ints:
         """Return the rows with keys and numbers, -1 for those that are not there."""
         found = np.full(count, _NONE, np.int64)
-        keys = self.find(key_columns, count, grouped(key_columns, count), add=False)
+        keys = self.find(key_columns, count)
         places, rows = self.pairs(keys)
         same = self._number.values[rows] == numbers.to_numpy()[places]
         found[places[same]] = rows[same]

@@ -56,6 +56,25 @@ class Accumulator:
         """
         raise NotImplementedError
 
+    def fold(
+        self,
+        slots: Slots,
+        signs: NDArray[np.int64] | None,
+        arguments: Sequence[pa.Array],
+        counted: Counted,
+        state: KeyedColumns,
+    ) -> None:
+        """Take rows in the order they came, when nobody asks for results in between.
+
+        Args:
+            slots: of each row.
+            signs: of each row; None when all are added.
+            arguments: the aggregate's columns.
+            counted: as for `run`.
+            state: where its columns are.
+        """
+        raise NotImplementedError
+
     def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
         """Return the results of some keys."""
         raise NotImplementedError
@@ -65,14 +84,16 @@ class Accumulator:
         raise NotImplementedError
 
 
-def _weights(segments: Segments, valid: Valid, counted: NDArray[Any] | None) -> NDArray[np.int64]:
+def _weights(
+    rows: int, signs: NDArray[np.int64] | None, valid: Valid, counted: NDArray[Any] | None
+) -> NDArray[np.int64]:
     """Return by how much each row counts: 1, -1 if it is taken back, or 0."""
     if counted is not None and counted.dtype != np.bool_:
         weights = counted.astype(np.int64)
-    elif segments.signs is not None:
-        weights = segments.signs if counted is None else np.where(counted, segments.signs, 0)
+    elif signs is not None:
+        weights = signs if counted is None else np.where(counted, signs, 0)
     else:
-        weights = np.ones(segments.rows, np.int64) if counted is None else counted.astype(np.int64)
+        weights = np.ones(rows, np.int64) if counted is None else counted.astype(np.int64)
     return weights if valid is None else np.where(valid, weights, 0)
 
 
@@ -86,14 +107,28 @@ class Count(Accumulator):
         return [Kept(self.name, np.int64)]
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns) -> Running:
+        column = state.column(self.name)
+        begins = segments.begins(column, 0)
+        running = segments.sums(_weights(segments.rows, segments.signs, self._valid(arguments), counted), begins)
+        segments.leave(column, running)
+        return RunningNumbers(running, begins, None, None, self._column)
+
+    @staticmethod
+    def _valid(arguments: Sequence[pa.Array]) -> Valid:
         valid: Valid = None
         for argument in arguments:
             valid = both(valid, valid_of(argument))
-        column = state.column(self.name)
-        begins = segments.begins(column, 0)
-        running = segments.sums(_weights(segments, valid, counted), begins)
-        segments.leave(column, running)
-        return RunningNumbers(running, begins, None, None, self._column)
+        return valid
+
+    def fold(
+        self,
+        slots: Slots,
+        signs: NDArray[np.int64] | None,
+        arguments: Sequence[pa.Array],
+        counted: Counted,
+        state: KeyedColumns,
+    ) -> None:
+        np.add.at(state.column(self.name), slots, _weights(len(slots), signs, self._valid(arguments), counted))
 
     def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
         return from_plain(values, valid, self.result)
@@ -134,7 +169,7 @@ class Summing(Accumulator):
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns) -> Running:
         (argument,) = arguments
-        weights = _weights(segments, valid_of(argument), counted)
+        weights = _weights(segments.rows, segments.signs, valid_of(argument), counted)
         plus_only = segments.signs is None and counted is None and argument.null_count == 0
         sums, begins = [], []
         for name, numbers in zip(self.names, self.numbers(argument), strict=True):
@@ -150,6 +185,22 @@ class Summing(Accumulator):
         count = segments.sums(weights, begin)
         segments.leave(column, count)
         return _RunningSums(self.value, sums, begins, count, begin)
+
+    def fold(
+        self,
+        slots: Slots,
+        signs: NDArray[np.int64] | None,
+        arguments: Sequence[pa.Array],
+        counted: Counted,
+        state: KeyedColumns,
+    ) -> None:
+        (argument,) = arguments
+        weights = _weights(len(slots), signs, valid_of(argument), counted)
+        plus_only = signs is None and counted is None and argument.null_count == 0
+        for name, numbers in zip(self.names, self.numbers(argument), strict=True):
+            deltas = numbers if plus_only else _weighted(numbers, weights)
+            np.add.at(state.column(name), slots, deltas.astype(self.dtype, copy=False))
+        np.add.at(state.column(f"{self.name}.count"), slots, weights)
 
     def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
         return self.value([state.column(n)[slots] for n in self.names], state.column(f"{self.name}.count")[slots])
@@ -345,6 +396,22 @@ class Extreme(Accumulator):
             is_there = segments.sums(valid.astype(np.int64), seen_begins.astype(np.int64)) > 0
         segments.leave(seen, is_there)
         return RunningNumbers(running, begins, is_there, seen_begins, self._column)
+
+    def fold(
+        self,
+        slots: Slots,
+        signs: NDArray[np.int64] | None,
+        arguments: Sequence[pa.Array],
+        counted: Counted,
+        state: KeyedColumns,
+    ) -> None:
+        (argument,) = arguments
+        valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
+        numbers = plain(argument).astype(self._dtype, copy=False)
+        if valid is not None:
+            slots, numbers = slots[valid], numbers[valid]
+        (np.fmin if self._least else np.fmax).at(state.column(f"{self.name}.value"), slots, numbers)
+        state.column(f"{self.name}.is")[slots] = True
 
     def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
         if valid is not None and not valid.all():

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import Accumulator, vector_accumulator
@@ -77,14 +76,36 @@ class Aggregates:
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             counted: NDArray[Any] | None = None
             if call.distinct:
-                if _which(call) not in comings:
-                    comings[_which(call)] = self._comings(call, batch, keys)[segments.order]
-                counted = comings[_which(call)]
+                counted = self._distinct_counted(call, batch, keys, comings)[segments.order]
             elif call.condition is not None:
                 counted = _is_true(column(call.condition))
             arguments = [column(a) for a in call.arguments]
             found.append(accumulator.run(segments, arguments, counted, state))
         return found
+
+    def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: KeyedColumns) -> None:
+        """Take a batch, whose rows have keys and slots, when nobody asks what comes after each row."""
+        signs = signs_of(batch)
+        comings: dict[tuple[Any, ...], NDArray[np.int64]] = {}
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            counted: NDArray[Any] | None = None
+            if call.distinct:
+                counted = self._distinct_counted(call, batch, keys, comings)
+            elif call.condition is not None:
+                counted = _is_true(batch.columns[call.condition])
+            accumulator.fold(slots, signs, [batch.columns[a] for a in call.arguments], counted, state)
+
+    def _distinct_counted(
+        self,
+        call: AggregateCall,
+        batch: Batch,
+        keys: Sequence[pa.Array],
+        known: dict[tuple[Any, ...], NDArray[np.int64]],
+    ) -> NDArray[np.int64]:
+        """Return what `_comings` does, once for all aggregates over the same distinct values."""
+        if _which(call) not in known:
+            known[_which(call)] = self._comings(call, batch, keys)
+        return known[_which(call)]
 
     def _comings(self, call: AggregateCall, batch: Batch, keys: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Return for each row 1 if its value comes with it, -1 if it goes, else 0."""
@@ -95,17 +116,16 @@ class Aggregates:
         at = pa.array(rows)
         columns = [k.take(at) for k in keys] + [batch.columns[a].take(at) for a in call.arguments]
         table.compact()
-        by_value = grouped(columns, len(rows))
-        first = pa.array(by_value.first)
-        slots, new = table.find([c.take(first) for c in columns], by_value.count)
+        first_new = table.bound
+        slots, _ = table.find_or_add(columns, len(rows))
         signs = signs_of(batch)
-        segments = Segments.of(by_value, slots, new, None if signs is None else signs[rows])
+        segments = Segments.of(slots, first_new, table.bound, None if signs is None else signs[rows])
         weights = np.ones(len(rows), np.int64) if segments.signs is None else segments.signs
         times = table.column("times")
         after = segments.sums(weights, segments.begins(times, 0))
         segments.leave(times, after)
-        table.changed(slots)
-        table.remove(slots[times[slots] == 0])
+        table.changed(segments.slots)
+        table.remove(segments.slots[times[segments.slots] == 0])
         come = np.where((weights > 0) & (after == 1), 1, np.where((weights < 0) & (after == 0), -1, 0))
         out = np.zeros(len(batch), np.int64)
         out[rows[segments.order]] = come

@@ -14,12 +14,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
-from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
+from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.columns.keys import Grouped, grouped
 from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.accumulators import differing
 from millstream.sql.operators.aggregates import Aggregates, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.running import Running
 from millstream.sql.operators.segments import Ints, Segments
 
@@ -76,42 +77,50 @@ class GroupAggregateOperator(KeyedBatchOperator):
         keys = [batch.columns[k] for k in self.keys]
         state = self._state
         state.compact()
-        by_key = grouped(keys, len(batch))
-        first = pa.array(by_key.first)
-        slots, new = state.find([k.take(first) for k in keys], by_key.count)
-        segments = Segments.of(by_key, slots, new, signs_of(batch))
+        first_new = state.bound
+        slots, _ = state.find_or_add(keys, len(batch))
+        if self.retracts and batch.kinds is not None:
+            unknown = self._unknown(slots, first_new, signs_of(batch))
+            if unknown is not None:
+                return self.process(batch.filter(~unknown)) if not unknown.all() else ()
+        if self.mini_batch or self.final_only:
+            return self._folded(batch, keys, slots, first_new)
+        segments = Segments.of(slots, first_new, state.bound, signs_of(batch))
         rows: Ints | None = None
         if self.retracts:
-            unknown = self._unknown(segments, by_key)
-            if unknown is not None:
-                known = batch.filter(~unknown)
-                state.remove(slots[new])
-                return self.process(known) if len(known) else ()
             rows, segments = self._count(segments)
         running = self.aggregates.run(batch, keys, segments, state)
-        state.changed(slots)
-        out = () if self.final_only else (self._changes(batch, keys, segments, rows, running),)
-        if rows is not None:
-            state.remove(slots[state.column(_ROWS)[slots] == 0])
-        return out
+        state.changed(segments.slots)
+        out = self._changes(batch, keys, segments, rows, running)
+        self._forget(segments.slots)
+        return (out,)
 
-    def _unknown(self, segments: Segments, by_key: Grouped) -> NDArray[np.bool_] | None:
+    def _forget(self, slots: Ints) -> None:
+        """Forget keys that have no rows."""
+        if self.retracts:
+            empty = slots[self._state.column(_ROWS)[slots] == 0]
+            self._state.remove(np.unique(empty))
+
+    def _unknown(self, slots: Ints, first_new: int, signs: Ints | None) -> NDArray[np.bool_] | None:
         """Return which rows take back something that is not there; None when there is none of them."""
-        if segments.signs is None:
+        if signs is None:
             return None
+        segments = Segments.of(slots, first_new, self._state.bound, signs)
+        in_order = signs[segments.order]
         begins = segments.begins(self._state.column(_ROWS), 0)
-        running = segments.sums(segments.signs, begins)
+        running = segments.sums(in_order, begins)
         if running.min() >= 0:
             return None
         unknown = np.zeros(segments.rows, np.bool_)
         for segment in np.unique(segments.of_row[running < 0]).tolist():
             left = int(begins[segment])
             for place in range(int(segments.starts[segment]), int(segments.ends[segment]) + 1):
-                sign = int(segments.signs[place])
-                if left + sign < 0:
+                if left + in_order[place] < 0:
                     unknown[segments.order[place]] = True
                 else:
-                    left += sign
+                    left += int(in_order[place])
+        # Keys that came with such rows only are not there.
+        self._state.remove(np.arange(first_new, self._state.bound))
         return unknown
 
     def _count(self, segments: Segments) -> tuple[Ints, Segments]:
@@ -125,57 +134,59 @@ class GroupAggregateOperator(KeyedBatchOperator):
     def _changes(
         self, batch: Batch, keys: list[pa.Array], segments: Segments, rows: Ints | None, running: list[Running]
     ) -> Batch:
-        if self.mini_batch:
-            before, after, there_before, there_after = self._whole(segments, rows)
-        else:
-            before, after = segments.before, np.arange(segments.rows)
-            there_before = ~segments.is_start | ~segments.fresh[segments.of_row]
-            there_after = np.ones(segments.rows, np.bool_) if rows is None else rows > 0
-        differs = self._differs(segments, running, before, after)
-        update = there_before & there_after & differs
-        # What is taken back, then what is new, for each of those that say anything.
-        old = (update & self.pairs) | (there_before & ~there_after)
-        fresh = update | (~there_before & there_after)
-        arrival = segments.order[after]
-        order = np.argsort(arrival) if self.mini_batch else _inverse(arrival)
-        old, fresh = old[order], fresh[order]
-        before, after, arrival = before[order], after[order], arrival[order]
-        sizes = old.astype(np.int64) + fresh
-        ends = np.cumsum(sizes)
-        total = int(ends[-1]) if len(ends) else 0
-        places, source, kinds = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int8)
-        at_old, at_fresh = (ends - sizes)[old], (ends - 1)[fresh]
-        places[at_old], places[at_fresh] = before[old], after[fresh]
-        source[at_old], source[at_fresh] = arrival[old], arrival[fresh]
-        kinds[at_old] = np.where(update[order][old], UPDATE_BEFORE, DELETE)
-        kinds[at_fresh] = np.where(update[order][fresh], UPDATE_AFTER, INSERT)
-        at = pa.array(source)
-        columns = [k.take(at) for k in keys] + [r.take(places) for r in running]
-        return Batch(columns, kinds if kinds.any() else None, total)
-
-    def _differs(self, segments: Segments, running: list[Running], before: Ints, after: Ints) -> NDArray[np.bool_]:
-        if self.ttl:
-            # Who keeps what for a time must hear that it is still so.
-            return np.ones(len(after), np.bool_)
-        differs = np.zeros(len(after), np.bool_)
-        for one in running:
+        before, after = segments.before, np.arange(segments.rows)
+        there_before = np.ones(segments.rows, np.bool_)
+        there_before[segments.starts] = ~segments.fresh
+        there_after = np.ones(segments.rows, np.bool_) if rows is None else rows > 0
+        differs = np.full(segments.rows, bool(self.ttl))
+        for one in running if not self.ttl else ():
             differs |= one.differs(before, after)
-        return differs
+        changes = Changelog.of(there_before, there_after, differs, self.pairs)
+        # Back to the order of arrival.
+        changes = changes.in_order(_inverse(segments.order))
+        places = changes.chosen(before[changes.order], after[changes.order])
+        at = pa.array(changes.chosen(changes.places, changes.places))
+        return Batch([*(k.take(at) for k in keys), *(r.take(places) for r in running)], changes.kinds, len(at))
 
-    def _whole(self, segments: Segments, rows: Ints | None) -> tuple[Ints, Ints, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return for each key where its result is before the batch and behind it, and whether it is there."""
-        ends = np.flatnonzero(segments.last)
-        starts = np.append(0, ends[:-1] + 1)
-        before, after = segments.rows + starts, segments.ends[ends]
-        there_after = np.ones(len(ends), np.bool_) if rows is None else rows[after] > 0
-        return before, after, ~segments.fresh[starts], there_after
+    def _folded(self, batch: Batch, keys: list[pa.Array], slots: Ints, first_new: int) -> Iterable[Batch]:
+        """Take a batch of which only what comes of it as a whole counts."""
+        state, signs = self._state, signs_of(batch)
+        # The keys, by the rows in which they come first.
+        distinct, rows = np.unique(slots, return_index=True)
+        order = np.argsort(rows)
+        distinct, rows = distinct[order], rows[order]
+        before = [] if self.final_only else self.aggregates.results(state, distinct)
+        if self.retracts:
+            np.add.at(state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
+        self.aggregates.fold(batch, keys, slots, state)
+        state.changed(distinct)
+        out: Iterable[Batch] = ()
+        if not self.final_only:
+            out = (self._changes_of_keys(keys, distinct, rows, first_new, before),)
+        self._forget(distinct)
+        return out
+
+    def _changes_of_keys(
+        self, keys: list[pa.Array], slots: Ints, rows: Ints, first_new: int, before: list[pa.Array]
+    ) -> Batch:
+        state = self._state
+        results = self.aggregates.results(state, slots)
+        there_after = state.column(_ROWS)[slots] > 0 if self.retracts else np.ones(len(slots), np.bool_)
+        differs = np.full(len(slots), bool(self.ttl))
+        for old, new in zip(before, results, strict=True):
+            differs |= differing(old, new)
+        changes = Changelog.of(slots < first_new, there_after, differs, self.pairs)
+        places = pa.array(changes.chosen(np.arange(len(slots)), np.arange(len(slots)) + len(slots)))
+        at = pa.array(changes.chosen(rows, rows))
+        both = [pa.concat_arrays([old, new]) for old, new in zip(before, results, strict=True)]
+        return Batch([*(k.take(at) for k in keys), *(r.take(places) for r in both)], changes.kinds, len(at))
 
     def finish(self) -> None:
         """In BATCH: emit what is there."""
         if self.final_only:
             if not self.keys:
                 # Of nothing there is a result, too.
-                self._state.find([], 1)
+                self._state.find_or_add([], 1)
             slots = self._state.slots()
             columns = self._state.keys_at(slots) + self.aggregates.results(self._state, slots)
             self.emit(pieces(columns, len(slots)))

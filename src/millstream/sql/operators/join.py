@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
-from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import valid_of
 from millstream.sql.columns.rows import Ints, KeyedRows, Mask
 from millstream.sql.expressions import Expression
@@ -109,20 +108,19 @@ class JoinOperator(KeyedBatchOperator):
         mine.compact()
         other.compact()
         key_columns = [batch.columns[k] for k in self.sides[side].keys]
-        by_key = grouped(key_columns, len(batch))
         can_match = self._can_match(key_columns, len(batch))
         signs = _SIGNS[batch.all_kinds()]
         if self.waits:
-            self._keep(batch, side, by_key, can_match, signs, None)
+            self._keep(batch, side, can_match, signs, None)
             return
-        keys = np.where(can_match, other.find(key_columns, len(batch), by_key, add=False), -1)
+        keys = np.where(can_match, other.find(key_columns, len(batch)), -1)
         if len(batch) > 1 and other.most_pairs(keys) > _MOST_AT_ONCE:
             middle = len(batch) // 2
             for part in (batch.slice(0, middle), batch.slice(middle, len(batch))):
                 yield from self._process(part, side)
             return
         places, rows = self._matches(batch, side, keys)
-        self._keep(batch, side, by_key, can_match, signs, np.bincount(places, minlength=len(batch)))
+        self._keep(batch, side, can_match, signs, np.bincount(places, minlength=len(batch)))
         if self.is_semi:
             yield from self._semi(batch, side, signs, places, rows)
         else:
@@ -158,19 +156,16 @@ class JoinOperator(KeyedBatchOperator):
 
     # --- what is kept
 
-    def _keep(self, batch: Batch, side: int, by_key: Any, can_match: Mask, signs: Ints, partners: Ints | None) -> None:
+    def _keep(self, batch: Batch, side: int, can_match: Mask, signs: Ints, partners: Ints | None) -> None:
         """Add the rows of a batch to what is kept, and remove those that are taken back."""
         mine, unique = self._rows[side], self.sides[side].unique
-        key_columns = [batch.columns[k] for k in self.sides[side].keys]
         if not can_match.all() and not self.waits:
             # A row that never has a partner is never asked for.
             batch, signs = batch.filter(can_match), signs[can_match]
             partners = None if partners is None else partners[can_match]
-            key_columns = [batch.columns[k] for k in self.sides[side].keys]
-            by_key = grouped(key_columns, len(batch))
         if not len(batch):
             return
-        keys = mine.find(key_columns, len(batch), by_key, add=True)
+        keys = mine.find_or_add([batch.columns[k] for k in self.sides[side].keys], len(batch))
         if unique:
             self._replace(batch, side, keys, signs, partners)
             return
@@ -273,8 +268,7 @@ class JoinOperator(KeyedBatchOperator):
             rows = everything[start : start + BATCH_ROWS]
             batch = Batch([left.take(i, rows) for i in range(len(self.sides[_LEFT].kinds))], None, len(rows))
             key_columns = [batch.columns[k] for k in self.sides[_LEFT].keys]
-            keys = right.find(key_columns, len(batch), grouped(key_columns, len(batch)), add=False)
-            keys = np.where(self._can_match(key_columns, len(batch)), keys, -1)
+            keys = np.where(self._can_match(key_columns, len(batch)), right.find(key_columns, len(batch)), -1)
             places, there = self._matches(batch, _LEFT, keys)
             met[there] = True
             has = np.bincount(places, minlength=len(batch)) > 0

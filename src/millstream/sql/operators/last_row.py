@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
-from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
+from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.columns.keys import Grouped, grouped
 from millstream.sql.columns.numbers import plain
-from millstream.sql.columns.rows import KeyedRows, equal_values
+from millstream.sql.columns.rows import KeyedRows, Mask, equal_values
 from millstream.sql.operators.aggregates import signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.segments import Ints, Segments
 
 
@@ -61,20 +61,18 @@ class LastRowOperator(KeyedBatchOperator):
         rows = self._rows
         rows.compact()
         key_columns = [batch.columns[k] for k in self.keys]
-        by_key = grouped(key_columns, len(batch))
-        keys = rows.find(key_columns, len(batch), by_key, add=True)
-        slots = keys[by_key.first]
-        known = np.full(by_key.count, -1, np.int64)
-        places, found = rows.pairs(slots)
+        keys = rows.find_or_add(key_columns, len(batch))
+        segments = Segments.of(keys, rows.key_bound, rows.key_bound, signs_of(batch))
+        known = np.full(segments.count, -1, np.int64)
+        places, found = rows.pairs(segments.slots)
         known[places] = found
         if self.rowtime is not None:
-            newest = self._newest(batch, by_key, known)
+            newest = self._newest(batch, segments, known)
             if not newest.all():
                 batch = batch.filter(newest)
                 if len(batch):
                     yield from self.process(batch)
                 return
-        segments = Segments.of(by_key, np.arange(by_key.count), known < 0, signs_of(batch))
         if not self.final_only:
             yield self._changes(batch, segments, known)
         last = segments.order[segments.ends]
@@ -83,13 +81,12 @@ class LastRowOperator(KeyedBatchOperator):
         stays = np.sort(stays)
         rows.add(keys[stays], batch.take(stays).columns)
 
-    def _newest(self, batch: Batch, by_key: Grouped, known: Ints) -> np.ndarray:
+    def _newest(self, batch: Batch, segments: Segments, known: Ints) -> Mask:
         """Tell which rows are not older than all of their key before them."""
         assert self.rowtime is not None
-        segments = Segments.of(by_key, np.arange(by_key.count), known < 0, None)
         times = plain(batch.columns[self.rowtime]).astype(np.int64)[segments.order]
         least = np.iinfo(np.int64).min
-        begins = np.full(by_key.count, least, np.int64)
+        begins = np.full(segments.count, least, np.int64)
         has = known >= 0
         begins[has] = plain(self._rows.take(self.rowtime, known[has]))
         running = np.concatenate([segments.scan(np.maximum, times, begins), begins])
@@ -106,27 +103,14 @@ class LastRowOperator(KeyedBatchOperator):
         columns = [pa.concat_arrays([c, self._rows.take(i, had)]) for i, c in enumerate(batch.columns)]
         row_at = np.concatenate([segments.order, len(batch) + np.arange(segments.count)])
         before, after = row_at[segments.before], segments.order
-        update = there_before & there_after
+        differs = np.full(segments.rows, self.says_equal)
         if not self.says_equal:
             at, other = pa.array(after), pa.array(before)
-            differs = np.zeros(segments.rows, np.bool_)
             for column in columns:
                 differs |= ~equal_values(column.take(at), column.take(other))
-            update &= differs
-        old = (update & self.pairs) | (there_before & ~there_after)
-        new = update | (~there_before & there_after)
-        order = np.argsort(after)
-        old, new, before, after, update = old[order], new[order], before[order], after[order], update[order]
-        sizes = old.astype(np.int64) + new
-        ends = np.cumsum(sizes)
-        total = int(ends[-1]) if len(ends) else 0
-        source, kinds = np.empty(total, np.int64), np.empty(total, np.int8)
-        at_old, at_new = (ends - sizes)[old], (ends - 1)[new]
-        source[at_old], source[at_new] = before[old], after[new]
-        kinds[at_old] = np.where(update[old], UPDATE_BEFORE, DELETE)
-        kinds[at_new] = np.where(update[new], UPDATE_AFTER, INSERT)
-        at = pa.array(source)
-        return Batch([c.take(at) for c in columns], kinds if kinds.any() else None, total)
+        changes = Changelog.of(there_before, there_after, differs, self.pairs).in_order(np.argsort(after))
+        at = pa.array(changes.chosen(before[changes.order], after[changes.order]))
+        return Batch([c.take(at) for c in columns], changes.kinds, len(at))
 
     def finish(self) -> None:
         """In BATCH: emit what is there."""
@@ -148,11 +132,8 @@ class FirstRowOperator(KeyedBatchOperator):
         self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, [], self.max_parallelism))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        columns = [batch.columns[k] for k in self.keys]
-        by_key = grouped(columns, len(batch))
-        first = pa.array(by_key.first)
-        _, new = self._seen.find([c.take(first) for c in columns], by_key.count)
-        return (batch.take(np.sort(by_key.first[new])),)
+        _, new = self._seen.find_or_add([batch.columns[k] for k in self.keys], len(batch))
+        return (batch.take(new),)
 
 
 class EarliestRowOperator(KeyedBatchOperator):
@@ -178,20 +159,17 @@ class EarliestRowOperator(KeyedBatchOperator):
         if not len(batch):
             return ()
         columns = [batch.columns[k] for k in self.keys]
-        by_key = grouped(columns, len(batch))
-        first = pa.array(by_key.first)
-        distinct = [c.take(first) for c in columns]
-        _, fresh = self._done.find(distinct, by_key.count, add=False)
-        keys = self._rows.find(columns, len(batch), by_key, add=True)
         times = plain(batch.columns[self.rowtime]).astype(np.int64)
+        fresh = self._done.find(columns, len(batch)) < 0
+        keys = self._rows.find_or_add(columns, len(batch))
         # The earliest of each key in the batch, of equal ones the first.
-        order = np.lexsort((np.arange(len(batch)), times, by_key.codes))
-        starts = np.cumsum(by_key.sizes) - by_key.sizes
-        earliest = order[starts]
-        places, rows = self._rows.pairs(keys[by_key.first])
-        kept = np.full(by_key.count, np.iinfo(np.int64).max)
+        order = np.lexsort((times, keys))
+        in_order = keys[order]
+        earliest = order[np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))]
+        places, rows = self._rows.pairs(keys[earliest])
+        kept = np.full(len(earliest), np.iinfo(np.int64).max)
         kept[places] = plain(self._rows.take(self.rowtime, rows))
-        comes = fresh & (times[earliest] < kept)
+        comes = fresh[earliest] & (times[earliest] < kept)
         self._rows.remove(rows[comes[places]])
         added = np.sort(earliest[comes])
         self._rows.add(keys[added], batch.take(added).columns)
@@ -206,7 +184,7 @@ class EarliestRowOperator(KeyedBatchOperator):
             columns = [self._rows.take(i, due) for i in range(len(self.kinds))]
             self.emit(pieces(columns, len(due)))
             keys = [columns[k] for k in self.keys]
-            self._done.find(keys, len(due))
+            self._done.find_or_add(keys, len(due))
             self._rows.remove(due)
         self.watermark = watermark
         return watermark

@@ -11,7 +11,6 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import from_python, python_values
 from millstream.sql.operators.base import KeyedBatchOperator
 
@@ -33,13 +32,12 @@ class MaterializeOperator(KeyedBatchOperator):
         state = self._state
         state.compact()
         keys = [batch.columns[k] for k in self.keys]
-        by_key = grouped(keys, len(batch))
-        first = pa.array(by_key.first)
-        slots, _ = state.find([k.take(first) for k in keys], by_key.count)
+        of_rows, _ = state.find_or_add(keys, len(batch))
+        slots = np.unique(of_rows)
         lists = state.column("rows")
         rows = list(zip(*map(python_values, batch.columns), strict=True))
         changes: list[tuple[int, tuple[Any, ...]]] = []
-        for row, kind, slot in zip(rows, batch.all_kinds().tolist(), slots[by_key.codes].tolist(), strict=True):
+        for row, kind, slot in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
             self._take(lists[slot], row, kind in (INSERT, UPDATE_AFTER), changes)
         state.changed(slots)
         empty = np.fromiter((not lists[s] for s in slots.tolist()), np.bool_, len(slots))

@@ -43,10 +43,7 @@ class ObjectAccumulator(Accumulator):
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns) -> Running:
         column = state.column(self.name)
-        signs = segments.signs if segments.signs is not None else np.ones(segments.rows, np.int64)
-        if counted is not None:
-            signs = counted if counted.dtype != np.bool_ else np.where(counted, signs, 0)
-        rows = list(zip(*map(python_values, arguments), signs.tolist(), strict=True))
+        rows, weights = self._rows(segments.rows, segments.signs, arguments, counted)
         after: list[Any] = [None] * segments.rows
         begins: list[Any] = []
         last = segments.last.tolist()
@@ -62,15 +59,34 @@ class ObjectAccumulator(Accumulator):
             kept = self.begin() if fresh else column[slot]
             begins.append(None if fresh else self.value(kept))
             for place in range(start, end + 1):
-                *values, sign = rows[place]
-                if sign > 0:
-                    kept = self.add(kept, tuple(values))
-                elif sign < 0:
-                    kept = self.take_back(kept, tuple(values))
+                if weights[place] > 0:
+                    kept = self.add(kept, rows[place])
+                elif weights[place] < 0:
+                    kept = self.take_back(kept, rows[place])
                 after[place] = self.value(kept)
             if last[i]:
                 column[slot] = kept
         return RunningObjects(after + begins, self._column)
+
+    def fold(
+        self, slots: Slots, signs: Any, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns
+    ) -> None:
+        column = state.column(self.name)
+        for values, sign, slot in zip(*self._rows(len(slots), signs, arguments, counted), slots.tolist(), strict=True):
+            if sign > 0:
+                column[slot] = self.add(column[slot], values)
+            elif sign < 0:
+                column[slot] = self.take_back(column[slot], values)
+
+    @staticmethod
+    def _rows(
+        count: int, signs: Any, arguments: Sequence[pa.Array], counted: Counted
+    ) -> tuple[list[tuple[Any, ...]], list[int]]:
+        """Return the values of rows, and by how much each counts."""
+        weights: Any = np.ones(count, np.int64) if signs is None else signs
+        if counted is not None:
+            weights = counted if counted.dtype != np.bool_ else np.where(counted, weights, 0)
+        return list(zip(*map(python_values, arguments), strict=True)), weights.tolist()
 
     def _column(self, values: list[Any]) -> pa.Array:
         return from_python(values, self.result)

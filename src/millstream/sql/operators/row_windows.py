@@ -11,12 +11,10 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed import KeyedColumns
-from millstream.sql.columns.keys import Grouped, grouped
 from millstream.sql.columns.rows import Ints, KeyedRows, Mask
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
-from millstream.sql.operators.segments import Segments
 from millstream.sql.operators.window_aggregate import WindowTimes, property_column
 from millstream.sql.operators.windowing import Times
 
@@ -61,10 +59,8 @@ class RowWindowOperator(KeyedBatchOperator):
         # Its mark is the time of a row.
         self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.partition, self.max_parallelism))
 
-    def _keys_of(self, batch: Batch) -> tuple[Grouped, Ints]:
-        columns = [batch.columns[k] for k in self.partition]
-        by_key = grouped(columns, len(batch))
-        return by_key, self._rows.find(columns, len(batch), by_key, add=True)
+    def _keys_of(self, batch: Batch) -> Ints:
+        return self._rows.find_or_add([batch.columns[k] for k in self.partition], len(batch))
 
     def _results(self, rows: Ints, windows: Ints, starts: Times, ends: Times) -> Iterator[Batch]:
         """Yield the results of rows that are in windows, which have starts and ends; in the order of windows."""
@@ -76,12 +72,10 @@ class RowWindowOperator(KeyedBatchOperator):
         kinds = [k.type for k in keys]
         state = KeyedColumns(kinds, aggregates.kept, self.max_parallelism)
         aggregates.open(kinds, self.max_parallelism, lambda name, table: table)
-        by_key = grouped(keys, len(rows))
-        first = pa.array(by_key.first)
-        slots, new = state.find([k.take(first) for k in keys], by_key.count)
-        aggregates.run(batch, keys, Segments.of(by_key, slots, new, None), state)
+        slots, new = state.find_or_add(keys, len(rows))
+        aggregates.fold(batch, keys, slots, state)
         shown = state.slots()
-        window = windows[by_key.first]
+        window = windows[new]
         columns = state.keys_at(shown)[: len(self.keys)] + aggregates.results(state, shown)
         columns += [property_column(n, k, starts[window], ends[window], self.times) for n, k in self.properties]
         yield from pieces(columns, len(shown))
@@ -122,7 +116,7 @@ class SessionWindowOperator(RowWindowOperator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         self._rows.compact()
         times = self.times.of(batch, self.setup.clock())
-        _, keys = self._keys_of(batch)
+        keys = self._keys_of(batch)
         signs = signs_of(batch)
         if self.times.is_event_time and not self.batch:
             keep = self._in_time(times, keys)
@@ -217,7 +211,7 @@ class CountWindowOperator(RowWindowOperator):
     def process(self, batch: Batch) -> Iterator[Batch]:
         rows = self._rows
         rows.compact()
-        _, keys = self._keys_of(batch)
+        keys = self._keys_of(batch)
         added = rows.add(keys, batch.columns)
         numbers = rows.numbers_of(added)
         # The rows with which a window is full.

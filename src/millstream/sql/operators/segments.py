@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keys import Grouped
+from millstream.sql.columns.keys import stable_order
 
 Ints = NDArray[np.int64]
 
@@ -41,11 +41,20 @@ class Segments:
         self.ends = starts + self.sizes - 1
 
     @staticmethod
-    def of(grouped: Grouped, slots: Slots, new: NDArray[np.bool_], signs: Ints | None) -> Segments:
-        """Return the segments of rows whose keys have slots; each begins with what that has unless it is new."""
-        starts = np.cumsum(grouped.sizes) - grouped.sizes
-        order = grouped.order
-        return Segments(order, starts, slots, new, None if signs is None else signs[order])
+    def of(slots: Slots, first_new: int, bound: int, signs: Ints | None) -> Segments:
+        """Return the segments of rows that have slots; each begins with what its slot has, unless that is new.
+
+        Args:
+            slots: of each row.
+            first_new: slots from this one on are new.
+            bound: no slot is as high as this.
+            signs: of each row; None when all are added.
+        """
+        order = stable_order(slots, bound)
+        in_order = slots[order]
+        starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])) if len(slots) else order
+        of_segment = in_order[starts]
+        return Segments(order, starts, of_segment, of_segment >= first_new, None if signs is None else signs[order])
 
     @cached_property
     def of_row(self) -> Ints:
@@ -61,7 +70,7 @@ class Segments:
 
     @cached_property
     def before(self) -> Ints:
-        """Where the value before each row is, among those of all rows and behind them those that segments begin with."""
+        """Where the value before each row is: among those of rows, and behind them those that segments begin with."""
         places = np.arange(-1, self.rows - 1)
         places[self.starts] = self.rows + np.arange(self.count)
         return places
@@ -102,9 +111,11 @@ class Segments:
             return self.scan(np.add, deltas, begins)
         if deltas.dtype != object:
             deltas = deltas.astype(np.int64, copy=False)
-        total = np.cumsum(deltas)
-        offset = begins - total[self.starts] + deltas[self.starts]
-        return total + np.repeat(offset, self.sizes)
+        # One sum over all rows: with the first row of a segment goes what it begins with, less what was before it.
+        steps = deltas.copy()
+        steps[self.starts] += begins
+        steps[self.starts[1:]] -= begins[:-1] + np.add.reduceat(deltas, self.starts)[:-1]
+        return np.cumsum(steps)
 
     def scan(self, add: Any, values: NDArray[Any], begins: NDArray[Any]) -> NDArray[Any]:
         """Return what an operation comes to when it is done one value after the other."""

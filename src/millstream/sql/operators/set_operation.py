@@ -10,7 +10,6 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.columns.keys import grouped
 from millstream.sql.operators.aggregates import signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 from millstream.sql.operators.segments import Ints, Segments
@@ -52,10 +51,10 @@ class SetOperationOperator(KeyedBatchOperator):
     def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
         state = self._state
         state.compact()
-        by_row = grouped(batch.columns, len(batch))
-        first = pa.array(by_row.first)
-        slots, new = state.find([c.take(first) for c in batch.columns], by_row.count)
-        segments = Segments.of(by_row, slots, new, signs_of(batch))
+        first_new = state.bound
+        of_rows, _ = state.find_or_add(batch.columns, len(batch))
+        segments = Segments.of(of_rows, first_new, state.bound, signs_of(batch))
+        slots = segments.slots
         mine, other = state.column(_SIDES[side]), state.column(_SIDES[1 - side])
         signs = np.ones(len(batch), np.int64) if segments.signs is None else segments.signs
         begins = segments.begins(mine, 0)

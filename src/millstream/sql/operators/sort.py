@@ -11,7 +11,6 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.order import Order, sorted_rows
 from millstream.sql.columns.rows import Ints, KeyedRows
@@ -74,7 +73,7 @@ class SortOperator(KeyedBatchOperator):
     def _keep(self, batch: Batch) -> None:
         rows, signs = self._rows, signs_of(batch)
         rows.compact()
-        keys = rows.find([], len(batch), grouped([], len(batch)), add=True)
+        keys = rows.find_or_add([], len(batch))
         if signs is None:
             rows.add(keys, batch.columns)
             return
@@ -124,7 +123,7 @@ class LimitOperator(KeyedBatchOperator):
         self._seen: KeyedColumns = self.keeps("seen", KeyedColumns([], [Kept("rows", np.int64)], self.max_parallelism))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        slots, _ = self._seen.find([], 1)
+        slots, _ = self._seen.find_or_add([], 1)
         seen = self._seen.column("rows")
         before = int(seen[slots[0]])
         seen[slots] += len(batch)

@@ -22,6 +22,8 @@ from millstream.sql.errors import TableException
 from millstream.sql.schema import Fields
 from millstream.sql.types import DataType
 
+# So many records are a batch, or those there are when time goes on.
+_BATCH_RECORDS = 1 << 12
 _KINDS = tuple(RowKind(i) for i in range(4))
 
 
@@ -71,8 +73,29 @@ class StreamScanOperator(Operator):
         if self._event_time is not None:
             stamp = value.timestamp or str(MIN_WATERMARK)
             w.line(f"{w.bind(self._times.append, 'stamp')}({stamp})")
-        # Records of one loop are a batch: whatever comes behind them, a watermark too, finds them sent.
-        w.after(f"{w.bind(self._send, 'send')}()", self)
+        w.after(f"{w.bind(self._send_if_many, 'send')}()", self)
+
+    def _send_if_many(self) -> None:
+        # Records of one loop may be few, and a batch of few rows costs nearly as much as one of many.
+        if len(self._records) >= _BATCH_RECORDS:
+            self._send()
+
+    # Whatever comes behind the records finds them sent: a watermark, and the end of the epoch, when it is looked whether
+    # time has passed.
+
+    def on_watermark(self, watermark: int) -> int | None:
+        self._send()
+        return super().on_watermark(watermark)
+
+    def on_idle(self) -> bool:
+        self._send()
+        return True
+
+    def on_processing_time(self) -> None:
+        self._send()
+
+    def finish(self) -> None:
+        self._send()
 
     def _send(self) -> None:
         if not self._records:

@@ -15,7 +15,6 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import from_python, python_values
 from millstream.sql.columns.order import Order, sort_key
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
@@ -80,13 +79,12 @@ class TopNOperator(KeyedBatchOperator):
         state = self._state
         state.compact()
         keys = [batch.columns[k] for k in self.partition]
-        by_key = grouped(keys, len(batch))
-        first = pa.array(by_key.first)
-        slots, _ = state.find([k.take(first) for k in keys], by_key.count)
+        of_rows, _ = state.find_or_add(keys, len(batch))
+        slots = np.unique(of_rows)
         lists = state.column("rows")
         rows = list(zip(*map(python_values, batch.columns), strict=True))
         changes: list[_Change] = []
-        for row, kind, slot in zip(rows, batch.all_kinds().tolist(), slots[by_key.codes].tolist(), strict=True):
+        for row, kind, slot in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
             there = lists[slot]
             if kind in (INSERT, UPDATE_AFTER):
                 self._add(there, row, changes)

@@ -20,7 +20,6 @@ from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
-from millstream.sql.operators.segments import Segments
 from millstream.sql.operators.windowing import Times, Windowing, local_times, points
 
 # The end of a slot's slice or window; of a slice, also the end of the last window that it was emitted with.
@@ -156,27 +155,19 @@ class WindowAggregateOperator(KeyedBatchOperator):
     def _take(self, batch: Batch, start: Times, end: Times) -> None:
         state = self._state
         state.compact()
-        keys = [batch.columns[k] for k in self.keys]
-        # Mostly all rows are of one window, and then it need not be looked at to tell keys apart.
-        is_one = bool((end == end[0]).all() and (start == start[0]).all())
-        windows = [pa.array(start), pa.array(end)]
-        by_key = grouped(keys if is_one and keys else [*keys, *windows], len(batch))
-        keys += windows
-        first = pa.array(by_key.first)
-        slots, new = state.find([k.take(first) for k in keys], by_key.count)
-        if new.any():
-            added = slots[new]
-            state.column(_END)[added] = end[by_key.first[new]]
-            state.column(_START)[added] = start[by_key.first[new]]
+        keys = [*(batch.columns[k] for k in self.keys), pa.array(start), pa.array(end)]
+        slots, new = state.find_or_add(keys, len(batch))
+        if len(new):
+            added = slice(state.bound - len(new), state.bound)
+            state.column(_END)[added] = end[new]
+            state.column(_START)[added] = start[new]
             if self.shares and self.watermark > MIN_WATERMARK:
                 state.column(_DONE)[added] = self.times.local(self.watermark) + 1
-            self._expect(state.column(_END)[added])
-        segments = Segments.of(by_key, slots, new, signs_of(batch))
+            self._expect(end[new])
         if self.retracts:
-            column = state.column(_ROWS)
-            signs = np.ones(len(batch), np.int64) if segments.signs is None else segments.signs
-            segments.leave(column, segments.sums(signs, segments.begins(column, 0)))
-        self.aggregates.run(batch, keys, segments, state)
+            signs = signs_of(batch)
+            np.add.at(state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
+        self.aggregates.fold(batch, keys, slots, state)
         state.changed(slots)
 
     # --- time
