@@ -63,7 +63,18 @@ def flink(query: Query, records: int) -> float | None:
     opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENS]
     settings = [f"{key}={value}" for key, value in query.settings]
     found = _last_json(
-        ["java", "-Xmx3g", *opens, "-cp", f"{built}:{jars}", "FlinkSql", str(records), query.columns, query.insert, *settings]
+        [
+            "java",
+            "-Xmx3g",
+            *opens,
+            "-cp",
+            f"{built}:{jars}",
+            "FlinkSql",
+            str(records),
+            query.columns,
+            query.insert,
+            *settings,
+        ]
     )
     return found["records"] / found["seconds"]
 

@@ -50,7 +50,9 @@ class Maker:
         if kind == 6:
             return f"({self.number(columns, depth + 1)} / {r.randrange(1, 4)})"
         condition = self.condition(columns, [], depth + 1)
-        return f"CASE WHEN {condition} THEN {self.number(columns, depth + 1)} ELSE {self.number(columns, depth + 1)} END"
+        return (
+            f"CASE WHEN {condition} THEN {self.number(columns, depth + 1)} ELSE {self.number(columns, depth + 1)} END"
+        )
 
     def text(self, columns: list[str]) -> str:
         r = self._random
@@ -124,7 +126,11 @@ class Maker:
     def combined(self) -> str:
         r = self._random
         operator = r.choice(["UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
-        right = f"SELECT d, v FROM u WHERE {self.condition(['c', 'd'], ['v'])}" if r.random() < 0.5 else "SELECT d, v FROM u"
+        right = (
+            f"SELECT d, v FROM u WHERE {self.condition(['c', 'd'], ['v'])}"
+            if r.random() < 0.5
+            else "SELECT d, v FROM u"
+        )
         return f"SELECT b, s FROM t {operator} {right}"
 
 
@@ -146,9 +152,8 @@ def check(maker: Maker, queries: int, batch_rows: int = 1) -> int:
         for mode, t_env in environments.items():
             found = _answer(t_env, query)
             if found != expected:
-                raise Difference(
-                    f"{mode}: {query}\n  tables {tables}\n  too many here {found - expected}\n  missing {expected - found}"
-                )
+                told = f"{mode}: {query}\n  tables {tables}"
+                raise Difference(f"{told}\n  too many here {found - expected}\n  missing {expected - found}")
     return queries
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/sql-reference.md: statements, functions, connectors and formats, from the code itself (`make sql-docs`)."""
+"""Writes docs/sql-reference.md: statements, functions, connectors, formats, from the code itself (`make sql-docs`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from millstream.table.formats.registry import _FORMATS, format_class
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql-reference.md"
 STATEMENTS = [
-    ("tables", "CREATE TABLE (columns, computed and METADATA columns, WATERMARK, PRIMARY KEY, LIKE, AS query), ALTER TABLE, DROP TABLE"),
-    ("views, functions", "CREATE, ALTER and DROP VIEW; CREATE [TEMPORARY [SYSTEM]] FUNCTION .. AS 'module.object' LANGUAGE PYTHON, ALTER, DROP"),
+    ("tables", "CREATE TABLE (computed and METADATA columns, WATERMARK, PRIMARY KEY, LIKE, AS query), ALTER, DROP"),
+    ("views", "CREATE, ALTER and DROP VIEW"),
+    ("functions", "CREATE [TEMPORARY [SYSTEM]] FUNCTION .. AS 'module.object' LANGUAGE PYTHON, ALTER, DROP"),
     ("catalogs", "CREATE and DROP CATALOG, DATABASE; USE, USE CATALOG, USE MODULES; LOAD, UNLOAD MODULE"),
     ("looking", "SHOW .. [LIKE], DESCRIBE, EXPLAIN [CHANGELOG_MODE]"),
     ("data", "SELECT, INSERT INTO, INSERT OVERWRITE, EXECUTE STATEMENT SET"),

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
-sys.path.append(str(TESTS / "sql"))
+sys.path.append(str(Path(__file__).parents[1] / "sql"))
 
 import compare
 import oracle

@@ -314,8 +314,7 @@ def test_functions_of_users(t_env: StreamTableEnvironment, people: Table) -> Non
 def test_table_functions(t_env: StreamTableEnvironment, people: Table) -> None:
     class Letters(TableFunction):
         def eval(self, text: str) -> Any:
-            for i, letter in enumerate(text[:2]):
-                yield i, letter
+            yield from enumerate(text[:2])
 
     letters = udtf(Letters(), result_types=[DataTypes.INT(), DataTypes.STRING()])
     t_env.create_temporary_function("letters", letters)

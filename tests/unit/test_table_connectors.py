@@ -75,7 +75,10 @@ def test_what_is_wrong_with_a_table_is_told_in_flinks_words(
 def test_a_sink_that_takes_no_updates_refuses_a_query_that_makes_them(t_env: StreamTableEnvironment) -> None:
     sink = ValuesTable(changelog_mode=ChangelogMode.insert_only())
     t_env.execute_sql(f"CREATE TABLE snk (a INT, c BIGINT) WITH {sink.options}")
-    with pytest.raises(TableException, match="Table sink 'default_catalog.default_database.snk' doesn't support consuming update changes which is produced by node GroupAggregate"):  # fmt: skip
+    words = (
+        "Table sink 'default_catalog.default_database.snk' doesn't support consuming update changes which is produced"
+    )
+    with pytest.raises(TableException, match=f"{words} by node GroupAggregate"):
         t_env.execute_sql("INSERT INTO snk SELECT x, COUNT(*) FROM (VALUES (1), (1)) AS t(x) GROUP BY x")
 
 
@@ -143,10 +146,11 @@ def test_datagen_makes_sequences_and_random_values(parallelism: int) -> None:
     t_env.execute_sql("""
         CREATE TABLE g (a BIGINT, s STRING, n INT, x DOUBLE, b BOOLEAN, v VARCHAR(3), nu INT, ts TIMESTAMP(3),
           arr ARRAY<INT>, r ROW<p INT>, de DECIMAL(6, 2), se STRING)
-        WITH ('connector' = 'datagen', 'rows-per-second' = '1000000', 'fields.a.kind' = 'sequence', 'fields.a.start' = '5',
-          'fields.a.end' = '40004', 'fields.s.length' = '7', 'fields.n.min' = '3', 'fields.n.max' = '5',
-          'fields.x.min' = '0.5', 'fields.x.max' = '0.75', 'fields.nu.null-rate' = '0.5', 'fields.arr.element.min' = '1',
-          'fields.arr.element.max' = '2', 'fields.se.kind' = 'sequence', 'fields.se.start' = '1', 'fields.se.end' = '50000')
+        WITH ('connector' = 'datagen', 'rows-per-second' = '1000000', 'fields.a.kind' = 'sequence',
+          'fields.a.start' = '5', 'fields.a.end' = '40004', 'fields.s.length' = '7', 'fields.n.min' = '3', 'fields.n.max' = '5',
+          'fields.x.min' = '0.5', 'fields.x.max' = '0.75', 'fields.nu.null-rate' = '0.5',
+          'fields.arr.element.min' = '1', 'fields.arr.element.max' = '2', 'fields.se.kind' = 'sequence',
+          'fields.se.start' = '1', 'fields.se.end' = '50000')
     """)
     found = collected(t_env, "SELECT * FROM g")
     assert sorted(r[0] for r in found) == list(range(5, 40005))
