@@ -49,8 +49,8 @@ NOISE = ("Using Any for unsupported type", "No module named google", "PYFLINK_CY
 
 
 def recording(name: str, package: str = "datastream") -> Path:
-    prefix = "" if package == "datastream" else f"{package}_"
-    return EXPECTED / f"{prefix}{Path(name).name}.txt"
+    folder = EXPECTED if package == "datastream" else HERE / f"{package}_examples"
+    return folder / f"{Path(name).name}.txt"
 
 
 def record(name: str, package: str = "datastream") -> None:
@@ -64,7 +64,7 @@ def record(name: str, package: str = "datastream") -> None:
         check=True,
     )
     printed = "".join(line for line in done.stdout.splitlines(True) if not line.startswith(NOISE))
-    EXPECTED.mkdir(exist_ok=True)
+    recording(name, package).parent.mkdir(exist_ok=True)
     recording(name, package).write_text(f"# recorded from {name}.py of apache-flink {version('apache-flink')}\n{printed}")
     print(f"recorded {name}", flush=True)
 
