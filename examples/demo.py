@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from millstream.common import Duration, Time, WatermarkStrategy
+from millstream.common import Configuration, Duration, Time, WatermarkStrategy
 from millstream.datastream import OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.window import TumblingEventTimeWindows
@@ -44,7 +44,8 @@ class Totals(ProcessWindowFunction[Order, str, str, Any]):
 
 
 def main() -> None:
-    env = StreamExecutionEnvironment.get_execution_environment()
+    # A page shows the job while it runs; its address is printed.
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"rest.port": "auto"}))
     by_their_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner(
         lambda order, _: order.made_at
     )

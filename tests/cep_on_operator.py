@@ -82,6 +82,17 @@ def answer(case: Case, restarts: random.Random | None = None, **settings: Any) -
     return {"by_key": said}
 
 
+def rows_left(case: Case) -> int:
+    """Return how many rows of state are left once the events of a case, and all time, have come."""
+    with _harness(case, 1, None, ManualClock(0), {}) as harness:
+        for at, item in enumerate(case["input"]):
+            if item[0] == "e":
+                harness.process_element((*item[1:4], at), item[4])
+            else:
+                harness.process_watermark(item[1])
+        return harness.num_keyed_state_entries()
+
+
 def _harness(case: Case, parallelism: int, snapshot: Any, clock: ManualClock, settings: Any) -> StreamHarness:
     return StreamHarness(
         lambda stream: built(case, stream),

@@ -15,8 +15,10 @@ import pytest
 from postgres import PostgresServer, running_server
 
 from millstream.common import Configuration
+from millstream.common.errors import MillstreamError
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.spark.session import stop_context
+from millstream.testing.kafka import KafkaBroker
 
 Env = StreamExecutionEnvironment
 
@@ -38,6 +40,18 @@ def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server; without one on the machine the test is skipped."""
     with running_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaBroker]:
+    """A Kafka broker; where its jars cannot be had the test is skipped."""
+    try:
+        broker = KafkaBroker()
+        broker.start()
+    except (MillstreamError, OSError, TimeoutError) as e:
+        pytest.skip(f"there is no Kafka: {e}")
+    yield broker
+    broker.close()
 
 
 @pytest.fixture

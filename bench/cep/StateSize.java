@@ -10,6 +10,7 @@ import org.apache.flink.cep.operator.CepOperator;
 import org.apache.flink.cep.pattern.Pattern;
 import org.apache.flink.cep.pattern.conditions.SimpleCondition;
 import org.apache.flink.runtime.checkpoint.OperatorSubtaskState;
+import org.apache.flink.runtime.state.storage.JobManagerCheckpointStorage;
 import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 import org.apache.flink.streaming.util.KeyedOneInputStreamOperatorTestHarness;
 import org.apache.flink.util.Collector;
@@ -41,6 +42,8 @@ public class StateSize {
                         null);
         try (KeyedOneInputStreamOperatorTestHarness<Integer, Tuple3<Integer, String, Long>, Integer> harness =
                 new KeyedOneInputStreamOperatorTestHarness<>(operator, e -> e.f0, Types.INT)) {
+            // Without this, no more than 5 MB.
+            harness.setCheckpointStorage(new JobManagerCheckpointStorage(Integer.MAX_VALUE));
             harness.open();
             for (int k = 0; k < keys; k++) {
                 harness.processElement(new StreamRecord<>(Tuple3.of(k, "a", 1000L), 1000L));

@@ -29,18 +29,19 @@ WORK = Path(os.environ.get("MILLSTREAM_BENCH_CACHE", Path.home() / ".cache" / "m
 
 def ask(cases: list[Case]) -> Iterable[dict[str, Any]]:
     """Yield Flink's answer to each case; all are asked in one JVM."""
-    classpath = _classpath()
+    path = classpath()
     if not (WORK / "classes" / "Record.class").exists():
         source = str(HERE / "flink" / "Record.java")
-        subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", str(WORK / "classes"), source], check=True)
+        subprocess.run(["javac", "-nowarn", "-cp", path, "-d", str(WORK / "classes"), source], check=True)
     text = "".join(json.dumps(case) + "\n" for case in cases)
     opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("util", "lang")]
-    command = ["java", "-Xmx700m", *opens, "-cp", f"{WORK / 'classes'}:{classpath}", "Record"]
+    command = ["java", "-Xmx700m", *opens, "-cp", f"{WORK / 'classes'}:{path}", "Record"]
     done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     yield from map(json.loads, done.stdout.splitlines())
 
 
-def _classpath() -> str:
+def classpath() -> str:
+    """Return Flink's jars, with those of its tests."""
     folder = flink_folder()
     assert folder is not None, "apache-flink is not installed"
     jars = WORK / "jars"

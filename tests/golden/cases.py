@@ -87,6 +87,8 @@ CASES = [
     Case("connected-savepoint", "connected", {3: _rescale(1), 6: _savepoint}, 0),
     Case("requests", "requests", {3: CheckpointRequest}, 1, since=2),
     Case("requests-savepoint", "requests", {3: _savepoint}, 0, since=2),
+    Case("patterns", "patterns", {4: CheckpointRequest}, 1, since=2),
+    Case("patterns-savepoint", "patterns", {4: _savepoint}, 0, parallelism=1, since=2),
     Case("files", "files", {2: CheckpointRequest, 5: CheckpointRequest}, 2),
     # Files that are not closed: subtasks carry how much of each counts.
     Case("files-open", "files", {}, 4, settings=_AT_MOST_ONCE, rescales=False, loses=True, recovers=False),

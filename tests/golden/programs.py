@@ -6,10 +6,24 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from millstream.cep import (
+    CEP,
+    AfterMatchSkipStrategy,
+    Pattern,
+    PatternProcessFunction,
+    PatternProcessor,
+    TimedOutPartialMatchHandler,
+)
 from millstream.common import Encoder, Time, Types, WatermarkStrategy
 from millstream.common.time import Duration
 from millstream.common.watermark_strategy import Watermark, WatermarkGenerator, WatermarkOutput
-from millstream.datastream import AsyncDataStream, KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
+from millstream.datastream import (
+    AsyncDataStream,
+    KeyedProcessFunction,
+    MapFunction,
+    OutputTag,
+    StreamExecutionEnvironment,
+)
 from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.buckets import BucketAssigner
 from millstream.datastream.connectors.compaction import FileCompactor, FileCompactStrategy
@@ -445,6 +459,67 @@ def requests(env: Env, sink: CollectSink) -> None:
     windows.reduce(lambda a, b: (*a[:2], a[2] + b[2], 0)).uid("sums").sink_to(sink).uid("out")
 
 
+# --- patterns of events, those that stay and those that come
+
+
+OVERDUE = OutputTag("overdue")
+
+
+class Found(PatternProcessFunction, TimedOutPartialMatchHandler):
+    """What was found, and what was not in time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def process_match(self, match: Any, ctx: Any) -> Iterator[Any]:
+        yield self.name, ctx.timestamp(), _numbers(match)
+
+    def process_timed_out_match(self, match: Any, ctx: Any) -> Iterator[Any]:
+        yield OVERDUE, (f"{self.name}, overdue", ctx.timestamp(), _numbers(match))
+
+
+def _numbers(match: Any) -> Any:
+    return [(name, [e[1] for e in taken]) for name, taken in match.items()]
+
+
+def _is_first(e: Any) -> bool:
+    return bool(e[1] % 3 == 0)
+
+
+def _is_second(e: Any) -> bool:
+    return bool(e[1] % 3 == 1)
+
+
+def _is_third(e: Any) -> bool:
+    return bool(e[1] % 3 == 2)
+
+
+def _is_larger(e: Any, ctx: Any) -> bool:
+    return all(e[1] > before[1] for before in ctx.get_events_for_pattern("first"))
+
+
+def _loop() -> Pattern:
+    first = Pattern.begin("first").where(_is_first).followed_by_any("second").where(_is_second).where(_is_larger)
+    return first.one_or_more().followed_by("third").where(_is_third).within(300)
+
+
+def patterns(env: Env, sink: CollectSink) -> None:
+    keyed = events(env).key_by(lambda e: KEYS[e[0]])
+    # A match waits here for runs that began before it.
+    last = AfterMatchSkipStrategy.skip_past_last_event()
+    waiting = Pattern.begin("all", last).one_or_more().greedy().followed_by("third").where(_is_third)
+    never = Pattern.begin("first").where(_is_first).not_followed_by("second").where(_is_second).within(150)
+    asked = {
+        "loop": CEP.pattern(keyed, _loop()).process(Found("loop")),
+        "waiting": CEP.pattern(keyed, waiting.within(400)).process(Found("waiting")),
+        "never": CEP.pattern(keyed, never).process(Found("never")),
+    }
+    processors = env.from_collection([PatternProcessor("coming", 1, _loop(), Found("coming"))]).set_parallelism(1)
+    asked["coming"] = CEP.dynamic_patterns(keyed, processors.uid("processors"))
+    for uid, found in asked.items():
+        found.uid(uid).union(found.get_side_output(OVERDUE)).sink_to(sink).uid(f"{uid} out")
+
+
 PROGRAMS: dict[str, Callable[[Env, CollectSink], None]] = {
-    f.__name__: f for f in (kinds, windows, subtasks, time, stateless, connected, files, requests)
+    f.__name__: f for f in (kinds, windows, subtasks, time, stateless, connected, files, requests, patterns)
 }

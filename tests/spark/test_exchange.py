@@ -31,7 +31,7 @@ from millstream.exchange import driver
 from millstream.exchange.link import Link
 from millstream.jobmaster.view import JobView
 from millstream.spark.cores import executions_that_hold
-from millstream.spark.session import get_context, stop_context
+from millstream.spark.session import stop_context
 from millstream.testing import CollectSink
 
 Env = StreamExecutionEnvironment
@@ -208,17 +208,25 @@ def test_slots_end_by_themselves_when_the_driver_is_killed(tmp_path: Path) -> No
 
 
 def test_jobs_do_not_wait_for_each_others_slots(config: Configuration) -> None:
-    """On two cores: five jobs at once, none of which ends, and a job of Spark's own; Spark was stopped before."""
-    get_context(config)
-    stop_context()
-    started = []
-    for _ in range(5):
+    """On two cores: five jobs at once, none of which ends, and one of Spark's own; in a Spark that is started anew."""
+
+    def start() -> tuple[Any, PushedReader, CollectSink]:
         env, reader, sink = Env.get_execution_environment(config), PushedReader(), CollectSink()
         env.from_source(reader).key_by(lambda row: row[0]).map(lambda row: row[0]).sink_to(sink)
-        started.append((env.execute_async(), reader, sink))
+        client = env.execute_async()
         reader.push(10)
-    for _, _, sink in started:
-        wait_until(lambda sink=sink: sorted(sink.results()) == list(range(10)))  # type: ignore[misc]
+        return client, reader, sink
+
+    def has_all(sink: CollectSink) -> bool:
+        return sorted(sink.results()) == list(range(10))
+
+    client, _, sink = start()
+    wait_until(lambda: has_all(sink))
+    stop_context()
+    with pytest.raises(JobExecutionError, match="SparkContext was shut down"):
+        client.get_job_execution_result().result()
+    started = [start() for _ in range(5)]
+    wait_until(lambda: all(has_all(sink) for _, _, sink in started))
     assert executions_that_hold() == 5
     context = SparkContext._active_spark_context
     assert context is not None

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cep_cases import recorded
+from cep_on_operator import expected
+from cep_on_spark import answers
 
 from millstream.cep import CEP, AfterMatchSkipStrategy, Pattern, PatternProcessor, Removed
 from millstream.common import Configuration, Row, Types, WatermarkStrategy
@@ -137,6 +140,15 @@ def test_patterns_are_found_wherever_epochs_are_cut(env: Env) -> None:
     here, there = _found(LocalEnvironment(), 1_000), _found(env, 23)
     assert here == there
     assert min(len(found) for found in here) > 20
+
+
+def test_recorded_patterns_give_what_flink_gave_wherever_epochs_are_cut(env: Env) -> None:
+    by_time = [(case, theirs) for case, theirs in recorded() if not case["processing"] and "error" not in theirs]
+    some = by_time[7::30]
+    ours = answers(env, [case for case, _ in some], batch_size=31)
+    assert sum(len(lines) for said in ours for lines in said.values()) > 400
+    for (case, theirs), said in zip(some, ours, strict=True):
+        assert said == expected(theirs), case
 
 
 def _found(env: Env, batch_size: int) -> list[list[str]]:

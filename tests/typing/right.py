@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, assert_type
 
-from millstream.cep import CEP, Pattern, PatternStream
+from millstream.cep import (
+    CEP,
+    Pattern,
+    PatternFlatSelectFunction,
+    PatternProcessFunction,
+    PatternSelectFunction,
+    PatternStream,
+    TimedOutPartialMatchHandler,
+)
 from millstream.common import Row, Time, Types, WatermarkStrategy
 from millstream.datastream import (
     AggregateFunction,
@@ -350,6 +358,32 @@ assert_type(found.select(lambda match: match["a"][0].amount), DataStream[int])
 assert_type(found.select(OutputTag("late"), lambda match, time: time, lambda match: "x"), DataStream[str])
 assert_type(found.flat_select(lambda match: [e.user for e in match["a"]]), DataStream[str])
 assert_type(found.process(lambda match, ctx: [ctx.timestamp()]), DataStream[int])
+
+
+class Alarm(PatternProcessFunction[Event, str], TimedOutPartialMatchHandler[Event]):
+    def process_match(self, match: dict[str, list[Event]], ctx: PatternProcessFunction.Context) -> Iterator[str]:
+        yield match["a"][0].user
+
+    def process_timed_out_match(
+        self, match: dict[str, list[Event]], ctx: PatternProcessFunction.Context
+    ) -> Iterator[tuple[OutputTag[Event], Event]]:
+        yield OutputTag("late"), match["a"][0]
+
+
+class Amount(PatternSelectFunction[Event, int]):
+    def select(self, match: dict[str, list[Event]]) -> int:
+        return match["a"][0].amount
+
+
+class Users(PatternFlatSelectFunction[Event, str]):
+    def flat_select(self, match: dict[str, list[Event]]) -> Iterator[str]:
+        yield from (e.user for e in match["a"])
+
+
+assert_type(found.process(Alarm()), DataStream[str])
+assert_type(found.select(Amount()), DataStream[int])
+assert_type(found.select(OutputTag("late"), lambda match, time: time, Amount()), DataStream[int])
+assert_type(found.flat_select(Users()), DataStream[str])
 
 # --- asynchronous requests
 

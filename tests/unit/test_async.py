@@ -225,8 +225,8 @@ def stepped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Stepped.all, Told.asked, Told.cancelled = [], [], []
     real = local.Surroundings
 
-    def surroundings(clock: Any, requests: Any, stopwatch: Any) -> Any:
-        return real(clock, lambda capacity: Stepped(capacity, clock), stopwatch)
+    def surroundings(clock: Any, requests: Any, *others: Any) -> Any:
+        return real(clock, lambda capacity: Stepped(capacity, clock), *others)
 
     monkeypatch.setattr(local, "Surroundings", surroundings)
     yield

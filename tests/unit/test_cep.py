@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cep_cases import answer, by_key, pattern_of, recorded
 from cep_on_operator import answer as operator_answer
-from cep_on_operator import expected
+from cep_on_operator import expected, rows_left
 
 from millstream.cep import (
     CEP,
@@ -29,7 +29,7 @@ from millstream.cep import (
 from millstream.cep.automaton import Automaton, PatternChangedError, Runs, match_of
 from millstream.cep.compiler import compile_pattern
 from millstream.cep.matcher import Matcher
-from millstream.cep.queue import add, keep, poll
+from millstream.cep.queue import Shrinking, add, keep, poll
 from millstream.cep.waiting import WaitingEvents
 from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
@@ -79,6 +79,19 @@ def test_the_operator_gives_the_same_after_every_restart(part: int) -> None:
         restarts = None if at % 3 == 0 else random.Random(at)
         ours = operator_answer(case, restarts)
         assert (ours.get("error"), json.loads(json.dumps(ours["by_key"]))) == (None, expected(theirs)), case
+
+
+def test_a_window_leaves_nothing_of_any_recorded_pattern_behind() -> None:
+    left, looked_at = 0, 0
+    for case, theirs in ALL[::12]:
+        # Flink sets no timer for what begins before 1970, so that such runs stay.
+        by_time = not case["processing"] and all(item[-1] > 0 for item in case["input"])
+        if not by_time or "error" in theirs or compile_pattern(pattern_of(case)).window <= 0:
+            continue
+        looked_at += 1
+        left += rows_left(case)
+    assert left == 0
+    assert looked_at > 20
 
 
 def test_a_refused_pattern_is_refused_in_flinks_words() -> None:
@@ -251,9 +264,11 @@ def _chain(cell: Any) -> list[Any]:
     return found
 
 
-def test_the_cost_of_an_event_grows_with_the_runs_and_not_with_their_square() -> None:
-    pattern = begin("a", skip_strategy=AfterMatchSkipStrategy.skip_past_last_event())
-    automaton = Automaton(compile_pattern(pattern.followed_by_any("b").where(is_("b")).times(2)))
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("skip", ["no_skip", "skip_to_next", "skip_past_last_event"])
+def test_the_cost_of_an_event_grows_with_the_runs_and_not_with_their_square(skip: str, times: int) -> None:
+    pattern = begin("a", skip_strategy=getattr(AfterMatchSkipStrategy, skip)())
+    automaton = Automaton(compile_pattern(pattern.followed_by_any("b").where(is_("b")).times(times)))
     steps = {}
     for many in (100, 1_000):
         runs = Runs()
@@ -329,6 +344,20 @@ def test_the_queue_keeps_elements_where_java_keeps_them() -> None:
     kept = keep(heap, "b")
     assert [e[1] for e in kept] == ["b1", "c1", "b2", "d1", "d2"]
     assert keep(kept, "a") is kept
+
+
+def test_a_queue_that_shrinks_again_and_again_is_the_one_that_was_built_anew_each_time() -> None:
+    dice = random.Random(3)
+    for size in range(60):
+        heap: list[Any] = []
+        for n in range(size):
+            add(heap, (dice.randrange(20) if size % 2 else n // 3, n))
+        shrinking = Shrinking(list(heap))
+        for least in range(0, 24, dice.choice([1, 2, 5])):
+            heap = keep(heap, least)
+            shrinking.keep(least)
+            assert shrinking.rest() == heap
+            assert shrinking.least() == (heap[0][0] if heap else None)
 
 
 # --- what is refused

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import pickle
+import re
 import socket
 import ssl
 import stat
@@ -563,6 +564,21 @@ def test_who_sends_last_does_not_begin_a_level_before_the_others_can(way: Way) -
     with Party([2, 2], meet, way) as party:
         party.start()
         assert party.run(1) == [b"%d" % (1 << 17), b"1"]
+
+
+def test_sockets_that_were_deleted_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Party([2, 2], ring) as party:
+        directory = Path(os.path.dirname(str(party.exchange.address)))
+
+        def clean(work: Scripted, take_traffic: Callable[[], SlotTraffic | None]) -> None:
+            for path in directory.glob("d-*"):
+                path.unlink(missing_ok=True)
+
+        monkeypatch.setattr(Scripted, "open", clean)
+        party.start()
+        cause = party.fails().cause
+        assert cause.trouble is Trouble.RAISED
+        assert re.search(r"The socket .*/d-. of slot . was deleted under the running job", cause.text)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -448,6 +448,21 @@ def test_what_is_known_to_fit_is_not_looked_at() -> None:
     assert "fit" not in text
 
 
+def test_a_constant_does_not_travel_beside_what_is_looked_at() -> None:
+    env, sink = new_env(), CollectSink()
+    texts = env.from_collection(["a b", "b c b"], Types.STRING())
+    pair = Types.TUPLE([Types.STRING(), Types.INT()])
+    words = texts.flat_map(lambda text: [(w, 1) for w in text.split()], pair)
+    words.key_by(lambda t: t[0], Types.STRING()).reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(sink)
+    before = set(linecache.cache)
+    job = LocalJob(env)
+    job.run()
+    assert sink.results() == [("a", 1), ("b", 1), ("b", 2), ("c", 1), ("b", 3)]
+    # Loops over blocks are written when the first of them comes.
+    text = "".join("".join(linecache.cache[name][2]) for name in set(linecache.cache) - before)  # type: ignore[misc]
+    assert job.slots and "for x0 in batch" in text
+
+
 def test_a_collection_is_made_to_fit_once_and_rows_pass_a_filter_that_only_looks() -> None:
     env = new_env()
     rows = env.from_collection([(1, "a"), (2, "b")], Types.ROW([Types.INT(), Types.STRING()]))

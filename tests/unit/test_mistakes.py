@@ -5,14 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from millstream.common import WatermarkStrategy
+from millstream.common.errors import InvalidProgramError
+from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import FilterFunction, MapFunction
+from millstream.datastream.window import GlobalWindows
 from millstream.testing import LocalEnvironment
 
 
@@ -118,3 +122,38 @@ def test_a_program_that_is_never_run(tmp_path: Path, last: str, warns: bool) -> 
         done = subprocess.run([*command, str(file)], capture_output=True, text=True)
         said = f"{file}:4: UserWarning: the program that begins here was never run: call execute() of its environment"
         assert done.stderr.count(said) == warns, done.stderr
+
+
+class Stamps(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return 0
+
+
+REFUSED: list[tuple[Callable[[Any], object], str]] = [
+    (lambda s: s.union("x"), r"union\(\) takes a stream, not 'x'"),
+    (lambda s: s.connect(5), r"connect\(\) takes a stream, not 5"),
+    (lambda s: s.get_side_output("late"), r"get_side_output\(\) takes an OutputTag, .* not 'late'"),
+    (
+        lambda s: s.key_by(str).window(GlobalWindows.create()).side_output_late_data("late"),
+        r"side_output_late_data\(\) takes an OutputTag, .* not 'late'",
+    ),
+    (
+        lambda s: WatermarkStrategy.no_watermarks().with_timestamp_assigner(Stamps),  # type: ignore[arg-type]
+        r"with_timestamp_assigner\(\) was given the class Stamps: give Stamps\(\)",
+    ),
+    (
+        lambda s: WatermarkStrategy.no_watermarks().with_timestamp_assigner(5),  # type: ignore[arg-type]
+        r"with_timestamp_assigner\(\) takes a callable or .* not 5",
+    ),
+    (
+        lambda s: WatermarkStrategy.for_bounded_out_of_orderness("5 s"),  # type: ignore[arg-type]
+        r"A length of time is a Duration, a Time or a number of milliseconds, not '5 s'",
+    ),
+    (lambda s: s.get_execution_environment().set_buffer_timeout("x"), r"set_buffer_timeout\('x'\): give milliseconds"),
+]
+
+
+@pytest.mark.parametrize(("give", "said"), REFUSED)
+def test_arguments_of_another_kind_are_refused_in_a_sentence(give: Callable[[Any], object], said: str) -> None:
+    with pytest.raises(InvalidProgramError, match=said):
+        give(LocalEnvironment().from_collection([1]))

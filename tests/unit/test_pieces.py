@@ -9,11 +9,13 @@ import pytest
 
 from millstream.common import Configuration, Time, WatermarkStrategy
 from millstream.datastream import DataStream, OutputTag, StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import KeyedProcessFunction, ProcessFunction
 from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.jobmaster.local import LocalSlots
 from millstream.operators import codegen
 from millstream.operators.failures import SubtaskFailed
-from millstream.testing import CollectSink
+from millstream.testing import CollectSink, StreamHarness
 from millstream.testing.local import LocalJob
 
 Program = Callable[[DataStream], DataStream]
@@ -97,6 +99,24 @@ PROGRAMS: dict[str, Program] = {
         .key_by(lambda t: t[1])
         .reduce(lambda a, b: (a[0] + b[0], a[1]))
     ),
+    "members that change places": lambda s: (
+        s.map(lambda x: (x % 7, x)).key_by(lambda t: t[0] % 2).reduce(lambda a, b: (a[1], a[0]))
+    ),
+    "the value as a whole": lambda s: s.map(lambda x: (x % 9, 1)).key_by(lambda t: t[0]).reduce(lambda a, b: (a, b)),
+    "as wide as another": lambda s: s.map(lambda x: (x, 1)).key_by(lambda t: t[0] % 7).reduce(lambda a, b: (a[0],)),
+    "beside others": lambda s: (
+        s.map(lambda x: (x % 7, 1))
+        .union(s.map(lambda x: (abs(x) % 7, 100)))
+        .key_by(lambda t: t[0])
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+    ),
+    "not a number": lambda s: (
+        s.map(lambda x: (float("nan"), 1))
+        .map(lambda t: (t[0], t[1]))
+        .key_by(lambda t: t[0])
+        .reduce(lambda a, b: (0, a[1] + b[1]))
+        .map(lambda t: t[1])
+    ),
     "no hash": lambda s: s.map(lambda x: ([x % 3], 1)).key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])),
 }
 
@@ -105,6 +125,12 @@ PROGRAMS: dict[str, Program] = {
 def test_results_are_those_of_records_that_travel_whole(program: Program) -> None:
     assert run(program) == run(program, inlining=False)
     assert run(program)
+
+
+def test_records_of_two_layouts_take_turns() -> None:
+    """Blocks with the members of records, and with whole ones, come to the same values in the same epoch."""
+    program = PROGRAMS["beside others"]
+    assert run(program, records=3000) == run(program, inlining=False, records=3000)
 
 
 def test_a_constant_does_not_travel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +157,10 @@ FAILING: dict[str, tuple[Program, str]] = {
     "called": (lambda s: s.map(lambda x: (x, 1)).rebalance().map(lambda t: int(1 / (t[0] - 7))), "(7, 1)"),
     "a member": (lambda s: s.map(lambda x: (x, 1 // (x - 7))).rebalance().map(lambda t: t), "7"),
     "behind a tuple": (lambda s: s.map(lambda x: (x, 1)).map(lambda t: (t[0], 1 // (t[0] - 7))), "(7, 1)"),
+    "reduced": (
+        lambda s: s.map(lambda x: (x, 1)).key_by(lambda t: 0).reduce(lambda a, b: (a[0], 1 // (b[0] - 7))),
+        "(7, 1)",
+    ),
     "a key": (lambda s: s.map(lambda x: (x, 1)).key_by(lambda t: 1 // (t[0] - 7)).map(lambda t: t), "(7, 1)"),
 }
 
@@ -158,3 +188,56 @@ def test_a_member_that_changes_later_travels_as_it_was() -> None:
         lambda s: s.process(Growing()).map(lambda seen: (seen, 1)).rebalance().map(lambda t: len(t[0])), records=6
     )
     assert found == [1, 1, 2, 2, 3, 3]
+
+
+def counted(stream: DataStream) -> DataStream:
+    pairs = stream.map(lambda x: (x % 3, 6 // x))
+    return pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + 6 // b[1])).uid("count")
+
+
+def counted_in_lists(stream: DataStream) -> DataStream:
+    return stream.map(lambda x: (x % 3, 1)).key_by(lambda t: t[0]).reduce(lambda a, b: [*a[:1], 100]).uid("count")
+
+
+def test_a_value_that_another_program_left_is_gone_on_with() -> None:
+    before = StreamHarness(counted_in_lists)
+    before.process_elements([1, 4])
+    assert before.output() == [(1, 1), [1, 100]]
+    after = StreamHarness(counted, snapshot=before.snapshot(), parallelism=2)
+    # So many of a key that epochs do not count as those of many new keys.
+    for _ in range(3):
+        after.process_elements([1] * 20)
+    assert after.output() == [(1, n) for n in range(101, 161)]
+    again = StreamHarness(counted_in_lists, snapshot=after.snapshot())
+    again.process_element(1)
+    assert again.output() == [[1, 100]]
+
+
+@pytest.mark.parametrize("same_process", [False, True])
+def test_an_epoch_that_fails_leaves_nothing_in_a_value(same_process: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = StreamHarness(counted)
+    if same_process:
+        monkeypatch.setattr(LocalSlots, "start", lambda self: None)
+    harness.process_elements([1] * 20)
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        harness.process_elements([1] * 20 + [7])
+    harness.process_element(1)
+    assert harness.output()[-1] == (1, 6 + 20)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_results_are_the_same_wherever_an_epoch_is_cut(batch: bool) -> None:
+    def count(epoch: str, keys: int) -> list[Any]:
+        settings = {"millstream.epoch.max-records": epoch, "execution.runtime-mode": "BATCH" if batch else "STREAMING"}
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        sink: CollectSink[Any] = CollectSink()
+        pairs = env.set_parallelism(2).from_source(NumberSequenceSource(0, 999)).map(lambda x: (x % keys, 1))
+        pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(sink)
+        LocalJob(env).run()
+        return sorted(sink.results())
+
+    # Few keys, and so many that most of an epoch's are new.
+    for keys in (5, 200):
+        expected = [(k, n) for k in range(keys) for n in range(1, 1000 // keys + 1) if not batch or n == 1000 // keys]
+        for epoch in ("1", "7", "300", "100000"):
+            assert count(epoch, keys) == expected

@@ -361,3 +361,14 @@ def test_what_a_job_starts_from_is_the_command_lines_to_say(
     monkeypatch.chdir(tmp_path)
     assert start("--from-savepoint", "here")["path"] == str(tmp_path / "here")
     assert start("--from-savepoint", "latest")["path"] == str(tmp_path / "latest")
+
+
+# --- patterns
+
+
+def test_runs_histories_and_waiting_events_of_patterns_are_shown(run: Run) -> None:
+    savepoint = Path(__file__).parents[1] / "golden" / "v2" / "patterns-savepoint" / "saved"
+    code, out, _ = run("state", "show", savepoint, "--operator", "never", "--limit", 0)
+    assert code == 0
+    assert "(5, 'x')  [(252, (2, 22, 252))]" in out
+    assert "<runs: second after first=[(1, 18, 188)], timers at [338]>" in out

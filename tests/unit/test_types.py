@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -156,6 +157,26 @@ def test_a_type_of_rows_says_the_names_it_was_given_and_a_streams_those_of_all_f
     # What checkpoints note of a state is as it was.
     assert ValueStateDescriptor("s", row).type_text() == said
     assert MapStateDescriptor("s", Types.INT(), row).type_text() == f"Integer -> {said}"
+
+
+def test_what_is_no_type_is_refused_where_it_is_given() -> None:
+    numbers = LocalEnvironment().from_collection([1])
+    given: list[Callable[[Any], object]] = [
+        lambda t: LocalEnvironment().from_collection([1], t),
+        lambda t: numbers.map(str, t),
+        lambda t: numbers.key_by(str, t),
+        lambda t: ValueStateDescriptor("s", t),
+        lambda t: MapStateDescriptor("s", t, Types.INT()),
+        lambda t: Types.LIST(t),
+        lambda t: Types.MAP(Types.INT(), t),
+        lambda t: Types.TUPLE([Types.INT(), t]),
+        lambda t: Types.ROW([t]),
+    ]
+    for give in given:
+        with pytest.raises(TypeError, match=r": Types\.LONG lacks its parentheses, write Types\.LONG\(\)\."):
+            give(Types.LONG)
+        with pytest.raises(TypeError, match=r": a type is for example Types\.INT\(\), not <class 'int'>\."):
+            give(int)
 
 
 def test_types_are_values() -> None:

@@ -15,12 +15,13 @@ keep.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.cep.conditions import Atom
 from millstream.cep.decisions import Decision, Outcome, atoms_of, decision_of
-from millstream.cep.queue import add, keep, poll
+from millstream.cep.queue import Shrinking, add, keep, poll
 from millstream.cep.states import StateGraph, StateKind
 from millstream.common.errors import MillstreamError
 
@@ -36,6 +37,9 @@ _MAX = 2**63 - 1
 # The start's run is behind all others.
 _LAST: First = (_MAX, 2**31 - 1)
 
+
+# A key with more runs than this is told of, once.
+MANY_RUNS = 10_000
 
 # Of most keys there is no match that waits, and no timer; all of them share this one, which is never added to.
 _NONE: list[Any] = []
@@ -208,8 +212,22 @@ class Automaton:
         ([], [{'a': ['a'], 'b': ['b']}])
     """
 
-    def __init__(self, graph: StateGraph, clock: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        graph: StateGraph,
+        clock: Callable[[], int] = lambda: 0,
+        when_many: Callable[[int], None] = lambda many: None,
+    ) -> None:
+        """Make an automaton.
+
+        Args:
+            graph: the pattern's states.
+            clock: the wall clock in milliseconds, for conditions that ask.
+            when_many: told once, when a key has more than MANY_RUNS runs: how many.
+        """
         self.graph = graph
+        self._when_many = when_many
+        self._many = MANY_RUNS
         self.window = graph.window
         self._decisions: dict[str, Decision] = {
             s.name: decision_of(s) for s in graph.states if s.kind not in (StateKind.FINAL, StateKind.STOP)
@@ -406,16 +424,30 @@ class Automaton:
             waiting = runs.completed or []
             for run in completed:
                 add(waiting, run)
-            while waiting and not (queue and waiting[0][0] > queue[0][0]):
-                cell = poll(waiting)[2]
-                bound = self._skip.bound(_ids(cell))
-                if bound is not None:
-                    queue = keep(queue, bound)
-                    waiting = keep(waiting, bound)
-                found.append(cell)
+            if waiting:
+                queue, waiting = self._emit(queue, waiting, found)
             runs.completed = waiting or _NONE
         runs.queue = None if len(queue) == 1 and queue[0][2] is None else queue
+        if len(queue) > self._many:
+            # At once: there may be too many to get to the end of these events.
+            self._many = sys.maxsize
+            self._when_many(len(queue))
         return found
+
+    def _emit(self, queue: list[Run], waiting: list[Run], found: list[Cell]) -> tuple[list[Run], list[Run]]:
+        """Find matches that need not wait for an earlier run, and drop what they skip; return what is left."""
+        left = Shrinking(queue)
+        while waiting:
+            first = left.least()
+            if first is not None and waiting[0][0] > first:
+                break
+            cell = poll(waiting)[2]
+            bound = self._skip.bound(_ids(cell))
+            if bound is not None:
+                left.keep(bound)
+                waiting = keep(waiting, bound)
+            found.append(cell)
+        return left.rest(), waiting
 
     def _changed(self, state: str) -> PatternChangedError:
         return PatternChangedError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeAlias
 
 from millstream.cep.automaton import Match
 from millstream.common.errors import InvalidProgramError
+from millstream.common.type_variables import OUT_co, T
 
 __all__ = [
     "PatternFlatSelectFunction",
@@ -18,6 +19,10 @@ __all__ = [
     "RichPatternSelectFunction",
     "TimedOutPartialMatchHandler",
 ]
+
+
+# (OutputTag, value)
+SideOutput: TypeAlias = tuple[Any, Any]
 
 
 class MatchContext(Protocol):
@@ -42,7 +47,7 @@ class _Life:
         """Let go of what `open` took."""
 
 
-class PatternProcessFunction(_Life):
+class PatternProcessFunction(_Life, Generic[T, OUT_co]):
     """Called with every match.
 
     Example:
@@ -51,7 +56,9 @@ class PatternProcessFunction(_Life):
         ...         yield f"{match['small'][0]} and then {match['large'][0]} at {ctx.timestamp()}"
     """
 
-    def process_match(self, match: Match, ctx: MatchContext) -> Iterable[Any] | None:
+    Context: TypeAlias = MatchContext
+
+    def process_match(self, match: dict[str, list[T]], ctx: MatchContext) -> Iterable[OUT_co | SideOutput] | None:
         """Yield results, and `(OutputTag, value)` for side outputs.
 
         Args:
@@ -61,7 +68,7 @@ class PatternProcessFunction(_Life):
         raise NotImplementedError(f"{type(self).__name__} must define process_match(match, ctx).")
 
 
-class TimedOutPartialMatchHandler:
+class TimedOutPartialMatchHandler(Generic[T]):
     """Added to a PatternProcessFunction that wants to know of partial matches whose time was up.
 
     Example:
@@ -72,7 +79,7 @@ class TimedOutPartialMatchHandler:
         ...         yield LATE, match
     """
 
-    def process_timed_out_match(self, match: Match, ctx: MatchContext) -> Iterable[Any] | None:
+    def process_timed_out_match(self, match: dict[str, list[T]], ctx: MatchContext) -> Iterable[SideOutput] | None:
         """Yield `(OutputTag, value)`; a time-out has no other output.
 
         Args:
@@ -82,43 +89,43 @@ class TimedOutPartialMatchHandler:
         raise NotImplementedError(f"{type(self).__name__} must define process_timed_out_match(match, ctx).")
 
 
-class PatternSelectFunction:
+class PatternSelectFunction(Generic[T, OUT_co]):
     """Makes one result of every match."""
 
-    def select(self, match: Match) -> Any:
+    def select(self, match: dict[str, list[T]]) -> OUT_co:
         """Return the result."""
         raise NotImplementedError(f"{type(self).__name__} must define select(match).")
 
 
-class PatternFlatSelectFunction:
+class PatternFlatSelectFunction(Generic[T, OUT_co]):
     """Makes any number of results of every match."""
 
-    def flat_select(self, match: Match) -> Iterable[Any] | None:
+    def flat_select(self, match: dict[str, list[T]]) -> Iterable[OUT_co] | None:
         """Yield results."""
         raise NotImplementedError(f"{type(self).__name__} must define flat_select(match).")
 
 
-class PatternTimeoutFunction:
+class PatternTimeoutFunction(Generic[T, OUT_co]):
     """Makes one result of every partial match whose time was up."""
 
-    def timeout(self, match: Match, timeout_timestamp: int) -> Any:
+    def timeout(self, match: dict[str, list[T]], timeout_timestamp: int) -> OUT_co:
         """Return the result."""
         raise NotImplementedError(f"{type(self).__name__} must define timeout(match, timeout_timestamp).")
 
 
-class PatternFlatTimeoutFunction:
+class PatternFlatTimeoutFunction(Generic[T, OUT_co]):
     """Makes any number of results of every partial match whose time was up."""
 
-    def timeout(self, match: Match, timeout_timestamp: int) -> Iterable[Any] | None:
+    def timeout(self, match: dict[str, list[T]], timeout_timestamp: int) -> Iterable[OUT_co] | None:
         """Yield results."""
         raise NotImplementedError(f"{type(self).__name__} must define timeout(match, timeout_timestamp).")
 
 
-class RichPatternSelectFunction(PatternSelectFunction, _Life):
+class RichPatternSelectFunction(PatternSelectFunction[T, OUT_co], _Life):
     """A PatternSelectFunction that is opened and closed with its subtask."""
 
 
-class RichPatternFlatSelectFunction(PatternFlatSelectFunction, _Life):
+class RichPatternFlatSelectFunction(PatternFlatSelectFunction[T, OUT_co], _Life):
     """A PatternFlatSelectFunction that is opened and closed with its subtask."""
 
 

@@ -9,10 +9,14 @@ The queue is a plain list of tuples whose first member is what they are ordered 
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 # (order, ...)
 Element = tuple[Any, ...]
+_order = itemgetter(0)
 
 
 def add(heap: list[Any], element: Element) -> None:
@@ -44,12 +48,53 @@ def keep(heap: list[Any], least: Any) -> list[Any]:
 
     What is left keeps its order in the array, and the heap is built anew from it.
     """
-    kept = [element for element in heap if element[0] >= least]
-    if len(kept) == len(heap):
+    if not heap or heap[0][0] >= least:
         return heap
+    kept = [element for element in heap if element[0] >= least]
     for at in range((len(kept) >> 1) - 1, -1, -1):
         _sift_down(kept, at, kept[at])
     return kept
+
+
+class Shrinking:
+    """A queue from which elements below a bound are taken again and again, as after many matches at once.
+
+    Where the array is sorted, as it mostly is, these are its first ones, and building the heap anew changes nothing.
+
+    Example:
+        >>> queue = Shrinking([(1, "a"), (2, "b"), (3, "c")])
+        >>> queue.keep(2)
+        >>> queue.keep(3)
+        >>> queue.least(), queue.rest()
+        (3, [(3, 'c')])
+    """
+
+    __slots__ = ("_at", "_heap", "_is_sorted")
+
+    def __init__(self, heap: list[Any]) -> None:
+        self._heap = heap
+        self._at = 0
+        self._is_sorted: bool | None = None
+
+    def least(self) -> Any:
+        """Return what the least element is ordered by; None when there is none."""
+        return self._heap[self._at][0] if self._at < len(self._heap) else None
+
+    def keep(self, least: Any) -> None:
+        """Take out the elements below a bound."""
+        heap, at = self._heap, self._at
+        if at == len(heap) or heap[at][0] >= least:
+            return
+        if self._is_sorted is None:
+            self._is_sorted = all(a[0] <= b[0] for a, b in pairwise(heap))
+        if self._is_sorted:
+            self._at = bisect_left(heap, least, at, key=_order)
+        else:
+            self._heap = keep(heap, least)
+
+    def rest(self) -> list[Any]:
+        """Return the queue as it is now."""
+        return self._heap[self._at :] if self._at else self._heap
 
 
 def _sift_down(heap: list[Any], at: int, element: Any) -> None:

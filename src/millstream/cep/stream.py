@@ -135,8 +135,8 @@ class PatternStream(Generic[T_co]):
 
     @overload
     def process(
-        self, pattern_process_function: PatternProcessFunction, output_type: TypeInformation | None = None
-    ) -> DataStream[Any]: ...
+        self, pattern_process_function: PatternProcessFunction[T_co, OUT], output_type: TypeInformation | None = None
+    ) -> DataStream[OUT]: ...
 
     @overload
     def process(
@@ -151,8 +151,8 @@ class PatternStream(Generic[T_co]):
 
     @overload
     def select(
-        self, function: PatternSelectFunction, /, *, output_type: TypeInformation | None = None
-    ) -> DataStream[Any]: ...
+        self, function: PatternSelectFunction[T_co, OUT], /, *, output_type: TypeInformation | None = None
+    ) -> DataStream[OUT]: ...
 
     @overload
     def select(
@@ -163,18 +163,18 @@ class PatternStream(Generic[T_co]):
     def select(
         self,
         tag: OutputTag[Any],
-        timeout_function: PatternTimeoutFunction | Callable[[dict[str, list[T_co]], int], Any],
-        function: PatternSelectFunction,
+        timeout_function: PatternTimeoutFunction[T_co, Any] | Callable[[dict[str, list[T_co]], int], Any],
+        function: PatternSelectFunction[T_co, OUT],
         /,
         *,
         output_type: TypeInformation | None = None,
-    ) -> DataStream[Any]: ...
+    ) -> DataStream[OUT]: ...
 
     @overload
     def select(
         self,
         tag: OutputTag[Any],
-        timeout_function: PatternTimeoutFunction | Callable[[dict[str, list[T_co]], int], Any],
+        timeout_function: PatternTimeoutFunction[T_co, Any] | Callable[[dict[str, list[T_co]], int], Any],
         function: Callable[[dict[str, list[T_co]]], OUT],
         /,
         *,
@@ -193,8 +193,8 @@ class PatternStream(Generic[T_co]):
 
     @overload
     def flat_select(
-        self, function: PatternFlatSelectFunction, /, *, output_type: TypeInformation | None = None
-    ) -> DataStream[Any]: ...
+        self, function: PatternFlatSelectFunction[T_co, OUT], /, *, output_type: TypeInformation | None = None
+    ) -> DataStream[OUT]: ...
 
     @overload
     def flat_select(
@@ -209,18 +209,20 @@ class PatternStream(Generic[T_co]):
     def flat_select(
         self,
         tag: OutputTag[Any],
-        timeout_function: PatternFlatTimeoutFunction | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
-        function: PatternFlatSelectFunction,
+        timeout_function: PatternFlatTimeoutFunction[T_co, Any]
+        | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
+        function: PatternFlatSelectFunction[T_co, OUT],
         /,
         *,
         output_type: TypeInformation | None = None,
-    ) -> DataStream[Any]: ...
+    ) -> DataStream[OUT]: ...
 
     @overload
     def flat_select(
         self,
         tag: OutputTag[Any],
-        timeout_function: PatternFlatTimeoutFunction | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
+        timeout_function: PatternFlatTimeoutFunction[T_co, Any]
+        | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
         function: Callable[[dict[str, list[T_co]]], Iterable[OUT] | None],
         /,
         *,

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from millstream.common.conversions import BASIC, BASIC_SHAPES, Converter, instance_of, misfit
-from millstream.common.errors import TypeMismatchError
+from millstream.common.errors import TypeMismatchError, WrongTypeError
 from millstream.common.java_text import as_hash_map, java_instant, java_number, java_timestamp
 from millstream.common.missing import JAVA, missing_function
 from millstream.common.shapes import ANYTHING, Fixed, Shape, Some
@@ -98,6 +98,16 @@ class TypeInformation:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def check_type(type_info: object, taker: str) -> None:
+    """Refuse what is not a type, most often one whose parentheses were forgotten; None is no type."""
+    if type_info is None or isinstance(type_info, TypeInformation):
+        return
+    name = getattr(type_info, "__qualname__", "")
+    if name.startswith("Types."):
+        raise WrongTypeError(f"{taker}: {name} lacks its parentheses, write {name}().")
+    raise WrongTypeError(f"{taker}: a type is for example Types.INT(), not {type_info!r}.")
 
 
 class BasicType(Enum):
@@ -384,6 +394,7 @@ class _ElementTypeInfo(TypeInformation):
     """A sequence of elements of one type."""
 
     def __init__(self, element_type: TypeInformation) -> None:
+        check_type(element_type, type(self).__name__)
         self._element_type = element_type
 
     def get_element_type(self) -> TypeInformation:
@@ -458,6 +469,8 @@ class MapTypeInfo(TypeInformation):
     """A dict."""
 
     def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        check_type(key_type_info, "The keys of Types.MAP")
+        check_type(value_type_info, "The values of Types.MAP")
         self._key_type = key_type_info
         self._value_type = value_type_info
 
@@ -574,6 +587,8 @@ class RowTypeInfo(_FieldsTypeInfo):
         names = [f"f{i}" for i in range(len(field_types))] if field_names is None else list(field_names)
         if len(names) != len(field_types):
             raise ValueError(f"{len(names)} field names do not fit {len(field_types)} field types.")
+        for name, field_type in zip(names, field_types, strict=True):
+            check_type(field_type, f"Field {name} of a row")
         self._field_types = list(field_types)
         self._field_names = names
         self._named = field_names is not None
@@ -656,6 +671,8 @@ class TupleTypeInfo(_FieldsTypeInfo):
     """A tuple with typed fields."""
 
     def __init__(self, field_types: list[TypeInformation]) -> None:
+        for i, field_type in enumerate(field_types):
+            check_type(field_type, f"Field {i} of a tuple")
         self._field_types = list(field_types)
 
     def to_internal_type(self, obj: Any) -> Any:

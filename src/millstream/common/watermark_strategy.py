@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.missing import JAVA, missing_class
-from millstream.common.time import Duration
+from millstream.common.time import Duration, to_millis
 
 __all__ = [
     "MAX_WATERMARK",
@@ -93,9 +93,9 @@ class WatermarkStrategy:
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
         """Timestamps go back by no more than this."""
-        if max_out_of_orderness.to_millis() < 0:
+        if to_millis(max_out_of_orderness) < 0:
             raise InvalidProgramError("The out-of-orderness of a watermark strategy must not be negative.")
-        return WatermarkStrategy(out_of_orderness=max_out_of_orderness)
+        return WatermarkStrategy(out_of_orderness=Duration.of_millis(to_millis(max_out_of_orderness)))
 
     @staticmethod
     def for_generator(generator_supplier: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
@@ -115,17 +115,22 @@ class WatermarkStrategy:
         self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]
     ) -> WatermarkStrategy:
         """Read timestamps off the records with this."""
-        if isinstance(timestamp_assigner, TimestampAssigner):
-            return replace(self, assigner=timestamp_assigner.extract_timestamp)
-        if hasattr(timestamp_assigner, "extract_timestamp"):
-            return replace(self, assigner=timestamp_assigner.extract_timestamp)
-        return replace(self, assigner=timestamp_assigner)
+        if isinstance(timestamp_assigner, type):
+            name = timestamp_assigner.__name__
+            raise WrongTypeError(f"with_timestamp_assigner() was given the class {name}: give {name}().")
+        assigner = getattr(timestamp_assigner, "extract_timestamp", timestamp_assigner)
+        if not callable(assigner):
+            raise WrongTypeError(
+                "with_timestamp_assigner() takes a callable or an object with a method extract_timestamp(), not "
+                f"{assigner!r}."
+            )
+        return replace(self, assigner=assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
         """Nobody waits for a split that has been silent for so long."""
-        if idle_timeout.to_millis() <= 0:
+        if to_millis(idle_timeout) <= 0:
             raise InvalidProgramError("The idle timeout of a watermark strategy must be above 0.")
-        return replace(self, idleness=idle_timeout)
+        return replace(self, idleness=Duration.of_millis(to_millis(idle_timeout)))
 
     def with_watermark_alignment(
         self,

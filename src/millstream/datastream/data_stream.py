@@ -8,7 +8,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, Union, cast, overload
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.type_variables import KEY, OUT, KEY_co, R, T_co, W
 from millstream.common.typeinfo import (
     PickledBytesTypeInfo,
@@ -16,6 +16,7 @@ from millstream.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
     Types,
+    check_type,
     has_rows,
 )
 from millstream.common.types import Row
@@ -47,7 +48,7 @@ from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStr
 from millstream.graph.transformations import StreamEnd, Transformation
 from millstream.operators.base import Operator
 from millstream.operators.functions import UserFunction
-from millstream.operators.output_tag import OutputTag
+from millstream.operators.output_tag import OutputTag, check_tag
 from millstream.operators.partitioners import (
     BroadcastPartitioner,
     CustomPartitioner,
@@ -268,9 +269,10 @@ class DataStream(OperatorSettings, Generic[T_co]):
 
     def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
         """Return one stream of the records of all."""
+        for stream in streams:
+            self._check_same_program(stream, "union")
         everyone = [s._unkeyed if isinstance(s, KeyedStream) else s for s in (self, *streams)]
         for stream in everyone:
-            self._check_same_program(stream, "union")
             if stream._type() != everyone[0]._type():
                 raise InvalidProgramError(
                     f"Cannot union streams of different types: {everyone[0].get_type()} and {stream.get_type()}."
@@ -303,6 +305,8 @@ class DataStream(OperatorSettings, Generic[T_co]):
         return CoGroupedStreams(self, other)
 
     def _check_same_program(self, other: DataStream[Any], operation: str) -> None:
+        if not isinstance(other, DataStream):
+            raise WrongTypeError(f"{operation}() takes a stream, not {other!r}.")
         if other._environment is not self._environment:
             raise InvalidProgramError(f"{operation}() needs streams of the same environment.")
 
@@ -327,6 +331,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
         """
         if isinstance(key_selector, (int, str)):
             self._check_field("key_by", key_selector)
+        check_type(key_type, "The key type of key_by()")
         selector = key_of(key_selector)
         if key_type is not None and has_rows(key_type):
             selector = _keys_as_rows(selector, key_type)
@@ -429,6 +434,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
 
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator before yielded for a tag."""
+        check_tag(output_tag, "get_side_output")
         if not self._transformation.operator.tags_outputs:
             raise InvalidProgramError(
                 f"Operator {self._transformation.label} has no side outputs: only process functions do."
@@ -510,6 +516,7 @@ class DataStream(OperatorSettings, Generic[T_co]):
         self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream[Any] | None = None
     ) -> DataStream[Any]:
         """Add an operator behind this stream, and behind a second one if it has two inputs."""
+        check_type(output_type, f"The output type of '{name}'")
         ends = list(self._ends)
         if second is not None:
             ends += [StreamEnd(e.source, e.partitioner, e.tag, 1) for e in second._ends]

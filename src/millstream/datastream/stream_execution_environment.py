@@ -35,7 +35,7 @@ from millstream.common.restart_strategy import RestartStrategyConfiguration, con
 from millstream.common.setting import ChoiceSetting, FlagSetting
 from millstream.common.telling import show_errors_our_way
 from millstream.common.type_variables import T
-from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, check_type
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.datastream.cached_stream import Cache
@@ -173,8 +173,8 @@ class StreamExecutionEnvironment:
 
         0 starts an epoch as soon as there is input, -1 only when much has gathered.
         """
-        if timeout_millis < -1:
-            raise InvalidProgramError(f"set_buffer_timeout({timeout_millis}): give milliseconds, 0, or -1.")
+        if not isinstance(timeout_millis, int) or timeout_millis < -1:
+            raise InvalidProgramError(f"set_buffer_timeout({timeout_millis!r}): give milliseconds, 0, or -1.")
         BUFFER_TIMEOUT_ENABLED.write(self._config, timeout_millis >= 0)
         if timeout_millis >= 0:
             BUFFER_TIMEOUT.write(self._config, timeout_millis)
@@ -361,6 +361,7 @@ class StreamExecutionEnvironment:
         """Make a stream of a collection's elements, in order."""
         if not isinstance(collection, Iterable):
             raise WrongTypeError(f"from_collection() takes a collection of elements, not {collection!r}.")
+        check_type(type_info, "The type of from_collection()")
         elements = list(collection)
         convert = type_info.converter() if type_info is not None else None
         if convert is not None:
@@ -417,6 +418,7 @@ class StreamExecutionEnvironment:
         return self.from_source(FileSource.for_record_stream_format(lines, file_path).build())
 
     def _add_source(self, source: Source[T], name: str, type_info: TypeInformation | None) -> DataStream[T]:
+        check_type(type_info, f"The type of source '{name}'")
         self._story.begin()
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
         return DataStream(self, [StreamEnd(transformation)])

@@ -20,7 +20,7 @@ from millstream.datastream.functions import (
     as_user_function,
 )
 from millstream.operators.functions import UserFunction
-from millstream.operators.output_tag import OutputTag
+from millstream.operators.output_tag import OutputTag, check_tag
 from millstream.operators.reduce import choose_by_field, combine_field
 from millstream.operators.windows.assigners import WindowAssigner
 from millstream.operators.windows.contents import (
@@ -91,6 +91,7 @@ class _Windowed(Generic[T_co, W_co]):
 
     def side_output_late_data(self, output_tag: OutputTag[T_co]) -> Self:
         """Send records that come too late for their windows to a side output instead of dropping them."""
+        check_tag(output_tag, "side_output_late_data")
         self._late_tag = output_tag
         return self
 

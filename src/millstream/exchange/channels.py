@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from millstream.common.errors import MillstreamError
 from millstream.exchange.addresses import Address
 from millstream.exchange.arrivals import Arrivals
 from millstream.exchange.credentials import Credentials
@@ -109,6 +110,11 @@ class Channels:
     def _call(self, other: int, address: Address) -> Link:
         try:
             return Link.to(address, self._credentials)
+        except FileNotFoundError:
+            raise MillstreamError(
+                f"The socket {address} of slot {other} was deleted under the running job, by a cleaner of temporary "
+                "files perhaps."
+            ) from None
         except OSError as e:
             raise PeerUnreachableError(f"slot {other} at {address} cannot be reached: {e}") from None
 

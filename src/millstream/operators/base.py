@@ -150,6 +150,9 @@ class Operator:
                 function.function.initialize_state(FunctionInitializationContext(store))
             function.open(self.setup.context)
 
+    def settle(self) -> None:
+        """The records of the epoch have all been there: put into the state what is kept elsewhere while they come."""
+
     def snapshot(self, epoch: int) -> None:
         """The epoch ends: let functions put their operator state away."""
         for function in self.functions():

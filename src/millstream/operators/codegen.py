@@ -197,20 +197,30 @@ class CodeWriter:
         self._has_inlined(function, *arguments)
         return expression.text
 
+    def made_of(self, function: Callable[..., Any], *arguments: str) -> tuple[str, ...]:
+        """Return the texts of the members of the tuple that a user's function puts together; none if it is called."""
+        expression = self._expression(function, *arguments)
+        return () if expression is None else expression.members
+
+    def set_member(
+        self, out: str, text: str, operator: Any, variable: str, function: Callable[..., Any], *arguments: str
+    ) -> None:
+        """Write the line that sets a variable to one of these members."""
+        self._has_inlined(function, *arguments)
+        self.line(f"{out} = {text}", operator, variable)
+
     def assign(self, out: str, operator: Any, variable: str, function: Callable[..., Any], *arguments: str) -> None:
         """Write the lines that set a variable to what a user's function returns."""
-        expression = self._expression(function, *arguments)
-        if expression is None or not expression.members:
+        made_of = self.made_of(function, *arguments)
+        if not made_of:
             self.line(f"{out} = {self.call(function, *arguments)}", operator, variable)
             return
         members = []
-        for text in expression.members:
-            if not _SIMPLE.fullmatch(text):
-                self._has_inlined(function, *arguments)
-                member = self.var("m")
-                self.line(f"{member} = {text}", operator, variable)
-                text = member
-            members.append(text)
+        for text in made_of:
+            member = text if _SIMPLE.fullmatch(text) else self.var("m")
+            if member != text:
+                self.set_member(member, text, operator, variable, function, *arguments)
+            members.append(member)
         self.tuple_of(out, tuple(members))
 
     def _expression(self, function: Callable[..., Any], *arguments: str) -> Expression | None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.conversions import Converter
-from millstream.common.shapes import ANYTHING, Anything, Fixed, Real, Shape, Some, Whole, within
+from millstream.common.shapes import ANYTHING, Anything, Fixed, Real, Shape, Some, Whole, constant, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen import CodeWriter, Var
 
@@ -26,19 +26,35 @@ def made_to_fit(w: CodeWriter, operator: Any, type_info: TypeInformation | None,
         return value if value.condition is None else replace(value, shape=ANYTHING, condition=None)
     wanted = type_info.shape()
     known = wanted is not None and within(value.shape, wanted)
-    shape = value.shape if known else wanted or ANYTHING
+    # Where a condition does not hold, only the converter knows what has come.
+    shape = wanted or ANYTHING if value.condition is not None else _made_of(value.shape, wanted)
     if type_info in (operator.produced_type, value.fitted) or (known and value.condition is None):
         # What has a shape cannot change, so it need not be copied either.
         detached = value.detached or (known and type_info.copies)
         return replace(value, shape=shape, condition=None, fitted=type_info, detached=detached)
     out = w.var()
     _write(w, operator, convert, value, wanted, out)
+    if w.members(out) is None:
+        # A member that always fits is what it was: constants do not travel with the record.
+        w.take_apart(out, shape)
     detached = value.detached or type_info.copies
     return Var(out, value.timestamp, detached, shape, fitted=type_info)
 
 
+def _made_of(shape: Shape, wanted: Shape | None) -> Shape:
+    """Return what is known of a value that was made to fit: of each member what was known before, or what is wanted."""
+    if wanted is None:
+        return ANYTHING
+    if not (isinstance(shape, Fixed) and isinstance(wanted, Fixed) and len(shape.members) == len(wanted.members)):
+        return shape if within(shape, wanted) else wanted
+    members = tuple(_made_of(known, member) for known, member in zip(shape.members, wanted.members, strict=True))
+    return replace(wanted, members=members, null=shape.null and wanted.null)
+
+
 def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted: Shape | None, out: str) -> None:
     name, fit = value.name, w.bind(convert, "fit")
+    if isinstance(wanted, Fixed) and _members_written(w, operator, value, wanted, fit, out):
+        return
     if isinstance(wanted, Fixed) and isinstance(value.shape, Anything) and wanted.members:
         members = [w.var("m") for _ in wanted.members]
         tests = _all(w, [(m, s, ANYTHING) for m, s in zip(members, wanted.members, strict=True)])
@@ -57,6 +73,29 @@ def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted:
     else:
         held = [value.condition] if value.condition is not None else []
         w.line(_chosen(out, name, [*held, *tests], fit), operator, name)
+
+
+def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fit: str, out: str) -> bool:
+    """Write the lines for a tuple whose members are at hand: made only to be converted. Tell whether that does."""
+    members, known = w.members(value.name) or (), value.shape
+    shapes: tuple[Shape, ...] = known.members if isinstance(known, Fixed) else (ANYTHING,) * len(members)
+    if not members or not len(members) == len(shapes) == len(wanted.members):
+        return False
+    made = [w.var("m") for _ in members]
+    tests = _all(w, list(zip(made, wanted.members, shapes, strict=True)))
+    if tests is None:
+        return False
+    held = [value.condition] if value.condition is not None else []
+    # A constant that fits is the same in what the converter makes, and need not travel.
+    fixed = [not held and constant(s) is not None and within(s, m) for s, m in zip(shapes, wanted.members, strict=True)]
+    kept = [text if is_fixed else name for name, text, is_fixed in zip(made, members, fixed, strict=True)]
+    for name, text in zip(kept, members, strict=True):
+        if name != text:
+            w.line(f"{name} = {text}")
+    with w.block(f"if not ({' and '.join([*held, *tests])}):"):
+        w.line(f"{', '.join(made)}, = {fit}({value.name})", operator, value.name)
+    w.tuple_of(out, tuple(kept))
+    return True
 
 
 def _chosen(out: str, name: str, tests: list[str], fit: str) -> str:

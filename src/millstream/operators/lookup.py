@@ -50,3 +50,23 @@ def look_up(
             w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", operator, value)
             w.line(again)
             look_at()
+
+
+def look_up_cell(w: CodeWriter, operator: Operator, found: str, key: Key, value: str, cells: str) -> None:
+    """Write the lines after which `found` is what a dict has for a key, or None, and the key is hashable.
+
+    The arguments are those of `look_up`; it takes a dict of values that are never None.
+    """
+    k = key.name
+    with w.block("try:"):
+        w.line(f"{found} = {cells}[{k}]")
+    with w.block("except KeyError:"):
+        w.line(f"{found} = None")
+        if not key.hashable:
+            with w.block(f"if {k}.__class__ not in {w.bind(PLAIN_KEYS, 'plain')}:"):
+                w.line(f"{k} = {w.bind(hashable, 'hashable')}({k})", operator, value)
+                w.line(f"{found} = {cells}.get({k})")
+    if not key.hashable:
+        with w.block("except TypeError:"):
+            w.line(f"{k} = {w.bind(freeze, 'freeze')}({k})", operator, value)
+            w.line(f"{found} = {cells}.get({k})")

@@ -23,9 +23,6 @@ from millstream.state.descriptors import StateDescriptor
 from millstream.state.key_groups import thaw
 from millstream.state.table import StateTable
 
-# A key with more runs than this is told of, once.
-MANY_RUNS = 10_000
-
 # Where the runs of a key are, the key, and its events with their timestamps, in order.
 Waiting = tuple[Any, Any, list[tuple[int, Any]]]
 
@@ -102,10 +99,11 @@ class Matching:
         self.processing_time = processing_time
         self._runs = runs
         self._alarms = alarms
-        self._automaton = Automaton(compile_pattern(pattern), setup.clock)
+        self._automaton = Automaton(compile_pattern(pattern), setup.clock, self._warn)
         self._matcher = Matcher(self._automaton, comparator, processing_time)
         self._time = MatchTime(setup.clock)
-        self._warned = False
+        # The key whose events are processed.
+        self._key: Any = None
 
     # --- life
 
@@ -130,6 +128,7 @@ class Matching:
         for row, key, events in waiting:
             runs = get(row)
             try:
+                self._key = key
                 if runs is None:
                     begun = begin(events, now)
                     if begun is None:
@@ -143,7 +142,7 @@ class Matching:
                 self._explain(e, key)
                 raise
             if runs.queue is not None or runs.timers or runs.completed:
-                self._keep(row, key, runs, alarm)
+                self._keep(row, runs, alarm)
             elif known:
                 self._runs.remove(row)
             if found:
@@ -156,24 +155,23 @@ class Matching:
         if runs is None:
             runs = Runs()
         alarm = runs.timers[0] if runs.timers else None
+        self._key = key
         try:
             found = self._matcher.event(runs, value, now)
         except Exception as e:
             self._explain(e, key)
             raise
         if not runs.at_rest:
-            self._keep(row, key, runs, alarm)
+            self._keep(row, runs, alarm)
         elif known:
             self._runs.remove(row)
         if found:
             self._emit(key, found)
 
-    def _keep(self, row: Any, key: Any, runs: Runs, alarm: int | None) -> None:
+    def _keep(self, row: Any, runs: Runs, alarm: int | None) -> None:
         self._runs.put(row, runs)
         if runs.timers and runs.timers[0] != alarm:
             set_alarm(self._alarms, row, runs, self.processing_time)
-        if not self._warned and runs.queue is not None and len(runs.queue) > MANY_RUNS:
-            self._warn(key, len(runs.queue))
 
     # --- results
 
@@ -215,13 +213,12 @@ class Matching:
             about = f"a condition of pattern {pattern!r}, event {shorten(event)}, {about}"
         error.add_note(f"in {about}")
 
-    def _warn(self, key: Any, many: int) -> None:
-        self._warned = True
+    def _warn(self, many: int) -> None:
         names = " ".join(self._automaton.graph.names)
         _logger.warning(
             "Key %s has %s partial matches of pattern '%s' in operator '%s': say within(...) or until(...), or leave "
             "allow_combinations() and followed_by_any() out, or they become ever more.",
-            shorten(thaw(key)),
+            shorten(thaw(self._key)),
             f"{many:,}",
             names,
             self.setup.context.get_task_name(),

@@ -43,3 +43,9 @@ class OutputTag(Generic[T]):
 
     def __repr__(self) -> str:
         return f"OutputTag({self.tag_id!r})"
+
+
+def check_tag(tag: object, method: str) -> None:
+    """Refuse what is no tag: its name alone, most often."""
+    if not isinstance(tag, OutputTag):
+        raise WrongTypeError(f"{method}() takes an OutputTag, for example OutputTag('late'), not {tag!r}.")

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.shapes import ANYTHING, Shape, either, never_null, widened, within
+from millstream.common.shapes import ANYTHING, Fixed, Shape, either, never_null, widened, within
 from millstream.common.types import Row
 from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.fitting import test_of
 from millstream.operators.functions import UserFunction
-from millstream.operators.lookup import look_up
+from millstream.operators.lookup import look_up, look_up_cell
 from millstream.operators.values import keeps_nothing
 from millstream.state.kinds import REDUCING
 from millstream.state.table import MISSING, StateTable
@@ -43,25 +43,43 @@ class ReduceOperator(FunctionOperator):
         super().prepare(setup)
         assert setup.state is not None
         self._table = setup.state.table(self.STATE, REDUCING)
+        # The members of values that are tuples, while an epoch changes them: newer than what the table has.
+        self._cells: dict[Any, list[Any]] = {}
+        setup.state.when_loaded(self._cells.clear)
         self.emits_later = setup.batch
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         if self._has_life:
             self.set_key(w, key)
-        overlay = w.bind(self._table.overlay, "overlay")
-        base_get = w.bind(self._table.base.get, "base_get")
-        missing = w.bind(MISSING, "missing")
-        old, new = w.var("a"), w.var()
         assert key is not None
-        k = key.name
         state: Shape = ANYTHING
         held: str | None = None
+        if not w.many_new_keys:
+            state = self._state_shape(w, value)
+            held = self._held(w, state)
+        members = None if w.many_new_keys else self._members(w, value)
+        new = w.var()
+        if members is None:
+            self._whole_code(w, value, key, new, state, held)
+        else:
+            self._members_code(w, value, key, new, state, held, members)
+        if not self.setup.batch:
+            detached = value.detached and keeps_nothing(self.function.function)
+            first = value.shape if held is None else state
+            shape = either(w.result(self.function.call, state, value.shape), first)
+            downstream(replace(value.renamed(new, detached, shape), condition=held))
+
+    def _whole_code(self, w: CodeWriter, value: Var, key: Key, new: str, state: Shape, held: str | None) -> None:
+        """Write the lines that replace a key's value by a new one."""
+        overlay = w.bind(self._table.overlay, "overlay")
+        base_get = w.bind(self._table.base.get, "base_get")
+        missing, old, k = w.bind(MISSING, "missing"), w.var("a"), key.name
+        # Another loop may have records of which the members are known.
+        w.before(f"{w.bind(self.settle, 'settle')}()")
         if w.many_new_keys:
             make_hashable(w, key)
             w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
         else:
-            state = self._state_shape(w, value)
-            held = self._held(w, state)
             look_up(w, self, old, key, value.name, overlay, base_get, lambda: self._look_at(w, old, value, state, held))
         # A condition, not two blocks: the rest of the chain follows only once.
         reduced = w.call(self.function.call, old, value.name)
@@ -70,11 +88,60 @@ class ReduceOperator(FunctionOperator):
             self,
             value.name,
         )
-        if not self.setup.batch:
-            detached = value.detached and keeps_nothing(self.function.function)
-            first = value.shape if held is None else state
-            shape = either(w.result(self.function.call, state, value.shape), first)
-            downstream(replace(value.renamed(new, detached, shape), condition=held))
+
+    def _members(self, w: CodeWriter, value: Var) -> tuple[str, ...] | None:
+        """Return the members of a record, if it and all that the function makes are tuples of so many."""
+        members = w.members(value.name)
+        if members is None and isinstance(value.shape, Fixed) and not value.shape.null and value.condition is None:
+            members = tuple(f"{value.name}[{i}]" for i in range(len(value.shape.members)))
+        width = len(w.made_of(self.function.call, "a", value.name))
+        return members if members is not None and width == len(members) else None
+
+    def _members_code(
+        self,
+        w: CodeWriter,
+        value: Var,
+        key: Key,
+        new: str,
+        state: Shape,
+        held: str | None,
+        members: tuple[str, ...],
+    ) -> None:
+        """Write the lines that change the members of a key's value in place, which is cheaper than another tuple."""
+        cells, cell, old, stored = w.bind(self._cells, "cells"), w.var("c"), w.var("a"), w.var("a")
+        changed, missing, call = [w.var("m") for _ in members], w.bind(MISSING, "missing"), self.function.call
+        look_up_cell(w, self, cell, key, value.name, cells)
+        with w.block(f"if {cell} is None:"):
+            w.line(f"{stored} = {w.bind(self._stored, 'stored')}({key.name})")
+            self._look_at(w, stored, value, state, held)
+            with w.block(f"if {stored} is {missing}:"):
+                for name, text in zip(changed, members, strict=True):
+                    w.line(f"{name} = {text}")
+            with w.block("else:"):
+                for name, text in zip(changed, w.made_of(call, stored, value.name), strict=True):
+                    w.set_member(name, text, self, value.name, call, stored, value.name)
+            w.line(f"{cell} = {cells}[{key.name}] = [{', '.join(changed)}]")
+        with w.block("else:"):
+            places = [f"{cell}[{i}]" for i in range(len(members))]
+            w.tuple_of(old, tuple(places))
+            made_of = w.made_of(call, old, value.name)
+            differ = [i for i, place in enumerate(places) if made_of[i] != place]
+            for i in differ:
+                w.set_member(changed[i], made_of[i], self, value.name, call, old, value.name)
+            # When all are found.
+            for i in differ:
+                w.line(f"{places[i]} = {changed[i]}")
+        w.tuple_of(new, tuple(changed[i] if i in differ else place for i, place in enumerate(places)))
+
+    def _stored(self, key: Any) -> Any:
+        """Return what the table has for a key, or MISSING."""
+        overlay = self._table.overlay
+        return overlay[key] if key in overlay else self._table.base.get(key, MISSING)
+
+    def settle(self) -> None:
+        if self._cells:
+            self._table.overlay.update(zip(self._cells, map(tuple, self._cells.values()), strict=True))
+            self._cells.clear()
 
     def _state_shape(self, w: CodeWriter, value: Var) -> Shape:
         """Return what a key's value is after any number of records, if it was that when the epoch began."""
@@ -105,6 +172,7 @@ class ReduceOperator(FunctionOperator):
 
     def finish(self) -> None:
         if self.setup.batch:
+            self.settle()
             self.setup.emit([value for _, value in self._table.rows()])
 
 

@@ -104,6 +104,8 @@ class Source(ABC, Generic[T_co]):
     produced_type: TypeInformation | None = None
     # What else is known of its records.
     shape: Shape = ANYTHING
+    # Whether its readers give each record with its timestamp, as a pair.
+    timestamped = False
 
     @property
     @abstractmethod
@@ -135,6 +137,7 @@ class SourceOperator(Operator):
     def __init__(self, source: Source) -> None:
         self.source = source
         self.produced_type = source.produced_type
+        self.assigns_timestamps = source.timestamped
 
     def open(self) -> None:
         context = self.setup.context
@@ -146,4 +149,8 @@ class SourceOperator(Operator):
         self.reader.close()
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        if self.source.timestamped:
+            record, stamp = w.var(), w.var("t")
+            w.line(f"{record}, {stamp} = {value.name}")
+            value = replace(value.renamed(record, value.detached), timestamp=stamp)
         downstream(replace(value, shape=self.source.shape))

@@ -393,6 +393,8 @@ class Subtask:
 
     def report(self) -> SubtaskReport:
         """Close the epoch: write state, stage output, and say what was done."""
+        for node in self._nodes:
+            node.operator.settle()
         head = self._states.get(self.vertex.head.id)
         if head is not None:
             self._inputs = self._loops[head.new_keys() > MANY_NEW_KEYS * self._records_in]

@@ -21,6 +21,7 @@ from millstream.service.cluster_api import ClusterApi
 from millstream.service.http import Refused, refusal
 from millstream.service.jobs_api import JobsApi
 from millstream.service.logs import RecentLines
+from millstream.service.pages import page_routes
 from millstream.service.registry import Registry
 from millstream.service.vertices_api import VerticesApi
 
@@ -63,7 +64,7 @@ def make_app(service: Service) -> Starlette:
         *ClusterApi(service.registry, service.settings, service.slots, service.refresh_ms, service.lines).routes(),
     ]
     return Starlette(
-        routes=[*routes, Mount("/v1", routes=_again(routes)), *service.extra],
+        routes=[*routes, Mount("/v1", routes=_again(routes)), *page_routes(), *service.extra],
         middleware=[Middleware(_Guard, token=service.token)],
         exception_handlers={Refused: _refused, HTTPException: _not_served, Exception: _broken},
     )
@@ -83,7 +84,9 @@ class _Guard(BaseHTTPMiddleware):
     async def dispatch(self, request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         if len(request.url.path) > MOST_PATH:
             return refusal(414, f"A path has at most {MOST_PATH} characters.")
-        if self._token is not None and not self._is_known(request):
+        # The page itself says nothing of any job.
+        is_page = request.url.path in ("/", "/ui") or request.url.path.startswith("/ui/")
+        if self._token is not None and not is_page and not self._is_known(request):
             return refusal(401, "Show the token of this service: Authorization: Bearer <token>.")
         return await call_next(request)
 

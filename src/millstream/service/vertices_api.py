@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from millstream.operators.vertex import Vertex
+from millstream.service.explain import explanations
 from millstream.service.http import Refused, a_number, an_id, answer, names_of
 from millstream.service.jobs_api import JobsApi, aggregated_metrics, listed_metrics
 from millstream.service.pictures import metrics, pressure, tasks
@@ -28,6 +30,7 @@ class VerticesApi:
         vertex = "/jobs/{jobid}/vertices/{vertexid}"
         subtask = f"{vertex}/subtasks/{{subtaskindex}}"
         return [
+            Route("/jobs/{jobid}/explanations", self.explanations),
             Route(vertex, self.details),
             Route(f"{vertex}/accumulators", self.accumulators),
             Route(f"{vertex}/backpressure", self.back_pressure),
@@ -57,6 +60,12 @@ class VerticesApi:
         if subtask >= vertex.parallelism:
             raise Refused(404, f"Vertex {vertex.name} has {vertex.parallelism} subtasks, and none of number {subtask}.")
         return entry, vertex, subtask
+
+    async def explanations(self, request: Request) -> Response:
+        entry = self._jobs.entry(request)
+        view = entry.view
+        told = explanations(view, {v.id: _all_metrics(entry, v) for v in view.plan.vertices}, self._clock())
+        return answer({"explanations": [asdict(one) for one in told]})
 
     async def details(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)

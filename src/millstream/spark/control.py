@@ -14,6 +14,8 @@ import shutil
 import socket
 import tempfile
 
+from millstream.common.errors import IncurableError
+
 DIRECTORY_VARIABLE = "MILLSTREAM_CONTROL_DIR"
 
 
@@ -33,10 +35,21 @@ def is_embedded() -> bool:
     return bool(_directories)
 
 
+def check() -> None:
+    """Refuse to start anything where somebody has deleted the directory: no daemon can be reached any more."""
+    if _directories and not os.path.isdir(_directories[-1]):
+        raise IncurableError(
+            f"The directory {_directories[-1]}, by which Spark's Python processes are reached, was deleted under the "
+            "running program, by a cleaner of temporary files perhaps. Start the program again, with TMPDIR a "
+            "directory that nobody cleans."
+        )
+
+
 def release(job_key: str) -> None:
     """End the slot processes of a job; returns when they are gone."""
     directory = _directories[-1]
-    for name in os.listdir(directory):
+    # Where it was deleted they cannot be told; they end with the driver.
+    for name in os.listdir(directory) if os.path.isdir(directory) else ():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             try:
                 control.connect(os.path.join(directory, name))

@@ -46,8 +46,14 @@ def translate(error: Exception, epoch: int) -> EpochFailed:
     if isinstance(error, (Py4JError, OSError, EOFError)) and not isinstance(error, Py4JJavaError):
         return java_ended(epoch, trace)
     python = re.search(r"(Traceback \(most recent call last\):\n.*?)(?:\n\s*\n|\n\tat )", trace, re.DOTALL)
-    said = python.group(1) if python else trace.splitlines()[0]
+    said = python.group(1) if python else _cause(trace)
     return EpochFailed(f"Spark could not run epoch {epoch}: {said}", engine_trace=trace)
+
+
+def _cause(trace: str) -> str:
+    """Return what Java says of an error; above it stands which call of the bridge has failed."""
+    lines = trace.splitlines()
+    return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
 
 
 def failure_in(trace: str) -> EpochFailed | None:

@@ -208,6 +208,8 @@ class Gateway:
             "-XX:+IgnoreUnrecognizedVMOptions",
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseParallelGC",
+            # Figures for jstat, which would be taken twenty times a second, for as long as a job waits for input.
+            "-XX:-UsePerfData",
         ]
         options += [f"--add-opens={o}=ALL-UNNAMED" for o in _OPENED]
         if self.java.version >= 24:

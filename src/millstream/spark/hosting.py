@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from pyspark import TaskContext
 
+from millstream.common.errors import MillstreamError
 from millstream.exchange.addresses import Address
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
@@ -202,4 +203,4 @@ class SlotWork:
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, SubtaskFailed):
             return f"{worker.describe(error, self._printed.take())}\n{trace}"
-        return trace
+        return str(error) if isinstance(error, MillstreamError) else trace

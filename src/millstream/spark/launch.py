@@ -24,6 +24,7 @@ from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.protocol import JobPlan
+from millstream.spark import control
 from millstream.spark.control import is_embedded
 from millstream.spark.cores import executions_that_hold, free_cores, is_local, may_grow
 from millstream.spark.epoch import SparkEpochs
@@ -101,6 +102,7 @@ class SparkEngine:
         key = f"{plan.settings.job_id}-{self._run}-{attempt}"
         job = JobRef(key, self._saved[plan], attempt, self._run)
         context, python = _context(self.config), self.dependencies.executable
+        control.check()
         spark = partial(SparkEpochs, context, plan, job, self.name, python)
         if not self._slots_stay(plan, context):
             self._warn_if_plain(context)

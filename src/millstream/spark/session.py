@@ -54,6 +54,10 @@ _EMBEDDED = {
     "spark.dynamicAllocation.enabled": "false",
 }
 
+# Where the one executor is in the same process as whoever misses it, to say every ten seconds that it is alive only
+# costs time, even while a job waits for input. Who sets one of the two has Spark's other: one must be below the other.
+_RARE_HEARTBEATS = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
+
 _lock = threading.Lock()
 _settings: dict[str, str] = {}
 # The context that was started here, with what a stream wants.
@@ -83,9 +87,11 @@ def _forget_dead() -> None:
 def _start(config: Configuration) -> SparkContext:
     wanted = {k: v for k, v in config.to_dict().items() if k.startswith("spark.")}
     master = master_of(config)
+    cores = local_cores(master)
     settings = {
         **_STREAM,
         **(_EMBEDDED if master.startswith("local") else {}),
+        **(_RARE_HEARTBEATS if cores is not None and not _RARE_HEARTBEATS.keys() & wanted.keys() else {}),
         **wanted,
         "spark.master": master,
     }
@@ -94,7 +100,7 @@ def _start(config: Configuration) -> SparkContext:
     bridge = logging.getLogger("py4j")
     if bridge.level == logging.NOTSET:
         bridge.setLevel(logging.WARNING)
-    started, cores = "", local_cores(master)
+    started = ""
     if needs_jvm(config):
         started = f", Java {_connect_jvm(config).version}"
     # Also in a JVM that has run Spark before.
@@ -116,9 +122,8 @@ def _start(config: Configuration) -> SparkContext:
     if settings["spark.python.daemon.module"] == DAEMON_MODULE:
         _own[:] = [context]
     if not config.get_boolean(QUIET, False):
-        cores = context.defaultParallelism
         print(
-            f"millstream: running on Spark {context.version} ({master}, {cores} cores{started})",
+            f"millstream: running on Spark {context.version} ({master}, {context.defaultParallelism} cores{started})",
             file=sys.stderr,
         )
     return context

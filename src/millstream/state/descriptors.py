@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.setting import in_words
-from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo, TypeInformation
+from millstream.common.typeinfo import ListTypeInfo, MapTypeInfo, TypeInformation, check_type
 from millstream.state import kinds
 from millstream.state.kinds import StateKind
 from millstream.state.ttl_config import StateTtlConfig
@@ -20,6 +20,7 @@ class StateDescriptor:
     def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
         if not isinstance(name, str) or not name:
             raise InvalidProgramError(f"A state needs a name that is a non-empty string, not {name!r}.")
+        check_type(type_info, f"The type of state {name!r}")
         self.name = name
         self.type_info = type_info
         # The type of what is put in.
@@ -83,6 +84,7 @@ class MapStateDescriptor(StateDescriptor):
         value_type_info: TypeInformation | None = None,
     ) -> None:
         super().__init__(name, value_type_info)
+        check_type(key_type_info, f"The key type of state {name!r}")
         self.key_type_info = key_type_info
         if key_type_info is not None and value_type_info is not None:
             self.type_info = MapTypeInfo(key_type_info, value_type_info)

@@ -1,15 +1,47 @@
-"""Kafka: only the names so far."""
+"""Kafka: sources and sinks under PyFlink's names."""
 
-from typing import TYPE_CHECKING
+from millstream.datastream.connectors.kafka_offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
+from millstream.datastream.connectors.kafka_old import (
+    FlinkKafkaConsumer,
+    FlinkKafkaConsumerBase,
+    FlinkKafkaProducer,
+    FlinkKafkaProducerBase,
+    Semantic,
+)
+from millstream.datastream.connectors.kafka_sink import (
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaSink,
+    KafkaSinkBuilder,
+    KafkaTopicSelector,
+)
+from millstream.datastream.connectors.kafka_source import (
+    KafkaRecord,
+    KafkaRecordDeserializationSchema,
+    KafkaSource,
+    KafkaSourceBuilder,
+)
 
-from millstream.common.missing import missing_names
-
-_NAMES = """
-    FlinkKafkaConsumer FlinkKafkaConsumerBase FlinkKafkaProducer FlinkKafkaProducerBase KafkaOffsetResetStrategy
-    KafkaOffsetsInitializer KafkaRecordSerializationSchema KafkaRecordSerializationSchemaBuilder KafkaSink
-    KafkaSinkBuilder KafkaSource KafkaSourceBuilder KafkaTopicPartition KafkaTopicSelector Semantic
-"""
-
-# Type checkers would take any name for one of the module's.
-if not TYPE_CHECKING:
-    __getattr__ = missing_names(__name__, "the Kafka connector is not built yet", _NAMES)
+__all__ = [
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecord",
+    "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaTopicSelector",
+    "Semantic",
+]

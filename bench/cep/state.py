@@ -1,0 +1,59 @@
+"""How large a checkpoint is with so many keys that have one open run each.
+
+python bench/cep/state.py KEYS           millstream's
+python bench/cep/state.py --flink KEYS   Flink's (hashmap), of the same events and pattern; needs a JDK and Maven
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE.parents[1] / "tests" / "cep")]
+
+from millstream.cep import CEP, Pattern  # noqa: E402
+from millstream.common import WatermarkStrategy  # noqa: E402
+from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
+from millstream.datastream.connectors.number_seq import NumberSequenceSource  # noqa: E402
+from millstream.testing import CollectSink, LocalJob  # noqa: E402
+
+
+def checkpoint_bytes(keys: int) -> int:
+    def is_(letter: str) -> Any:
+        return lambda e: e[1] == letter
+
+    def event(k: int) -> tuple[int, str, int]:
+        # Behind them two that only let time pass; the last is not read before the checkpoint, or time would end.
+        return (k, "a", 1_000) if k < keys else (k, "d", 1_001)
+
+    pattern = Pattern.begin("a").where(is_("a")).followed_by("b").where(is_("b")).within(1_000)
+    marks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[2])
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    events = env.from_source(NumberSequenceSource(0, keys + 1)).map(event).assign_timestamps_and_watermarks(marks)
+    CEP.pattern(events.key_by(lambda e: e[0]), pattern).select(len).sink_to(CollectSink())
+    job = LocalJob(env, epoch_sizes=lambda: keys + 1)
+    job.run_epoch()
+    return sum(len(job.storage.files[name]) for name in job.snapshot().files())
+
+
+def flink(keys: int) -> None:
+    from record import classpath
+
+    path = classpath()
+    with tempfile.TemporaryDirectory() as classes:
+        subprocess.run(["javac", "-nowarn", "-cp", path, "-d", classes, str(HERE / "StateSize.java")], check=True)
+        opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("util", "lang")]
+        command = ["java", "-Xmx1500m", *opens, "-cp", f"{classes}:{path}", "StateSize", str(keys)]
+        subprocess.run(command, stderr=subprocess.DEVNULL, check=True)
+
+
+if __name__ == "__main__":
+    keys = int(sys.argv[-1])
+    if "--flink" in sys.argv:
+        flink(keys)
+    else:
+        print(f"bytes per key: {checkpoint_bytes(keys) / keys}")

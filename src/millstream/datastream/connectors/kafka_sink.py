@@ -1,0 +1,522 @@
+"""KafkaSink: records into Kafka's topics, exactly once by transactions."""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from millstream.common.errors import InvalidProgramError
+from millstream.common.serialization import SerializationSchema
+from millstream.datastream.connectors.base import (
+    CommitContext,
+    Committer,
+    DeliveryGuarantee,
+    Sink,
+    SinkWriter,
+    StreamTransformer,
+    SupportsPreprocessing,
+)
+from millstream.datastream.connectors.kafka_client import (
+    TIMEOUT,
+    KafkaFailure,
+    client_settings,
+    library,
+    reason,
+    said,
+    unreachable,
+)
+from millstream.datastream.connectors.kafka_protocol import Address, Coordinators
+from millstream.operators.context import RuntimeContext
+
+__all__ = [
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaTopicSelector",
+]
+
+# What a broker allows unless it was told otherwise.
+_TRANSACTION_TIMEOUT_MS = 900_000
+# Without checkpoints a transaction is committed after about so many seconds.
+_OPEN_SECONDS = 0.1
+# So many records are handed over before the library's reports are taken.
+_POLL_EVERY = 4096
+
+
+class KafkaTopicSelector(ABC):
+    """Chooses the topic of a record."""
+
+    @abstractmethod
+    def apply(self, data: Any) -> str:
+        """Return the topic."""
+
+
+@dataclass(frozen=True)
+class KafkaRecordSerializationSchema:
+    """How a record becomes Kafka's: its topic, its key and its value."""
+
+    topic: str | None
+    selector: Callable[[Any], str] | None
+    key: SerializationSchema | None
+    value: SerializationSchema
+
+    @staticmethod
+    def builder() -> KafkaRecordSerializationSchemaBuilder:
+        """Begin a schema."""
+        return KafkaRecordSerializationSchemaBuilder()
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """Builds a KafkaRecordSerializationSchema."""
+
+    def __init__(self) -> None:
+        self._topic: str | None = None
+        self._selector: Callable[[Any], str] | None = None
+        self._key: SerializationSchema | None = None
+        self._value: SerializationSchema | None = None
+
+    def build(self) -> KafkaRecordSerializationSchema:
+        """Return the schema; refuses one without topic or value."""
+        if self._topic is None and self._selector is None:
+            raise InvalidProgramError(
+                "KafkaRecordSerializationSchema: say which topic with set_topic(...) or set_topic_selector(...)."
+            )
+        if self._value is None:
+            raise InvalidProgramError(
+                "KafkaRecordSerializationSchema: say how values are written with set_value_serialization_schema(...)."
+            )
+        return KafkaRecordSerializationSchema(self._topic, self._selector, self._key, self._value)
+
+    def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+        """Write all records to one topic."""
+        if self._selector is not None:
+            raise InvalidProgramError("KafkaRecordSerializationSchema: give a topic or a selector, not both.")
+        self._topic = topic
+        return self
+
+    def set_topic_selector(
+        self, topic_selector: Callable[[Any], str] | KafkaTopicSelector
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Choose the topic of each record."""
+        if self._topic is not None:
+            raise InvalidProgramError("KafkaRecordSerializationSchema: give a topic or a selector, not both.")
+        is_object = isinstance(topic_selector, KafkaTopicSelector)
+        self._selector = topic_selector.apply if is_object else topic_selector  # type: ignore[union-attr, assignment]
+        return self
+
+    def set_key_serialization_schema(
+        self, key_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Say how keys are written; without it there are none."""
+        self._key = key_serialization_schema
+        return self
+
+    def set_value_serialization_schema(
+        self, value_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Say how values are written."""
+        self._value = value_serialization_schema
+        return self
+
+
+@dataclass(frozen=True)
+class _Settings:
+    properties: Mapping[str, str] = field(default_factory=dict)
+    guarantee: DeliveryGuarantee = DeliveryGuarantee.NONE
+    prefix: str | None = None
+    schema: KafkaRecordSerializationSchema | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return self.properties["bootstrap.servers"]
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+    @property
+    def transaction_timeout(self) -> int:
+        return int(self.properties.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
+
+    def client(self) -> dict[str, Any]:
+        """Return the settings of a producer."""
+        return {
+            # Where Java's client would put a key, others look for it.
+            "partitioner": "murmur2_random",
+            "linger.ms": "5",
+            "queue.buffering.max.messages": "1000000",
+            **client_settings(self.properties),
+            "delivery.report.only.error": True,
+        }
+
+    def transaction(self, name: str) -> dict[str, Any]:
+        """Return the settings of the producer of a transaction."""
+        limits = {"transaction.timeout.ms": self.transaction_timeout, "transactional.id": f"{self.prefix}-{name}"}
+        return {**self.client(), **limits}
+
+
+class Transaction(NamedTuple):
+    """A transaction that waits to be committed: all it takes to do it."""
+
+    id: str
+    producer_id: int
+    epoch: int
+
+
+class _Producer:
+    """A producer of the library, whose failures are noticed."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._kafka = library()
+        self._failure: str | None = None
+        self._producer_id, self._epoch = -1, -1
+        self._id = settings.get("transactional.id", "")
+        more: dict[str, Any] = {"on_delivery": self._delivered, "error_cb": self._failed}
+        if self._id:
+            more |= {"statistics.interval.ms": 20, "stats_cb": self._told}
+        self._producer = self._kafka.Producer({**settings, **more})
+        self.produce = self._producer.produce
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failure = f"a record for topic {message.topic()!r} was not taken: {said(error)}"
+
+    def _failed(self, error: Any) -> None:
+        if error.fatal():
+            self._failure = said(error)
+
+    def _told(self, statistics: str) -> None:
+        told = json.loads(statistics)["eos"]
+        self._producer_id, self._epoch = told["producer_id"], told["producer_epoch"]
+
+    def begin(self) -> None:
+        """Begin its transaction."""
+        try:
+            self._producer.init_transactions(TIMEOUT)
+            self._producer.begin_transaction()
+        except self._kafka.KafkaException as e:
+            raise KafkaFailure(f"Transaction {self._id} cannot be begun: {reason(e)}.") from e
+
+    def poll(self, seconds: float = 0.0) -> None:
+        """Take what the library has to report."""
+        self._producer.poll(seconds)
+        if self._failure is not None:
+            raise KafkaFailure(f"KafkaSink: {self._failure}.")
+
+    def flush(self) -> None:
+        """Wait until all that was handed over has been taken by Kafka."""
+        end = time.monotonic() + 3 * TIMEOUT
+        while self._producer.flush(1.0):
+            self.poll()
+            if time.monotonic() > end:
+                raise KafkaFailure("KafkaSink: Kafka does not take what is to be written.")
+        self.poll()
+
+    def prepared(self) -> Transaction:
+        """Return what it takes to commit its transaction, when all is written."""
+        self.flush()
+        end = time.monotonic() + TIMEOUT
+        while self._producer_id < 0:
+            self.poll(0.02)
+            if time.monotonic() > end:
+                raise KafkaFailure(f"Transaction {self._id}: the client does not tell its producer's id.")
+        return Transaction(self._id, self._producer_id, self._epoch)
+
+    def abort(self) -> None:
+        """Give its transaction up, as far as that can be done now; who goes on aborts what is left open."""
+        try:
+            self._producer.purge()
+            self._producer.abort_transaction(5)
+        except self._kafka.KafkaException:
+            return
+
+
+class _Writer(SinkWriter):
+    """Writes records as they come; a transaction is open from the first of them to a checkpoint."""
+
+    keeps_values = False
+
+    def __init__(self, settings: _Settings, checkpoints: bool) -> None:
+        self._settings = settings
+        self._checkpoints = checkpoints
+        self._name = ""
+        self._count = 0
+        self._plain: _Producer | None = None
+        self._open: _Producer | None = None
+        self._opened_at = 0.0
+        # The transaction that is open behind an epoch that counts; and whether an epoch is being written.
+        self._carried: str | None = None
+        self._in_epoch = False
+        self._open_name: str | None = None
+        # Those that wait to be committed by the driver. They must live until then: a client that goes aborts.
+        self._prepared: list[_Producer] = []
+        schema = settings.schema
+        assert schema is not None
+        self._topic, self._selector = schema.topic, schema.selector
+        self._key = None if schema.key is None else schema.key.serialize
+        self._value = schema.value.serialize
+        self._full = BufferError
+
+    def begin(self, transaction: str) -> None:
+        if self._in_epoch:
+            # The last epoch did not get to its end: what it has written must not count.
+            self._give_up()
+        self._name, self._in_epoch = transaction, True
+
+    def write(self, value: Any) -> None:
+        producer = self._open or self._producer()
+        topic = self._topic if self._selector is None else self._selector(value)
+        key = None if self._key is None else self._key(value)
+        while True:
+            try:
+                producer.produce(topic, self._value(value), key)
+                break
+            except self._full:
+                producer.poll(0.05)
+        self._count += 1
+        if self._count % _POLL_EVERY == 0:
+            producer.poll()
+
+    def _producer(self) -> _Producer:
+        if not self._settings.is_transactional:
+            if self._plain is None:
+                self._plain = _Producer(self._settings.client())
+            self._open = self._plain
+            return self._plain
+        self._open = _Producer(self._settings.transaction(self._name))
+        self._open_name, self._opened_at = self._name, time.monotonic()
+        self._open.begin()
+        return self._open
+
+    def prepare_commit(self, flush: bool) -> Transaction | None:
+        self._in_epoch = False
+        if self._open is None:
+            return None
+        if not self._settings.is_transactional:
+            if self._settings.guarantee is DeliveryGuarantee.AT_LEAST_ONCE:
+                self._open.flush()
+            else:
+                self._open.poll()
+            return None
+        is_due = not self._checkpoints and time.monotonic() - self._opened_at >= _OPEN_SECONDS
+        if not flush and not is_due:
+            self._carried = self._open_name
+            self._open.poll()
+            return None
+        transaction = self._open.prepared()
+        # The one before is committed by now, or its checkpoint has failed and the job starts anew.
+        self._prepared = [*self._prepared[-8:], self._open]
+        self._open = self._open_name = self._carried = None
+        return transaction
+
+    def carry(self) -> str | None:
+        return self._carried
+
+    def restore(self, carried: str | None) -> None:
+        if carried is not None and carried != self._carried:
+            raise KafkaFailure(
+                f"KafkaSink: transaction {carried} is open in a process that is gone: the job goes "
+                "back to its checkpoint."
+            )
+        if carried is None and self._open is not None and self._settings.is_transactional:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._in_epoch = False
+        lost, self._carried = self._carried, None
+        if self._open is not None and self._settings.is_transactional:
+            self._open.abort()
+            self._open = self._open_name = None
+            if lost is not None:
+                raise KafkaFailure(
+                    f"KafkaSink: transaction {lost} holds records of an epoch that failed: the job goes back to its "
+                    "checkpoint."
+                )
+
+    def close(self) -> None:
+        if self._plain is not None:
+            self._plain.flush()
+        elif self._open is not None:
+            self._open.abort()
+        self._prepared.clear()
+
+
+class _Committer(Committer):
+    def __init__(self, settings: _Settings, context: CommitContext) -> None:
+        self._settings = settings
+        self._context = context
+        self._kafka = library()
+        from confluent_kafka.admin import AdminClient
+
+        self._admin = AdminClient(client_settings({"bootstrap.servers": settings.bootstrap, **_security(settings)}))
+        self._coordinators = Coordinators(client_settings(settings.properties), self._brokers)
+
+    def _brokers(self) -> list[Address]:
+        try:
+            found = self._admin.list_topics(timeout=TIMEOUT).brokers
+        except self._kafka.KafkaException as e:
+            raise unreachable(self._settings.bootstrap, e) from e
+        return [(str(b.host), int(b.port)) for b in found.values()]
+
+    def check(self) -> None:
+        """See that the broker allows transactions to be open for so long."""
+        from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+        brokers = self._admin.list_topics(timeout=TIMEOUT).brokers if self._brokers() else {}
+        asked = [ConfigResource(ConfigResource.Type.BROKER, str(next(iter(brokers))))]
+        (future,) = self._admin.describe_configs(asked).values()
+        try:
+            most = int(future.result(TIMEOUT)["transaction.max.timeout.ms"].value)
+        except self._kafka.KafkaException:
+            # Not everybody may look at a broker's settings; then the first transaction tells.
+            return
+        if self._settings.transaction_timeout > most:
+            raise InvalidProgramError(
+                f"KafkaSink: transaction.timeout.ms is {self._settings.transaction_timeout:,}, and "
+                "the broker allows at most "
+                f"{most:,} (its transaction.max.timeout.ms): set_property('transaction.timeout.ms', '{most}')."
+            )
+
+    def commit(self, committables: list[tuple[int, Transaction]]) -> None:
+        for _, transaction in committables:
+            self._commit(Transaction(*transaction))
+
+    def _commit(self, transaction: Transaction) -> None:
+        known = self._coordinators.state(transaction.id)
+        if known is None or known.state in ("CompleteCommit", "PrepareCommit"):
+            # Committed already; the coordinator forgets it after some days.
+            return
+        if known.state != "Ongoing" or (known.producer_id, known.epoch) != transaction[1:]:
+            raise KafkaFailure(
+                f"KafkaSink: transaction {transaction.id} cannot be committed any more, it is "
+                f"{known.state}: longer than "
+                f"its timeout ({self._settings.transaction_timeout:,} ms) had passed before its "
+                "checkpoint was complete, and "
+                "Kafka has given its records up. Start from an earlier checkpoint, and let "
+                "transaction.timeout.ms be longer "
+                "than the longest time a job may be down."
+            )
+        self._coordinators.commit(*transaction)
+
+    def recover(self, committables: list[tuple[int, Transaction]], former_job_id: str) -> None:
+        self.commit(committables)
+        named = {Transaction(*t).id for _, t in committables}
+        for job_id in dict.fromkeys((former_job_id, self._context.job_id)):
+            prefix = f"{self._settings.prefix}-{self._context.prefix(job_id)}"
+            for left in self._coordinators.ongoing(prefix):
+                if left not in named:
+                    self._abort(left)
+
+    def _abort(self, transaction: str) -> None:
+        """End a transaction that nobody will: who takes its name over ends it."""
+        settings = {**client_settings(self._settings.properties), "transactional.id": transaction}
+        try:
+            self._kafka.Producer(settings).init_transactions(TIMEOUT)
+        except self._kafka.KafkaException as e:
+            raise KafkaFailure(f"KafkaSink: transaction {transaction} cannot be aborted: {reason(e)}.") from e
+
+    def close(self) -> None:
+        self._coordinators.close()
+
+
+def _security(settings: _Settings) -> dict[str, str]:
+    return {k: v for k, v in settings.properties.items() if k.startswith(("security.", "sasl.", "ssl."))}
+
+
+class KafkaSink(Sink[Any], SupportsPreprocessing):
+    """Writes records to Kafka.
+
+    Example:
+        >>> from millstream.common.serialization import SimpleStringSchema
+        >>> schema = (
+        ...     KafkaRecordSerializationSchema.builder()
+        ...     .set_topic("counts")
+        ...     .set_value_serialization_schema(SimpleStringSchema())
+        ...     .build()
+        ... )
+        >>> sink = (
+        ...     KafkaSink.builder()
+        ...     .set_bootstrap_servers("localhost:9092")
+        ...     .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+        ...     .set_transactional_id_prefix("counts")
+        ...     .set_record_serializer(schema)
+        ...     .build()
+        ... )
+    """
+
+    name = "KafkaSink"
+
+    def __init__(self, settings: _Settings) -> None:
+        self._settings = settings
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        """Begin a sink."""
+        return KafkaSinkBuilder()
+
+    def get_transformer(self) -> StreamTransformer | None:
+        """Return None: the sink chooses topics itself, and nothing has to stand before it."""
+        return None
+
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        checkpoints = context.get_job_parameter("execution.checkpointing.interval", "") != ""
+        return _Writer(self._settings, checkpoints)
+
+    def create_committer(self, context: CommitContext) -> Committer | None:
+        if not self._settings.is_transactional:
+            return None
+        committer = _Committer(self._settings, context)
+        committer.check()
+        return committer
+
+
+class KafkaSinkBuilder:
+    """Builds a KafkaSink."""
+
+    def __init__(self) -> None:
+        self._settings = _Settings()
+
+    def _with(self, **changes: Any) -> KafkaSinkBuilder:
+        self._settings = replace(self._settings, **changes)
+        return self
+
+    def build(self) -> KafkaSink:
+        """Return the sink; refuses what is not complete."""
+        settings = self._settings
+        if "bootstrap.servers" not in settings.properties:
+            raise InvalidProgramError("KafkaSink: say where Kafka is with set_bootstrap_servers(...).")
+        if settings.schema is None:
+            raise InvalidProgramError("KafkaSink: say how records are written with set_record_serializer(...).")
+        if settings.is_transactional and not settings.prefix:
+            raise InvalidProgramError(
+                "KafkaSink: EXACTLY_ONCE delivery guarantee requires a transactional id prefix that "
+                "no other sink of this "
+                "Kafka has: set_transactional_id_prefix(...)."
+            )
+        client_settings(settings.properties)
+        return KafkaSink(settings)
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+        """Say where Kafka is: `host:port`, several with commas."""
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+        """Say how often a record is there after a failure: NONE by default."""
+        return self._with(guarantee=delivery_guarantee)
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+        """Say how the names of transactions begin; no two sinks of a Kafka may share it."""
+        return self._with(prefix=transactional_id_prefix)
+
+    def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
+        """Say how records are written."""
+        return self._with(schema=record_serializer)
+
+    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
+        """Set a property of the producer."""
+        return self._with(properties={**self._settings.properties, key: str(value)})

@@ -1,0 +1,47 @@
+"""Java libraries by their coordinates, fetched by the Ivy that comes with Spark."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import subprocess
+import tempfile
+
+import pyspark
+
+from millstream.common.errors import MillstreamError
+from millstream.spark.java import find_java
+
+
+def fetch_jars(organisation: str, module: str, version: str, directory: str) -> list[str]:
+    """Return the jars of a library and of all that it needs, which are kept in a directory.
+
+    Args:
+        organisation: as Maven calls it, `org.apache.kafka`.
+        module: `kafka_2.13`.
+        version: `4.1.0`.
+        directory: where they are kept; those that are there already are not fetched again.
+    """
+    home = os.path.join(directory, f"{module}-{version}")
+    if not os.path.isdir(home):
+        os.makedirs(directory, exist_ok=True)
+        # Under another name first, so that half of it is never taken for all.
+        partial = tempfile.mkdtemp(prefix=f".{module}-", dir=directory)
+        _fetch(organisation, module, version, directory, partial)
+        try:
+            os.rename(partial, home)
+        except OSError:
+            # Another process was faster.
+            shutil.rmtree(partial)
+    return sorted(glob.glob(os.path.join(home, "*.jar")))
+
+
+def _fetch(organisation: str, module: str, version: str, directory: str, into: str) -> None:
+    (ivy,) = glob.glob(os.path.join(os.path.dirname(pyspark.__file__), "jars", "ivy-*.jar"))
+    command = [find_java().path, "-jar", ivy, "-dependency", organisation, module, version, "-confs", "default"]
+    command += ["-cache", os.path.join(directory, ".ivy"), "-retrieve", f"{into}/[artifact]-[revision].[ext]"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.returncode or not os.path.exists(os.path.join(into, f"{module}-{version}.jar")):
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise MillstreamError(f"{organisation}:{module}:{version} cannot be fetched:\n{said}")

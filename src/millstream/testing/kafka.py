@@ -1,0 +1,221 @@
+"""A real Kafka broker for tests: one node on loopback, started in some seconds, deleted at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from typing import Any
+
+from millstream.common.errors import MillstreamError
+from millstream.spark.jars import fetch_jars
+from millstream.spark.java import find_java
+
+_VERSION = "4.1.0"
+_CLUSTER = "bWlsbHN0cmVhbS10ZXN0cw"
+_START_SECONDS = 60.0
+
+
+class KafkaBroker:
+    """Apache Kafka in KRaft mode, in a process of its own.
+
+    Example:
+        with KafkaBroker() as broker:
+            broker.create_topic("words", partitions=2)
+            source = KafkaSource.builder().set_bootstrap_servers(broker.bootstrap)...
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        """Take settings of the broker, with `_` in place of dots in their names."""
+        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
+        self._directory = tempfile.mkdtemp(prefix="millstream-kafka-")
+        self._port, self._controller = _free_ports(2)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.bootstrap = f"127.0.0.1:{self._port}"
+
+    def __enter__(self) -> KafkaBroker:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _configuration(self) -> str:
+        return os.path.join(self._directory, "server.properties")
+
+    def _classpath(self) -> str:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        return ":".join(
+            fetch_jars("org.apache.kafka", "kafka_2.13", _VERSION, os.path.join(cache, "millstream", "jars"))
+        )
+
+    def start(self) -> None:
+        """Start the broker, or start it again with the data it has, and wait until it answers."""
+        if not os.path.exists(self._configuration):
+            self._format()
+        command = [find_java().path, "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", self._classpath(), "kafka.Kafka"]
+        with open(os.path.join(self._directory, "log"), "ab") as log:
+            self._process = subprocess.Popen([*command, self._configuration], stdout=log, stderr=log)
+        self._await()
+
+    def _format(self) -> None:
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": os.path.join(self._directory, "data"),
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "num.network.threads": 2,
+            "num.io.threads": 2,
+            "log.cleaner.enable": "false",
+            "auto.create.topics.enable": "false",
+            **self._settings,
+        }
+        with open(self._configuration, "w") as file:
+            file.writelines(f"{name}={value}\n" for name, value in settings.items())
+        command = [find_java().path, "-cp", self._classpath(), "kafka.tools.StorageTool", "format"]
+        command += ["-t", _CLUSTER, "-c", self._configuration]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise MillstreamError(f"Kafka's directory cannot be formatted: {done.stderr[-500:]}")
+
+    def _await(self) -> None:
+        from confluent_kafka import KafkaException
+
+        end = time.monotonic() + _START_SECONDS
+        while True:
+            assert self._process is not None
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise MillstreamError(f"Kafka did not start: {self._log()}")
+            try:
+                with socket.create_connection(("127.0.0.1", self._port), 1):
+                    pass
+                self._admin().list_topics(timeout=5)
+                return
+            except (OSError, KafkaException):
+                time.sleep(0.05)
+
+    def _log(self) -> str:
+        with open(os.path.join(self._directory, "log"), errors="replace") as file:
+            return file.read()[-1000:]
+
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create_topic(self, name: str, partitions: int = 1, **settings: Any) -> None:
+        """Make a topic; settings of it with `_` in place of dots."""
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+        config = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        admin = self._admin()
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions, so that it has so many."""
+        from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(name, total)])[name].result(30)
+
+    def send(self, topic: str, values: Any, partition: int | None = None, key: bytes | None = None) -> None:
+        """Write values (bytes or str) to a topic, and wait until they are there."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        where: dict[str, Any] = {} if partition is None else {"partition": partition}
+        for value in values:
+            while True:
+                try:
+                    producer.produce(topic, value, key, **where)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.flush(30)
+
+    def read(self, topic: str, committed: bool = True) -> list[bytes]:
+        """Return what all partitions of a topic hold now, one after the other, as another program sees it."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        level = "read_committed" if committed else "read_uncommitted"
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "looking",
+                "isolation.level": level,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "log_level": 0,
+            }
+        )
+        found: list[Any] = []
+        try:
+            for partition in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
+                consumer.assign([TopicPartition(topic, partition, 0)])
+                while True:
+                    message = consumer.poll(30)
+                    if message is None:
+                        raise MillstreamError(f"Partition {partition} of {topic} has no end: a transaction is open.")
+                    if message.error() is not None:
+                        break
+                    found.append(message.value())
+        finally:
+            consumer.close()
+        return found
+
+    def committed(self, group: str, topic: str) -> int:
+        """Return how many records of a topic a group says it is done with."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
+        try:
+            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            found = consumer.committed([TopicPartition(topic, p) for p in partitions], timeout=30)
+            return sum(max(p.offset, 0) for p in found)
+        finally:
+            consumer.close()
+
+    def kill(self) -> None:
+        """Kill the broker as a power cut would."""
+        self._stop(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop the broker in order."""
+        self._stop(signal.SIGTERM)
+
+    def _stop(self, how: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(60)
+            self._process = None
+
+    def close(self) -> None:
+        """Stop the broker for good and delete what it has."""
+        self.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

@@ -1,0 +1,298 @@
+"""Kafka, with a real broker."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Env
+
+from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.common.errors import InvalidProgramError
+from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.datastream import ProcessFunction
+from millstream.datastream.connectors.base import DeliveryGuarantee
+from millstream.datastream.connectors.kafka import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaRecord,
+    KafkaRecordDeserializationSchema,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+    KafkaSourceBuilder,
+    KafkaTopicPartition,
+)
+from millstream.datastream.connectors.kafka_client import KafkaFailure
+from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from millstream.testing.kafka import KafkaBroker
+
+_names = itertools.count()
+NONE = WatermarkStrategy.no_watermarks()
+
+
+@pytest.fixture
+def topic(kafka: KafkaBroker) -> str:
+    name = f"topic-{next(_names)}"
+    kafka.create_topic(name, 3)
+    return name
+
+
+def reading(kafka: KafkaBroker, topic: str) -> KafkaSourceBuilder:
+    builder = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_topics(topic)
+    return builder.set_value_only_deserializer(SimpleStringSchema())
+
+
+def bounded(kafka: KafkaBroker, topic: str) -> KafkaSource:
+    return reading(kafka, topic).set_bounded(KafkaOffsetsInitializer.latest()).build()
+
+
+def writing(kafka: KafkaBroker, topic: str, guarantee: DeliveryGuarantee) -> KafkaSink:
+    schema = KafkaRecordSerializationSchema.builder().set_topic(topic)
+    builder = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap).set_delivery_guarantee(guarantee)
+    return (
+        builder.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
+        .set_transactional_id_prefix(topic)
+        .build()
+    )
+
+
+def test_all_records_of_a_topic_are_read_once(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(topic, [str(i) for i in range(5000)])
+    found = list(env.from_source(bounded(kafka, topic), NONE, "kafka").map(int).execute_and_collect())
+    assert sorted(found) == list(range(5000))
+
+
+def test_reading_begins_where_it_is_told_to(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(topic, [f"a{i}" for i in range(3)], partition=0)
+    time.sleep(0.01)
+    now = int(time.time() * 1000)
+    time.sleep(0.01)
+    kafka.send(topic, [f"b{i}" for i in range(3)], partition=0)
+    kafka.send(topic, ["c"], partition=1)
+
+    def read(start: KafkaOffsetsInitializer, group: str = "starts") -> list[str]:
+        source = reading(kafka, topic).set_group_id(group).set_starting_offsets(start)
+        built = source.set_bounded(KafkaOffsetsInitializer.latest()).build()
+        return sorted(env.from_source(built, NONE, "kafka").execute_and_collect())
+
+    assert read(KafkaOffsetsInitializer.earliest()) == ["a0", "a1", "a2", "b0", "b1", "b2", "c"]
+    assert read(KafkaOffsetsInitializer.latest()) == []
+    assert read(KafkaOffsetsInitializer.timestamp(now)) == ["b0", "b1", "b2", "c"]
+    given = {KafkaTopicPartition(topic, 0): 5}
+    assert read(KafkaOffsetsInitializer.offsets(given)) == ["b2", "c"]
+    assert read(KafkaOffsetsInitializer.offsets(given, KafkaOffsetResetStrategy.LATEST)) == ["b2"]
+    with pytest.raises(KafkaFailure, match="no committed offset of partition"):
+        read(KafkaOffsetsInitializer.committed_offsets(), "nobody")
+    assert len(read(KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST), "nobody")) == 7
+
+
+def test_records_have_kafkas_timestamps_and_a_slow_partition_holds_time_back(
+    env1: Env, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.send(topic, ["1000", "5000"], partition=0)
+    kafka.send(topic, ["2000"], partition=1)
+
+    class Stamped(TimestampAssigner):
+        def extract_timestamp(self, value: str, record_timestamp: int) -> int:
+            assert abs(record_timestamp - time.time() * 1000) < 600_000
+            return int(value)
+
+    class Seen(ProcessFunction):
+        def process_element(self, value: str, ctx: ProcessFunction.Context) -> Any:
+            yield value, ctx.timestamp()
+
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Stamped())
+    source = bounded(kafka, topic)
+    found = list(env1.from_source(source, strategy, "kafka").process(Seen()).execute_and_collect())
+    assert sorted(found) == [("1000", 1000), ("2000", 2000), ("5000", 5000)]
+
+
+def test_keys_headers_and_places_are_read_by_a_schema_for_whole_records(
+    env: Env, kafka: KafkaBroker, topic: str
+) -> None:
+    class Whole(KafkaRecordDeserializationSchema):
+        def deserialize(self, record: KafkaRecord) -> Any:
+            return record.key, record.value, record.partition, record.offset
+
+    kafka.send(topic, [b"v"], partition=2, key=b"k")
+    source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_deserializer(Whole())
+    built = source.set_topic_pattern(f"{topic}.*").set_bounded(KafkaOffsetsInitializer.latest()).build()
+    assert list(env.from_source(built, NONE, "kafka").execute_and_collect()) == [(b"k", b"v", 2, 0)]
+
+
+def test_json_goes_in_and_out(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    row = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()])
+    out = JsonRowSerializationSchema.builder().with_type_info(row).build()
+    schema = KafkaRecordSerializationSchema.builder().set_topic_selector(lambda r: topic)
+    sink = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap)
+    sink.set_record_serializer(schema.set_value_serialization_schema(out).build())
+    sink.set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
+    env.from_collection([Row(name="a", n=1), Row(name="b", n=2)], row).sink_to(sink.build())
+    env.execute()
+    back = JsonRowDeserializationSchema.builder().type_info(row).build()
+    source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_topics(topic)
+    built = source.set_value_only_deserializer(back).set_bounded(KafkaOffsetsInitializer.latest()).build()
+    found = list(env.from_source(built, NONE, "kafka").execute_and_collect())
+    assert sorted(found, key=str) == [Row(name="a", n=1), Row(name="b", n=2)]
+
+
+def test_a_record_that_cannot_be_read_is_named_or_left_out(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(topic, ['{"n": 1}', "not json"], partition=1)
+    row = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.INT()])).build()
+    source = reading(kafka, topic).set_value_only_deserializer(row).set_bounded(KafkaOffsetsInitializer.latest())
+    env.from_source(source.build(), NONE, "kafka").print()
+    with pytest.raises(Exception, match=f"offset 1 of partition 1 of topic '{topic}'.*not json"):
+        env.execute()
+    stream = env.from_source(source.skip_bad_records().build(), NONE, "kafka")
+    assert list(stream.execute_and_collect()) == [Row(n=1)]
+
+
+def test_offsets_are_committed_with_checkpoints_and_new_partitions_are_found(
+    env: Env, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.send(topic, [str(i) for i in range(10)])
+    source = reading(kafka, topic).set_group_id(f"{topic}-group").set_property("partition.discovery.interval.ms", "100")
+    env.enable_checkpointing(50)
+    out = f"{topic}-out"
+    kafka.create_topic(out)
+    env.from_source(source.build(), NONE, "kafka").sink_to(writing(kafka, out, DeliveryGuarantee.AT_LEAST_ONCE))
+    job = env.execute_async()
+    try:
+        _until(lambda: len(kafka.read(out)) == 10)
+        kafka.add_partitions(topic, 5)
+        kafka.send(topic, ["new"], partition=4)
+        _until(lambda: b"new" in kafka.read(out))
+        _until(lambda: kafka.committed(f"{topic}-group", topic) == 11)
+    finally:
+        job.cancel().result()
+
+
+def _until(holds: Any, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+class Breaks:
+    """Breaks once, in the process that runs it."""
+
+    def __init__(self, flag: Path, at: int, how: str) -> None:
+        self._flag, self._at, self._how = flag, at, how
+
+    def __call__(self, value: str) -> str:
+        if int(value) == self._at and not self._flag.exists():
+            self._flag.touch()
+            if self._how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError("once")
+        return value
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_every_record_is_there_once_after_a_failure(
+    env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path, how: str
+) -> None:
+    kafka.send(topic, [str(i) for i in range(6000)])
+    out = f"{topic}-out"
+    kafka.create_topic(out, 2)
+    env.enable_checkpointing(200)
+    _restarts(env)
+    breaks = Breaks(tmp_path / "flag", 3000, how)
+    stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(breaks)
+    stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE))
+    env.execute()
+    assert Counter(map(int, kafka.read(out))) == Counter(range(6000))
+
+
+def _restarts(env: Env) -> None:
+    config = env._config  # type: ignore[attr-defined]
+    config.set_string("restart-strategy.type", "fixed-delay")
+    config.set_string("restart-strategy.fixed-delay.attempts", "10")
+    config.set_string("restart-strategy.fixed-delay.delay", "100 ms")
+
+
+def test_the_broker_may_be_killed_too(env: Env, tmp_path: Path) -> None:
+    with KafkaBroker() as own:
+        own.create_topic("in")
+        own.create_topic("out")
+        own.send("in", [str(i) for i in range(3000)])
+        env.enable_checkpointing(200)
+        _restarts(env)
+        slow = env.from_source(bounded(own, "in"), NONE, "kafka").map(lambda v: (time.sleep(0.001), v)[1])
+        slow.sink_to(writing(own, "out", DeliveryGuarantee.EXACTLY_ONCE))
+        job = env.execute_async()
+        _until(lambda: len(own.read("out")) > 100)
+        own.kill()
+        own.start()
+        job.get_job_execution_result().result()
+        assert Counter(map(int, own.read("out"))) == Counter(range(3000))
+
+
+def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
+    env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    """A driver that dies leaves its transactions open; a read_committed consumer must not wait for their time-out."""
+    from confluent_kafka import Producer
+
+    kafka.send(topic, ["1", "2"])
+    out = f"{topic}-out"
+    kafka.create_topic(out)
+    env.enable_checkpointing(200)
+    _restarts(env)
+    opened = tmp_path / "opened"
+
+    def wait(value: str) -> str:
+        while not opened.exists():
+            time.sleep(0.01)
+        return value
+
+    breaks = Breaks(tmp_path / "flag", 2, "raise")
+    stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(wait).map(breaks)
+    stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE)).uid("out")
+    job = env.execute_async()
+    nodes = [n for v in job._job.view.plan.vertices for n in v.nodes]  # type: ignore[attr-defined]
+    operator = next(n.id for n in nodes if n.uid == "out")
+    left = f"{out}-{job.get_job_id()}-{operator}-9-9-left"
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": left, "log_level": 0})
+    _open(producer, out)
+    opened.touch()
+    job.get_job_execution_result().result()
+    # Where a transaction is open, this would wait.
+    assert sorted(kafka.read(out)) == [b"1", b"2"]
+
+
+def _open(producer: Any, topic: str) -> None:
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"never")
+    producer.flush(10)
+
+
+def test_what_cannot_be_is_said_before_anything_runs(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    with pytest.raises(InvalidProgramError, match="set_bootstrap_servers"):
+        KafkaSource.builder().set_topics("x").build()
+    with pytest.raises(InvalidProgramError, match="transactional id prefix"):
+        schema = KafkaRecordSerializationSchema.builder().set_topic("x")
+        KafkaSink.builder().set_bootstrap_servers("b:1").set_delivery_guarantee(
+            DeliveryGuarantee.EXACTLY_ONCE
+        ).set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build()).build()
+    with pytest.raises(InvalidProgramError, match="ssl.ca.location"):
+        reading(kafka, topic).set_property("ssl.truststore.location", "x").build()
+    env.from_source(bounded(kafka, "not-there"), NONE, "kafka").print()
+    with pytest.raises(KafkaFailure, match="has no topic 'not-there': create it"):
+        env.execute()
+    sink = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap).set_transactional_id_prefix("p")
+    schema = KafkaRecordSerializationSchema.builder().set_topic(topic)
+    sink.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
+    sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_property("transaction.timeout.ms", "3600000")
+    env.from_collection(["a"]).sink_to(sink.build())
+    with pytest.raises(InvalidProgramError, match="allows at most 900,000"):
+        env.execute()

@@ -1,0 +1,22 @@
+"""The directory by which an embedded Spark's Python processes are reached."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from millstream.common.errors import IncurableError
+from millstream.spark import control
+
+
+def test_one_that_was_deleted_is_told_and_nobody_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_directories", [])
+    control.check()
+    directory = control.make_directory()
+    control.check()
+    shutil.rmtree(directory)
+    with pytest.raises(IncurableError, match=f"The directory {directory}, .* was deleted under the running program"):
+        control.check()
+    # There is nobody who could be told to end.
+    control.release("job")

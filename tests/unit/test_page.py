@@ -1,0 +1,153 @@
+"""The dashboard, in a real browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import WatermarkStrategy
+from millstream.common.configuration import Configuration
+from millstream.common.job_client import JobClient
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.service.options import ServiceOptions
+from millstream.service.registry import Registry
+from millstream.service.server import Server
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine (Debian's chromium)")
+
+
+class Site:
+    """A service with jobs, and a page in a browser that shows it."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.registry = Registry()
+        options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto", "web.refresh-interval": "500 ms"}))
+        assert options is not None
+        self._server = Server(options, self.registry, {"millstream.rest.token": "abc"})
+        self._server.start()
+        self.url = self._server.url
+        self.jobs: list[JobClient] = []
+
+    def start(self, name: str, first: Any = lambda x: x, last: Any = lambda x: x, parallelism: int = 2) -> JobClient:
+        settings = {
+            "millstream.engine": "local",
+            "millstream.quiet": "true",
+            "parallelism.default": str(parallelism),
+            "execution.checkpointing.interval": "200 ms",
+        }
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers")
+        keyed = numbers.map(first).key_by(lambda x: x % 7).reduce(lambda a, b: a + b)
+        keyed.map(last).name("last").add_sink(lambda v: None)
+        job = env.execute_async(name)
+        self.jobs.append(job)
+        self.registry.add(job._job, settings)  # type: ignore[attr-defined]
+        return job
+
+    def close(self) -> None:
+        for job in self.jobs:
+            job.cancel().result()
+        self._server.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def site(browser: Any) -> Iterator[Site]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(20_000)
+    errors: list[str] = []
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    site = Site(page)
+    yield site
+    page.close()
+    site.close()
+    assert errors == []
+
+
+def _slow(x: int) -> int:
+    time.sleep(0.002)
+    return x
+
+
+def test_a_job_is_seen_running_and_a_slow_vertex_is_not_green(site: Site) -> None:
+    site.start("orders", _slow, parallelism=1)
+    site.page.goto(site.url)
+    site.page.get_by_role("link", name="orders").click()
+    node = site.page.locator(".node", has_text="Source: numbers")
+    node.wait_for()
+    site.page.locator(".node.high, .node.low").first.wait_for()
+    node.click()
+    drawer = site.page.locator(".drawer")
+    drawer.get_by_role("heading", name="Subtasks").wait_for()
+    assert drawer.locator("tbody tr").count() == 1
+    assert re.search(r"made at test_page.py:\d+", drawer.inner_text())
+    site.page.keyboard.press("Escape")
+
+
+def test_checkpoints_are_shown_and_a_savepoint_is_taken(site: Site, tmp_path: Any) -> None:
+    job = site.start("saved")
+    site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}/checkpoints")
+    site.page.locator(".card", has_text="completed").wait_for()
+    site.page.get_by_role("button", name="Savepoint", exact=True).click()
+    site.page.get_by_label("Directory").fill(str(tmp_path))
+    site.page.get_by_role("button", name="Take it").click()
+    site.page.locator("#messages", has_text=f"{tmp_path}/savepoint-").wait_for()
+    assert [p.name.startswith("savepoint-") for p in tmp_path.iterdir()] == [True]
+
+
+def test_cancel_asks_first(site: Site) -> None:
+    job = site.start("cancelled")
+    site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
+    site.page.get_by_role("button", name="Cancel", exact=True).click()
+    site.page.get_by_role("button", name="Back", exact=True).click()
+    time.sleep(0.5)
+    assert site.registry.entries()[0].view.status.name == "RUNNING"
+    site.page.get_by_role("button", name="Cancel", exact=True).click()
+    site.page.get_by_role("button", name="Cancel the job").click()
+    site.page.locator(".tag", has_text="canceled").first.wait_for()
+
+
+def test_a_failure_is_shown_with_the_users_traceback(site: Site) -> None:
+    def breaks(x: int) -> int:
+        raise ValueError("<b>bold</b> numbers")
+
+    job = site.start("broken", breaks)
+    site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}/exceptions")
+    trace = site.page.locator("pre", has_text="ValueError")
+    trace.wait_for()
+    assert "in breaks" in trace.inner_text() and "<b>bold</b>" in trace.inner_text()
+
+
+def test_the_page_fits_a_phone_and_the_dark(site: Site) -> None:
+    job = site.start("small")
+    site.page.set_viewport_size({"width": 390, "height": 800})
+    site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
+    site.page.locator(".node").first.wait_for()
+    assert site.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    before = site.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    site.page.get_by_role("button", name="Light or dark").click()
+    assert site.page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_what_the_service_is_started_with_is_shown_without_its_secrets(site: Site) -> None:
+    site.page.goto(f"{site.url}/ui/index.html#/service")
+    site.page.get_by_text("******").wait_for()
+    assert "abc" not in site.page.locator("main").inner_text()
