@@ -1,6 +1,8 @@
-"""Ask Flink for types and values of all expressions of `expressions.py` and of aggregates, and keep its answers.
+"""Ask Flink again for types and values of all expressions that are recorded, and of new ones, and keep its answers.
 
-python tests/sql/record.py      (a JDK and apache-flink in its venv are needed, see bench/venvs.py; it takes an hour)
+    python tests/sql/record.py [NEW]     NEW has expressions, one a line
+
+A JDK and apache-flink in its venv are needed, see bench/venvs.py; it takes an hour.
 """
 
 from __future__ import annotations
@@ -12,18 +14,37 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+sys.path.insert(0, str(HERE.parent))
 
 from apache_flink import flink_folder  # noqa: E402
-from expressions import aggregates, all_expressions  # noqa: E402
 
+# Type TAB value TAB expression; of aggregates type TAB what follows SELECT.
 VALUES, AGGREGATES = HERE / "values.tsv.gz", HERE / "aggregates.tsv.gz"
 # A JVM keeps the code of all expressions it was asked.
 _AT_ONCE = 800
 
 
-def ask(expressions: list[str], folder: Path, only_types: bool) -> list[str]:
+def kept(source: Path) -> list[list[str]]:
+    """Return what is recorded in a file."""
+    return [line.split("\t") for line in gzip.decompress(source.read_bytes()).decode().split("\n") if line]
+
+
+def keep(lines: list[str], target: Path) -> None:
+    """Write answers; the same ones give the same file."""
+    target.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
+
+
+def ask(expressions: list[str], only_types: bool = False) -> list[str]:
     """Return Flink's answers: type TAB value TAB expression."""
+    lines: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for start in range(0, len(expressions), _AT_ONCE):
+            lines += _ask(expressions[start : start + _AT_ONCE], Path(folder), only_types)
+            print(f"{len(lines)} of {len(expressions)}", flush=True)
+    return lines
+
+
+def _ask(expressions: list[str], folder: Path, only_types: bool) -> list[str]:
     flink = flink_folder()
     assert flink is not None, "apache-flink is not installed"
     classpath = ":".join([str(folder), *map(str, (flink / "lib").glob("*.jar"))])
@@ -37,17 +58,7 @@ def ask(expressions: list[str], folder: Path, only_types: bool) -> list[str]:
     settings = ["-Xmx900m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"]
     wanted = [str(given), str(told), *(["types"] if only_types else [])]
     subprocess.run(["java", *settings, *opens, "-cp", classpath, "Ask", *wanted], check=True)
-    return told.read_text().splitlines()
-
-
-def record(expressions: list[str], target: Path, only_types: bool = False) -> None:
-    """Keep Flink's answers to expressions."""
-    lines: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for start in range(0, len(expressions), _AT_ONCE):
-            lines += ask(expressions[start : start + _AT_ONCE], Path(folder), only_types)
-            print(f"{len(lines)} of {len(expressions)}", flush=True)
-    keep(list(map(_type_and_expression, lines)) if only_types else lines, target)
+    return told.read_text(newline="\n").split("\n")[:-1]
 
 
 def _type_and_expression(line: str) -> str:
@@ -55,11 +66,7 @@ def _type_and_expression(line: str) -> str:
     return f"{'!' if told.startswith('!') else told}\t{expression}"
 
 
-def keep(lines: list[str], target: Path) -> None:
-    """Write answers; the same ones give the same file."""
-    target.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
-
-
 if __name__ == "__main__":
-    record(all_expressions(), VALUES)
-    record(list(aggregates()), AGGREGATES, only_types=True)
+    new = Path(sys.argv[1]).read_text().splitlines() if len(sys.argv) > 1 else []
+    keep(ask(list(dict.fromkeys([*(line[2] for line in kept(VALUES)), *new]))), VALUES)
+    keep(list(map(_type_and_expression, ask([line[1] for line in kept(AGGREGATES)], only_types=True))), AGGREGATES)

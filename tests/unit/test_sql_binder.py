@@ -166,8 +166,14 @@ def _nodes(node: n.Node) -> Any:
     [
         "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE))",
         "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)",
-        "TABLE(HOP(DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), SLIDE => INTERVAL '1' MINUTE, SIZE => INTERVAL '5' MINUTE))",
-        "TABLE(HOP(SIZE => INTERVAL '5' MINUTE, DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), SLIDE => INTERVAL '1' MINUTE))",
+        (
+            "TABLE(HOP(DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), SLIDE => INTERVAL '1' MINUTE, SIZE => INTERVAL '5' "
+            "MINUTE))"
+        ),
+        (
+            "TABLE(HOP(SIZE => INTERVAL '5' MINUTE, DATA => TABLE t, TIMECOL => DESCRIPTOR(ts), SLIDE => INTERVAL '1' "
+            "MINUTE))"
+        ),
         "TABLE(HOP((SELECT * FROM t), DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE))",
     ],
 )
@@ -185,7 +191,10 @@ def test_group_windows_have_properties(session: Session) -> None:
     assert aggregate.properties == ("start", "rowtime")
     assert aggregate.window.size == 3_600_000
     assert str(node.fields[2]) == "TIMESTAMP(3) NOT NULL *ROWTIME*"
-    slide = "SELECT HOP_END(p, INTERVAL '1' SECOND, INTERVAL '3' SECOND) FROM t GROUP BY HOP(p, INTERVAL '1' SECOND, INTERVAL '3' SECOND)"
+    slide = (
+        "SELECT HOP_END(p, INTERVAL '1' SECOND, INTERVAL '3' SECOND) FROM t GROUP BY HOP(p, INTERVAL '1' SECOND, "
+        "INTERVAL '3' SECOND)"
+    )
     (aggregate,) = [x for x in _nodes(session.bound(slide)) if isinstance(x, n.WindowAggregate)]
     assert (aggregate.window.size, aggregate.window.step, aggregate.window.is_event_time) == (3000, 1000, False)
 
@@ -198,7 +207,8 @@ def test_session_windows_are_partitioned(session: Session) -> None:
 
 def test_over_with_a_named_window_and_bounds(session: Session) -> None:
     node = session.bound(
-        "SELECT SUM(b) OVER w, COUNT(*) OVER w, MAX(b) OVER (w2 RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW) "
+        "SELECT SUM(b) OVER w, COUNT(*) OVER w, MAX(b) OVER (w2 RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND "
+        "CURRENT ROW) "
         "FROM t WINDOW w AS (PARTITION BY a ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW), w2 AS (ORDER BY ts)"
     )
     specs = [x.over for x in _nodes(node) if isinstance(x, n.Over)]
@@ -319,9 +329,17 @@ def test_a_mismatch_shows_both_schemas(session: Session) -> None:
         ("SELECT a FROM t UNION ALL SELECT a, b FROM t", "Column count mismatch in UNION ALL", 1),
         ("SELECT a FROM t UNION ALL SELECT c FROM t", "Type mismatch in column 1 of UNION ALL", 1),
         ("SELECT a FROM t, files WHERE a > 1", "Column 'a' is ambiguous", 30),
-        ("SELECT CASE WHEN a > 1 THEN 1 ELSE 'x' END FROM t", "Illegal mixing of types in CASE or COALESCE statement", 8),
+        (
+            "SELECT CASE WHEN a > 1 THEN 1 ELSE 'x' END FROM t",
+            "Illegal mixing of types in CASE or COALESCE statement",
+            8,
+        ),
         ("SELECT CAST(arr AS INT) FROM t", "Cast function cannot convert value of type ARRAY<INT> to type INT", 8),
-        ("SELECT * FROM t AS x(i, j)", "List of column aliases must have same degree as table; table has 7 columns", 15),
+        (
+            "SELECT * FROM t AS x(i, j)",
+            "List of column aliases must have same degree as table; table has 7 columns",
+            15,
+        ),
         ("SELECT * FROM t WHERE a", "WHERE clause must be a condition", 23),
         ("SELECT a FROM t ORDER BY 3", "Ordinal out of range", 26),
         ("SELECT MAX(*) FROM t", "Unknown identifier '*'", 8),
@@ -336,7 +354,11 @@ def test_a_mismatch_shows_both_schemas(session: Session) -> None:
             "requires maxSize must be an integral multiple of step, but got maxSize 10000 ms and step 3000 ms",
             21,
         ),
-        ("SELECT a FROM t GROUP BY a, TUMBLE(b, INTERVAL '1' SECOND)", "only be defined over a time attribute column", 29),
+        (
+            "SELECT a FROM t GROUP BY a, TUMBLE(b, INTERVAL '1' SECOND)",
+            "only be defined over a time attribute column",
+            29,
+        ),
         ("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES A.a AS x PATTERN (A) DEFINE A AS A.a > 1)",
          "MATCH_RECOGNIZE is not supported yet", 17),
     ],

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import gzip
-import math
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from sql.binder import bind, evaluated
+from sql.binder import bound, evaluated
+from sql.differences import aggregate_reason, agrees, reason_of
+from sql.record import AGGREGATES, VALUES, kept
+from sql_planning import Session
 
 from millstream.common.errors import TypeMismatchError
 from millstream.common.time import Instant
@@ -30,6 +29,7 @@ from millstream.sql.functions.java_random import JavaRandom
 from millstream.sql.functions.java_regex import BadPattern, java_pattern, java_replacement
 from millstream.sql.functions.resolve import call, cast
 from millstream.sql.functions.vectors import from_stored
+from millstream.sql.language.errors import SqlParserException
 from millstream.sql.types import DataType, DataTypes
 
 INT, BIGINT, DOUBLE, STRING = DataTypes.INT(), DataTypes.BIGINT(), DataTypes.DOUBLE(), DataTypes.STRING()
@@ -175,6 +175,25 @@ def test_times_are_told_in_the_sessions_zone() -> None:
     assert run(call("EXTRACT", [Column(ltz, 0)], ("HOUR",)), summer, context=berlin) == [1, 3, None]
     days = run(cast(Column(ltz, 0), DataTypes.DATE()), pa.array([1704063599000], arrow_type(ltz)), context=berlin)
     assert days == [dt.date(2023, 12, 31)]
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"), [("UTC", 0), ("GMT+05:30", 5.5), ("-03:00", -3), ("UTC+8", 8), ("Asia/Tokyo", 9)]
+)
+def test_zones_have_javas_names(zone: str, hours: float) -> None:
+    ltz, context = DataTypes.TIMESTAMP_LTZ(0), EvaluationContext(zone)
+    shown = dt.datetime(1970, 1, 1) + dt.timedelta(hours=hours)
+    column = pa.array([0], arrow_type(ltz))
+    assert run(cast(Column(ltz, 0), DataTypes.TIMESTAMP(0)), column, context=context) == [shown]
+    assert run(call("FROM_UNIXTIME", [Column(BIGINT, 0)]), pa.array([0]), context=context) == [str(shown)]
+    seconds = run(call("UNIX_TIMESTAMP", [Column(STRING, 0)]), pa.array([str(shown)]), context=context)
+    assert seconds == [0]
+
+
+def test_a_zone_that_is_none_is_refused() -> None:
+    ltz = DataTypes.TIMESTAMP_LTZ(0)
+    with pytest.raises(ValidationException, match="Invalid time zone 'Nowhere'"):
+        run(cast(Column(ltz, 0), STRING), pa.array([0], arrow_type(ltz)), context=EvaluationContext("Nowhere"))
 
 
 def test_the_clock_is_read_for_each_batch_in_a_stream_and_once_in_a_batch_query() -> None:
@@ -339,4 +358,76 @@ def test_arguments_that_a_function_does_not_take_are_refused_with_flinks_words()
     assert run(cast(Column(STRING, 0), INT, lenient=True), pa.array(["1", "abc"])) == [1, None]
 
 
-__all__ = ["Counter", "Path", "bind", "evaluated", "from_stored", "gzip", "math", "np", "replaced"]
+# --- what Flink says
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(batch=True)
+
+
+def test_types_and_values_are_those_that_flink_gives(session: Session) -> None:
+    differ: list[str] = []
+    reasons: Counter[str] = Counter()
+    lines = kept(VALUES)
+    for told, value, text in lines:
+        ours = evaluated(text, session.binder)
+        if agrees(text, told, value, *ours):
+            continue
+        reason = reason_of(text, told, value)
+        reasons[reason or ""] += 1
+        if reason is None:
+            differ.append(f"{text}: {ours}, Flink {told}, {value}")
+    assert differ == []
+    assert len(lines) > 4_000
+    assert sum(reasons.values()) < len(lines) / 20
+
+
+def test_columns_give_what_constants_give(session: Session) -> None:
+    """Every eighth of the expressions, with each constant in a column that is a part of a longer one."""
+    differ = []
+    for _, _, text in kept(VALUES)[::8]:
+        if any(word in text for word in ("RAND", "UUID", "NOW()", "CURRENT_", "LOCALTIME")):
+            continue
+        try:
+            expression = bound(text, session.binder)
+        except (ValidationException, SqlParserException):
+            continue
+        columns: list[pa.Array] = []
+        over_columns = replaced(expression, lambda part, columns=columns: _as_column(part, columns))  # type: ignore[misc]
+        if columns:
+            constant = _told(expression, Batch([], rows=1))
+            varying = _told(over_columns, Batch(columns))
+            if varying != constant * 2 and not (constant == varying == ["!"]):
+                differ.append(f"{text}: {varying}, of constants {constant}")
+            none = _told(over_columns, Batch([column.slice(0, 0) for column in columns]))
+            if none not in ([], ["!"]):
+                differ.append(f"{text}: {none} of no rows")
+    assert differ == []
+
+
+def _as_column(part: Expression, columns: list[pa.Array]) -> Expression | None:
+    if not isinstance(part, Constant):
+        return None
+    kind = arrow_type(part.type)
+    columns.append(from_stored([None, part.value, part.value, None, part.value], kind).slice(1, 2))
+    return Column(part.type, len(columns) - 1)
+
+
+def _told(expression: Expression, batch: Batch) -> list[Any]:
+    try:
+        return to_text(compiled(expression, CONTEXT)(batch), expression.type).to_pylist()
+    except TableException:
+        return ["!"]
+
+
+def test_types_of_aggregates_are_those_that_flink_gives(session: Session) -> None:
+    differ = []
+    for told, text in kept(AGGREGATES):
+        try:
+            ours = str(session.bound(f"SELECT {text}").fields[0].type)
+        except (ValidationException, SqlParserException):
+            ours = "!"
+        if ours != told and aggregate_reason(text) is None:
+            differ.append(f"{text}: {ours}, Flink {told}")
+    assert differ == []

@@ -10,7 +10,7 @@ from millstream.sql.bind.errors import Refused, located
 from millstream.sql.bind.expressions import ExpressionBinder, cast
 from millstream.sql.bind.functions import Functions, UserFunction, resolved_user_call
 from millstream.sql.bind.grouping import GroupWindow
-from millstream.sql.bind.relations import RelationBinder
+from millstream.sql.bind.relations import RelationBinder, unordered
 from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.select import SelectBinder, ordinal, whole_number
 from millstream.sql.bind.table_steps import TableSteps
@@ -89,7 +89,7 @@ class Binder(TableSteps):
         self._named = dict(before)
         try:
             for name, columns, inner in query.tables:
-                node = self._query(inner, outer)
+                node = self._query(unordered(inner), outer)
                 if columns and len(columns) != len(node.fields):
                     raise Refused(f"Number of columns must match number of query columns of '{name}'", inner.at)
                 self._named[name] = steps.renamed(node, columns) if columns else node

@@ -142,8 +142,8 @@ def _as_written(constant: Constant, target: DataType) -> Constant | None:
     source, value = constant.type, constant.value
     if value is None:
         return Constant(target.nullable(), None)
-    longer = isinstance(source, (CharType, VarCharType)) and isinstance(target, VarCharType)
-    if longer and len(value) <= target.length:
+    is_text = isinstance(source, (CharType, VarCharType))
+    if is_text and isinstance(target, VarCharType) and len(value) <= target.length:
         return Constant(target.not_null(), value)
     if isinstance(source, IntegralType) and isinstance(target, IntegralType) and source.bits <= target.bits:
         return Constant(target.not_null(), value)

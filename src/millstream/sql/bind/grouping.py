@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from millstream.sql.bind import steps
@@ -10,6 +10,7 @@ from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, replaced
 from millstream.sql.plan.nodes import Aggregate, Expand, Node, WindowAggregate, WindowSpec
+from millstream.sql.plan.subqueries import Subquery, with_outer
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType, BooleanType, IntType, LocalZonedTimestampType, TimestampType
 
@@ -124,8 +125,7 @@ class Groups:
             below = self._expanded(below)
         return self._grouped(below, calls, time)
 
-    def _aggregate_call(self, call: Aggregated, place: object) -> AggregateCall:
-        assert callable(place)
+    def _aggregate_call(self, call: Aggregated, place: Callable[[Expression], int]) -> AggregateCall:
         arguments = tuple(place(a) for a in call.arguments)
         condition = None if call.condition is None else place(_is_true(call.condition))
         order = tuple((place(k), d, n) for k, d, n in call.order)
@@ -204,7 +204,14 @@ class Groups:
             return self._property(e)
         if isinstance(e, Column):
             raise NotGrouped(e)
+        if isinstance(e, Subquery):
+            values = tuple(map(self.rewritten, e.values))
+            return replace(e, values=values, node=with_outer(e.node, self._outer))
         return None
+
+    def _outer(self, index: int) -> Expression:
+        """Return what a column of the input is that a query inside looks at."""
+        return self.rewritten(Column(self.input.fields[index].type, index))
 
     def _over(self, e: Overed) -> Overed:
         call = replace(

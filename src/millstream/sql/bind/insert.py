@@ -112,8 +112,8 @@ def _aligned(
     if len(given) != len(node.fields):
         raise _mismatch("Different number of columns.", node.fields, target, path)
     values: dict[str, Expression] = {}
-    for name, column in zip(given, steps.columns(node.fields), strict=True):
-        values[name] = column
+    for name, written_value in zip(given, steps.columns(node.fields), strict=True):
+        values[name] = written_value
     values |= partition
     row: list[Expression] = []
     for place, column in enumerate(target):

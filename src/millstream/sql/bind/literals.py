@@ -33,6 +33,16 @@ _PARTS = ["DAY", "HOUR", "MINUTE", "SECOND"]
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
+def _empty() -> DataType:
+    # There is no CHAR(0) to declare, but there is a text of no characters.
+    found = CharType(1, False)
+    found.length = 0
+    return found
+
+
+_EMPTY = _empty()
+
+
 def constant(literal: syntax.Literal) -> Constant:
     """Return the constant that a literal is."""
     try:
@@ -79,8 +89,8 @@ def _decimal(text: str) -> Constant:
     digits = text.replace(".", "")
     scale = len(text.split(".")[1]) if "." in text else 0
     precision = max(len(digits), scale, 1)
-    if precision > 38:
-        raise ValueError("a number has at most 38 digits")
+    if int(digits) > _MOST_BIGINT:
+        raise ValueError("it has too many digits; write it as a CAST of a text")
     return Constant(DecimalType(precision, scale, False), value)
 
 
@@ -180,12 +190,3 @@ def _milliseconds(text: str, unit: str) -> int:
     if unit == "SECOND":
         return int(Decimal(text) * 1000)
     return int(text) * _MILLISECONDS[unit]
-
-
-def _empty() -> DataType:
-    found = CharType(1, False)
-    found.length = 0
-    return found
-
-
-_EMPTY = _empty()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.expressions import Frame, Overed
 from millstream.sql.expressions import AggregateCall, Column, Expression, replaced, walk
 from millstream.sql.plan.nodes import Node, Over, OverSpec
 from millstream.sql.schema import Field, Fields
+
+# Where an expression is a column.
+Place = Callable[[Expression], int]
 
 
 def with_overs(node: Node, items: Sequence[Expression]) -> tuple[Node, list[Expression]]:
@@ -32,15 +35,14 @@ def with_overs(node: Node, items: Sequence[Expression]) -> tuple[Node, list[Expr
     return below, [replaced(i, lambda e: columns.get(e) if isinstance(e, Overed) else None) for i in items]
 
 
-def _call(over: Overed, place: object) -> AggregateCall:
-    assert callable(place)
+def _call(over: Overed, place: Place) -> AggregateCall:
     call = over.call
     condition = None if call.condition is None else place(call.condition)
     arguments = tuple(place(a) for a in call.arguments)
     return AggregateCall(call.function, arguments, over.type, call.distinct, condition, (), call.options, call.user)
 
 
-def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, object]:
+def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, Place]:
     """Return the node with a column for each expression that an OVER needs, and where that is."""
     columns = steps.columns(node.fields)
     names = list(node.fields.names)

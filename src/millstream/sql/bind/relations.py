@@ -58,6 +58,13 @@ def _told_apart(taken: list[str], fields: tuple[Field, ...]) -> list[Field]:
     return found
 
 
+def unordered(query: syntax.Query) -> syntax.Query:
+    """Return a query inside another without its ORDER BY, which says nothing there unless it has a LIMIT."""
+    if isinstance(query, syntax.Ordered) and query.limit is None and query.offset is None:
+        return query.query
+    return query
+
+
 def _nullable(fields: Fields) -> tuple[Field, ...]:
     return tuple(replace(f, type=f.type.nullable()) for f in fields.fields)
 
@@ -90,7 +97,7 @@ class RelationBinder:
                 raise Refused("FOR SYSTEM_TIME AS OF stands at the right side of a join", relation.at)
             return self._table(relation)
         if isinstance(relation, syntax.Derived):
-            node = self._binder.query(relation.query, outer=self._outer)
+            node = self._binder.query(unordered(relation.query), outer=self._outer)
             return node, self._scope(node, ())
         if isinstance(relation, syntax.Join):
             return self._join(relation)

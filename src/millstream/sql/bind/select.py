@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -20,6 +20,12 @@ from millstream.sql.types import IntegralType, RowType
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
+
+
+# Functions that are written without parentheses, and so name their columns.
+_LIKE_NAMES = frozenset(
+    ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "USER"]
+)
 
 
 @dataclass(frozen=True)
@@ -202,8 +208,7 @@ class SelectBinder:
                 return name
         return f"$f{len(names)}"
 
-    def _sets(self, element: syntax.GroupingSets, key: object) -> list[tuple[int, ...]]:
-        assert callable(key)
+    def _sets(self, element: syntax.GroupingSets, key: Callable[[syntax.Expression], int]) -> list[tuple[int, ...]]:
         parts: list[list[tuple[int, ...]]] = []
         for one in element.sets:
             if isinstance(one, syntax.GroupingSets):
@@ -244,6 +249,8 @@ def expanded(items: Sequence[syntax.SelectItem], scope: Scope) -> list[Item]:
             found.append(Item(value, value.parts[-1], True))
         elif isinstance(value, syntax.Field):
             found.append(Item(value, value.name, True))
+        elif isinstance(value, syntax.Call) and value.name in _LIKE_NAMES and not value.arguments:
+            found.append(Item(value, value.name, False))
         else:
             found.append(Item(value, f"EXPR${len(found)}", False))
     return _distinct_names(found)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.sql import types as t
+from millstream.sql.columns.zones import arrow_zone
 
 _DAY = 86_400_000
 
@@ -141,9 +142,10 @@ def _timestamps(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
 
 def local(column: Any, zone: str) -> Any:
     """Return points in time as times of a day in a zone."""
-    if zone == "UTC":
+    name = arrow_zone(zone)
+    if name == "UTC":
         return column.cast(pa.timestamp(column.type.unit))
-    return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
+    return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, name)))
 
 
 def months_text(months: int) -> str:

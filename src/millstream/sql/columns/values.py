@@ -7,7 +7,6 @@ import decimal
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from millstream.common.time import Instant
 from millstream.common.types import Row
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.zones import zone_named
 
 _Convert = Callable[[Any], Any]
 
@@ -129,7 +129,7 @@ def _into_timestamp(kind: t.DataType, zone: str) -> _Convert:
 def _into_instant(kind: t.DataType, zone: str) -> _Convert:
     assert isinstance(kind, t.LocalZonedTimestampType)
     cut = _cutter(kind.precision)
-    session = ZoneInfo(zone)
+    session = zone_named(zone)
 
     def convert(value: Any) -> int:
         if isinstance(value, Instant):
@@ -310,7 +310,7 @@ def _microseconds_of(precision: int) -> Callable[[int], int]:
 def _from_instant(kind: t.DataType, zone: str) -> _Convert:
     assert isinstance(kind, t.LocalZonedTimestampType)
     unit = _microseconds_of(kind.precision)
-    session = ZoneInfo(zone)
+    session = zone_named(zone)
     start = _EPOCH.replace(tzinfo=_UTC)
     return lambda value: (start + dt.timedelta(microseconds=unit(value))).astimezone(session)
 

@@ -6,7 +6,6 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type, unit_of
 from millstream.sql.columns.text import local
+from millstream.sql.columns.zones import arrow_zone, zone_named
 from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.vectors import from_numpy, to_numpy
@@ -98,17 +98,18 @@ def to_instants(column: pa.Array, zone: str) -> pa.Array:
     As in Java, of a time that comes twice the first is meant, and one that is left out is told by the clock of before.
     """
     unit = column.type.unit
-    if zone == "UTC":
+    name = arrow_zone(zone)
+    if name == "UTC":
         return column.cast(pa.timestamp(unit, "UTC"))
     try:
-        zoned = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="raise")
+        zoned = pc.assume_timezone(column, name, ambiguous="earliest", nonexistent="raise")
         return zoned.cast(pa.timestamp(unit, "UTC"))
     except pa.ArrowInvalid:
-        offsets = _offsets(column, ZoneInfo(zone))
+        offsets = _offsets(column, zone_named(zone))
         return from_numpy(to_numpy(column) - offsets * UNITS[unit], pa.timestamp(unit, "UTC"), [column])
 
 
-def _offsets(column: pa.Array, zone: ZoneInfo) -> Any:
+def _offsets(column: pa.Array, zone: dt.tzinfo) -> Any:
     epoch = dt.datetime(1970, 1, 1)
     seconds = (to_numpy(column) // UNITS[column.type.unit]).tolist()
     found = []

@@ -24,20 +24,22 @@ def _element(kind: t.DataType) -> t.DataType:
     return kind.element_type
 
 
-def _with_member(nulls: str, to: Callable[[t.DataType], t.DataType] | None = None) -> Rule:
-    """Return the rule of an array and something that could be in it."""
+def _with_member(nulls: str, to: Callable[[t.DataType], t.DataType] | None = None, added: bool = False) -> Rule:
+    """Return the rule of an array and something that could be in it, or is `added`."""
 
     def rule(arguments: Arguments) -> Resolved | None:
         if len(arguments) != 2 or not isinstance(arguments.types[0], t.ArrayType):
             return None
         held, needle = arguments.types
-        common = type_rules.common_type([_element(held), needle])
-        if common is None:
+        element = _element(held)
+        common = type_rules.common_type([element, needle])
+        if common is None or not common.is_same_but_null(element):
             return None
-        whole = t.ArrayType(common, held.is_nullable)
+        whole = t.ArrayType(element.with_nullability(element.is_nullable or (added and needle.is_nullable)))
         result = whole if to is None else to(whole)
         nullable = {"first": held.is_nullable, "any": arguments.any_nullable}[nulls]
-        return Resolved(result.with_nullability(nullable), (whole, common.with_nullability(needle.is_nullable)))
+        cast = (whole.with_nullability(held.is_nullable), element.with_nullability(needle.is_nullable))
+        return Resolved(result.with_nullability(nullable), cast)
 
     return rule
 
@@ -57,6 +59,21 @@ def _of_arrays(least: int = 2, most: int | None = 2) -> Rule:
         return Resolved(common.with_nullability(arguments.any_nullable), cast)
 
     return rule
+
+
+def _element_type(arguments: Arguments) -> t.DataType:
+    element = _element(arguments.types[0])
+    return element.with_nullability(element.is_nullable or arguments.any_nullable)
+
+
+def _ordered(kind: t.DataType) -> t.DataType | None:
+    """Take arrays of what has an order."""
+    fits = isinstance(kind, t.ArrayType) and type_rules.is_ordered(kind.element_type, kind.element_type)
+    return kind if fits else None
+
+
+def _of_texts(kind: t.DataType) -> t.DataType | None:
+    return kind if isinstance(kind, t.ArrayType) and type_rules.is_string(kind.element_type) else None
 
 
 def _same(arguments: Arguments) -> t.DataType:
@@ -195,7 +212,7 @@ def _entries(arguments: Arguments) -> t.DataType:
     kind = arguments.types[0]
     assert isinstance(kind, t.MapType)
     fields = [t.RowField("key", kind.key_type), t.RowField("value", kind.value_type)]
-    return t.ArrayType(t.RowType(fields, False))
+    return t.ArrayType(t.RowType(fields))
 
 
 def _map_union_rule(arguments: Arguments) -> Resolved | None:
@@ -232,7 +249,7 @@ FUNCTIONS = [
     Function("CARDINALITY", takes(_sized, to=INT), _lengths, api="cardinality"),
     Function(
         "ELEMENT",
-        takes(array, to=lambda a: _element(a.types[0]), nulls="always"),
+        takes(array, to=_element_type, nulls="own"),
         by_row(_element_of),
         api="element",
         fails=True,
@@ -241,26 +258,28 @@ FUNCTIONS = [
     Function("ARRAY_REVERSE", takes(array, to=_same), by_row(lambda v: v[::-1]), api="array_reverse"),
     Function(
         "ARRAY_MAX",
-        takes(array, to=lambda a: _element(a.types[0]), nulls="always"),
+        takes(_ordered, to=lambda a: _element(a.types[0]), nulls="always"),
         by_row(_extreme(max)),
         api="array_max",
     ),
     Function(
         "ARRAY_MIN",
-        takes(array, to=lambda a: _element(a.types[0]), nulls="always"),
+        takes(_ordered, to=lambda a: _element(a.types[0]), nulls="always"),
         by_row(_extreme(min)),
         api="array_min",
     ),
-    Function("ARRAY_SORT", takes(array, boolean, boolean, to=_same, optional=2), by_row(_sort), api="array_sort"),
+    Function("ARRAY_SORT", takes(_ordered, boolean, boolean, to=_same, optional=2), by_row(_sort), api="array_sort"),
     Function("ARRAY_SLICE", takes(array, integer, integer, to=_same, optional=1), by_row(_slice), api="array_slice"),
-    Function("ARRAY_JOIN", takes(array, text, text, to=STRING, optional=1), by_row(_join), api="array_join"),
+    Function("ARRAY_JOIN", takes(_of_texts, text, text, to=STRING, optional=1), by_row(_join), api="array_join"),
     Function("ARRAY_CONTAINS", _with_member("first", _boolean_of), _by_list(_contains, True), api="array_contains"),
     Function("ARRAY_POSITION", _with_member("any", _int_of), _by_list(_position, False), api="array_position"),
     Function(
         "ARRAY_REMOVE", _with_member("first"), _by_list(lambda v, n: [x for x in v if x != n], True), api="array_remove"
     ),
-    Function("ARRAY_APPEND", _with_member("first"), _by_list(lambda v, n: [*v, n], True), api="array_append"),
-    Function("ARRAY_PREPEND", _with_member("first"), _by_list(lambda v, n: [n, *v], True), api="array_prepend"),
+    Function("ARRAY_APPEND", _with_member("any", added=True), _by_list(lambda v, n: [*v, n], True), api="array_append"),
+    Function(
+        "ARRAY_PREPEND", _with_member("any", added=True), _by_list(lambda v, n: [n, *v], True), api="array_prepend"
+    ),
     Function("ARRAY_UNION", _of_arrays(), by_row(lambda a, b: _unique(a + b)), api="array_union"),
     Function(
         "ARRAY_CONCAT", _of_arrays(1, None), by_row(lambda *a: [v for some in a for v in some]), api="array_concat"

@@ -12,7 +12,7 @@ from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Rule, Site, Value
 from millstream.sql.functions.rules import BOOLEAN, anything, boolean, takes
-from millstream.sql.functions.vectors import as_array
+from millstream.sql.functions.vectors import as_array, validity, where_valid
 
 _COMPARE: dict[str, Callable[..., Any]] = {
     "=": pc.equal,
@@ -63,13 +63,23 @@ def _rule(ordered: bool, nulls: bool = True) -> Rule:
         cast = comparable(arguments.types)
         if cast is None:
             return None
-        return Resolved(BOOLEAN.with_nullability(nulls and arguments.any_nullable), cast)
+        nullable = any(map(_has_null, arguments.types))
+        return Resolved(BOOLEAN.with_nullability(nulls and nullable), cast)
 
     return rule
 
 
+def _has_null(kind: t.DataType) -> bool:
+    """Tell whether what is compared can be null: of rows, a field too."""
+    if isinstance(kind, t.RowType):
+        return kind.is_nullable or any(map(_has_null, kind.field_types()))
+    return kind.is_nullable
+
+
 def compare(operator: str, kind: t.DataType, left: Value, right: Value, rows: int) -> Value:
     """Compare values of one type."""
+    if isinstance(kind, t.RowType):
+        return _rows(operator, kind, left, right, rows)
     if isinstance(kind, _NESTED) and operator in ("=", "<>"):
         return _nested(operator, left, right, rows)
     if isinstance(kind, t.NullType):
@@ -77,6 +87,19 @@ def compare(operator: str, kind: t.DataType, left: Value, right: Value, rows: in
     if isinstance(kind, t.BooleanType) and operator not in ("=", "<>"):
         left, right = left.cast(pa.int8()), right.cast(pa.int8())
     return _COMPARE[operator](left, right)
+
+
+def _rows(operator: str, kind: t.RowType, left: Value, right: Value, rows: int) -> Value:
+    """Compare rows field by field: what is not known of a field is not known of the row."""
+    fixed = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
+    columns = [as_array(v, 1 if fixed else rows) for v in (left, right)]
+    equal: Value = pa.scalar(True)
+    for i, member in enumerate(kind.field_types()):
+        fields = [pc.struct_field(c, [i]) for c in columns]
+        equal = pc.and_kleene(equal, compare("=", member, fields[0], fields[1], len(columns[0])))
+    equal = where_valid(validity(columns), equal)
+    found = equal if operator == "=" else pc.invert(equal)
+    return found[0] if fixed and not isinstance(found, pa.Scalar) else found
 
 
 def _nested(operator: str, left: Value, right: Value, rows: int) -> Value:

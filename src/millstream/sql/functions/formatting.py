@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import re
 from collections.abc import Sequence
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +13,9 @@ import pyarrow.compute as pc
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.errors import TableException
+from millstream.sql.columns.text import local
+from millstream.sql.columns.zones import zone_named
+from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.functions.cast_times import UNITS, cut, read_date, read_timestamp, to_instants
 from millstream.sql.functions.date_patterns import BadDatePattern, Moment, formatter, parser, pieces_of
 from millstream.sql.functions.dates import wall
@@ -31,20 +31,13 @@ _QUICK = {"yyyy": (0, 4), "MM": (5, 7), "dd": (8, 10), "HH": (11, 13), "mm": (14
 _SHOWN = "0000-00-00 00:00:00.000"
 
 
-def zone_of(name: str) -> dt.tzinfo:
-    """Return a time zone by Java's names: of a place, or how far it is from Greenwich.
-
-    Raises:
-        TableException: there is none.
-    """
-    found = re.fullmatch(r"GMT([+-])(\d{1,2}):?(\d{2})?", name)
-    if found:
-        minutes = int(found.group(2)) * 60 + int(found.group(3) or 0)
-        return dt.timezone(dt.timedelta(minutes=-minutes if found.group(1) == "-" else minutes))
+def _java_zone(name: str) -> dt.tzinfo:
+    """Return the zone that java.util.TimeZone has for a name: Greenwich for one that it does not know."""
+    if name[:1] in ("+", "-"):
+        return dt.UTC
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
-        # As java.util.TimeZone has it.
+        return zone_named(name)
+    except ValidationException:
         return dt.UTC
 
 
@@ -153,13 +146,13 @@ def _read(value: str, pattern: str | None) -> int | None:
 
 
 def _to_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    quick = _quick_timestamps(values, site.type)
+    quick = _quick_timestamps(values)
     if quick is not None:
         return quick
     return by_row(lambda v, p=None: _milliseconds(_read(v, p)))(site, rows, values)
 
 
-def _quick_timestamps(values: Sequence[Value], kind: t.DataType) -> pa.Array | None:
+def _quick_timestamps(values: Sequence[Value]) -> pa.Array | None:
     """Return what Arrow reads of text in the usual form; None if some of it is in another."""
     if isinstance(values[0], pa.Scalar) or not len(values[0]):
         return None
@@ -218,7 +211,7 @@ def _text_to_instant(site: Site, value: str, pattern: str | None = None, zone: s
     try:
         column = pa.array([nanoseconds // 10 ** (9 - _digits(site))], pa.timestamp(unit))
         return to_instants(column, zone)[0].value  # type: ignore[no-any-return]
-    except (pa.ArrowInvalid, ZoneInfoNotFoundError):
+    except (pa.ArrowInvalid, ValidationException):
         return None
 
 
@@ -239,6 +232,10 @@ def _to_instant(site: Site, rows: int, values: Sequence[Value]) -> Value:
 def _unix_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
     if not values:
         return pa.scalar(site.context.now() // 1000, pa.int64())
+    quick = _quick_timestamps(values)
+    if quick is not None:
+        instants = to_instants(quick, site.context.time_zone)
+        return pc.floor(pc.divide(instants.cast(pa.int64()).cast(pa.float64()), 1000.0)).cast(pa.int64())
     return by_row(_unix_seconds, with_site=True)(site, rows, values)
 
 
@@ -247,7 +244,7 @@ def _unix_seconds(site: Site, value: str, pattern: str = _DEFAULT) -> int | None
     if found is None:
         # As Flink has it.
         return -(2**63)
-    return _to_utc(found[0], zone_of(site.context.time_zone))
+    return _to_utc(found[0], zone_named(site.context.time_zone))
 
 
 def _to_utc(seconds: int, zone: dt.tzinfo) -> int:
@@ -269,8 +266,17 @@ def _from_utc(seconds: int, zone: dt.tzinfo) -> int:
     return seconds + (int(offset.total_seconds()) if offset is not None else 0)
 
 
-def _from_unixtime(site: Site, value: int, pattern: str = _DEFAULT) -> str:
-    zone = zone_of(site.context.time_zone)
+def _from_unixtime(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    pattern = _DEFAULT if len(values) == 1 else values[1].as_py() if isinstance(values[1], pa.Scalar) else None
+    pieces = None if pattern is None else _quick_pieces(pattern)
+    if pieces is not None and not isinstance(values[0], pa.Scalar) and all(letters != "SSS" for letters, _ in pieces):
+        instants = pc.multiply(values[0], 1000).cast(pa.timestamp("ms", "UTC"))
+        return _formatted(local(instants, site.context.time_zone), pattern or _DEFAULT)
+    return by_row(_from_one_unixtime, with_site=True)(site, rows, values)
+
+
+def _from_one_unixtime(site: Site, value: int, pattern: str = _DEFAULT) -> str:
+    zone = zone_named(site.context.time_zone)
     try:
         return simple_formatter(pattern)(Moment.of(_from_utc(value, zone)), site.context.time_zone)
     except BadDatePattern as e:
@@ -281,7 +287,7 @@ def _convert_tz(value: str, source: str, target: str) -> str | None:
     found = simple_parser(_DEFAULT)(value)
     if found is None:
         return None
-    there = _from_utc(_to_utc(found[0], zone_of(source)), zone_of(target))
+    there = _from_utc(_to_utc(found[0], _java_zone(source)), _java_zone(target))
     try:
         return simple_formatter(_DEFAULT)(Moment.of(there), target)
     except BadDatePattern:
@@ -335,7 +341,7 @@ FUNCTIONS = [
     Function(
         "FROM_UNIXTIME",
         takes(bigint, text, to=STRING, optional=1, nulls="always"),
-        by_row(_from_unixtime, with_site=True),
+        _from_unixtime,
         api="from_unixtime",
         fails=True,
     ),

@@ -20,8 +20,9 @@ from millstream.sql import types as t
 from millstream.sql.columns.text import to_text
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Constant
+from millstream.sql.functions.casts import rounded
 from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
-from millstream.sql.functions.json_path import PathError, is_json, parsed, path_of, quoted, scalar_text, written
+from millstream.sql.functions.json_path import PathError, is_json, parsed, path_of, scalar_text, written
 from millstream.sql.functions.rules import BOOLEAN, STRING, anything, takes, text
 from millstream.sql.functions.vectors import as_array, by_row
 
@@ -120,13 +121,13 @@ def _returned(value: Any, kind: t.DataType) -> Any:
         if not isinstance(value, bool):
             raise ValueError(f"not a BOOLEAN: {value}")
         return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, decimal.Decimal)):
         raise ValueError(f"not a number: {value}")
     if isinstance(kind, t.IntegralType):
-        if isinstance(value, float):
-            raise ValueError(f"not a whole number: {value}")
+        if isinstance(value, decimal.Decimal) or not -(1 << (kind.bits - 1)) <= value < 1 << (kind.bits - 1):
+            raise ValueError(f"not of type {kind}: {value}")
         return value
-    return float(value)
+    return rounded(decimal.Decimal(value), kind) if isinstance(kind, t.DecimalType) else float(value)
 
 
 def _converted(value: Any, kind: t.DataType) -> Any:
@@ -223,24 +224,26 @@ def _is_json(kind: str, negated: bool) -> Any:
 
 
 def _values_of(value: Value, kind: t.DataType, rows: int, zone: str, is_made: bool) -> list[Any]:
-    """Return values as what `written` takes, each a Python value, or the text of JSON that is there already."""
+    """Return values as `written` takes them; text that is JSON already is read."""
     column = as_array(value, rows)
     if is_made:
-        return [None if v is None else Raw(v) for v in column.to_pylist()]
+        return [None if v is None else _read(v) for v in column.to_pylist()]
     return _jsonable(column, kind, zone)
 
 
-class Raw(str):
-    """Text that is JSON already."""
-
-    __slots__ = ()
+def _read(text: str) -> Any:
+    try:
+        return parsed(text)
+    except (ValueError, RecursionError):
+        raise TableException(f"Invalid JSON string in JSON() function: {text}") from None
 
 
 def _jsonable(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
     if isinstance(kind, (t.CharType, t.VarCharType, t.BooleanType, t.IntegralType)):
         return column.to_pylist()  # type: ignore[no-any-return]
     if isinstance(kind, (t.FloatType, t.DoubleType, t.DecimalType)):
-        return [None if v is None else Raw(v) for v in to_text(column, kind).to_pylist()]
+        texts = to_text(column, kind).to_pylist()
+        return [None if v is None else _number(v) for v in texts]
     if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
         return [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
     if isinstance(kind, (t.ArrayType, t.MapType, t.MultisetType)):
@@ -255,6 +258,12 @@ def _jsonable(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
         zoned = "Z" if isinstance(kind, t.LocalZonedTimestampType) else ""
         return [None if v is None else v.replace(" ", "T") + zoned for v in texts]
     return texts
+
+
+def _number(text: str) -> Any:
+    number = decimal.Decimal(text)
+    # JSON has no such numbers.
+    return number if number.is_finite() else text
 
 
 def _jsonable_members(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
@@ -273,16 +282,6 @@ def _jsonable_members(column: pa.Array, kind: t.DataType, zone: str) -> list[Any
     return [dict(pairs[ends[i] : ends[i + 1]]) if ok else None for i, ok in enumerate(valid)]
 
 
-def _document(value: Any) -> str:
-    if isinstance(value, Raw):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{quoted(k)}:{_document(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_document, value)) + "]"
-    return written(value)
-
-
 def _members(site: Site, rows: int, values: Sequence[Value]) -> tuple[int, list[list[Any]]]:
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
@@ -298,14 +297,14 @@ def _object(site: Site, rows: int, values: Sequence[Value]) -> Value:
     texts = []
     for row in range(count):
         pairs = {columns[i][row]: columns[i + 1][row] for i in range(0, len(columns), 2)}
-        texts.append(_document({k: v for k, v in pairs.items() if keep_nulls or v is not None}))
+        texts.append(written({k: v for k, v in pairs.items() if keep_nulls or v is not None}))
     return pa.scalar(texts[0]) if _all_scalars(values) else pa.array(texts, pa.string())
 
 
 def _array(site: Site, rows: int, values: Sequence[Value]) -> Value:
     keep_nulls = _clause(site.options, 4) == "NULL"
     count, columns = _members(site, rows, values)
-    texts = [_document([c[row] for c in columns if keep_nulls or c[row] is not None]) for row in range(count)]
+    texts = [written([c[row] for c in columns if keep_nulls or c[row] is not None]) for row in range(count)]
     return pa.scalar(texts[0]) if _all_scalars(values) else pa.array(texts, pa.string())
 
 
@@ -316,7 +315,7 @@ def _all_scalars(values: Sequence[Value]) -> bool:
 def _string(site: Site, rows: int, values: Sequence[Value]) -> Value:
     fixed = isinstance(values[0], pa.Scalar)
     found = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, False)
-    texts = [None if v is None else _document(v) for v in found]
+    texts = [None if v is None else written(v) for v in found]
     return pa.scalar(texts[0], pa.string()) if fixed else pa.array(texts, pa.string())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import re
 from collections.abc import Callable
@@ -18,7 +19,7 @@ class PathError(ValueError):
 
 # --- documents
 
-_DECODER = json.JSONDecoder(parse_constant=lambda word: _refuse(word))
+_DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=lambda word: _refuse(word))
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
@@ -39,14 +40,11 @@ def parsed(text: str) -> Any:
 
 
 def is_json(text: str) -> tuple[bool, Any]:
-    """Return whether text is one value of JSON and nothing else, and the value."""
+    """Return whether text begins with a value of JSON, and the value."""
     try:
-        start = _BLANK.match(text)
-        assert start is not None
-        value, end = _DECODER.raw_decode(text, start.end())
+        return True, parsed(text)
     except (ValueError, RecursionError):
         return False, None
-    return _BLANK.fullmatch(text, end) is not None, value
 
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -59,7 +57,7 @@ def quoted(text: str) -> str:
 
 
 def written(value: Any) -> str:
-    """Write a value as JSON without blanks."""
+    """Write a value as JSON without blanks, the members of objects in order of their names."""
     if value is None:
         return "null"
     if value is True or value is False:
@@ -67,9 +65,9 @@ def written(value: Any) -> str:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, float):
-        return java_double(value)
+        return str(decimal.Decimal(java_double(value)))
     if isinstance(value, dict):
-        return "{" + ",".join(f"{quoted(k)}:{written(v)}" for k, v in value.items()) + "}"
+        return "{" + ",".join(f"{quoted(k)}:{written(value[k])}" for k in sorted(value)) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(written, value)) + "]"
     return str(value)
@@ -177,7 +175,7 @@ _FINDERS: dict[str, Callable[[Any, Any], list[Any]]] = {
 
 
 def _numbers(value: Any) -> list[float]:
-    found = [float(v) for v in _all(value, None) if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    found = [float(v) for v in _all(value, None) if isinstance(v, (int, decimal.Decimal)) and not isinstance(v, bool)]
     if not found:
         raise PathError("Aggregation function attempted to calculate value using empty array")
     return found

@@ -173,7 +173,8 @@ def _item_rule(arguments: Arguments) -> Resolved | None:
         if not isinstance(key, (t.IntegralType, t.NullType)):
             return None
         return Resolved(value.element_type.nullable(), (value, t.DataTypes.INT(key.is_nullable)))
-    if isinstance(value, t.MapType) and type_rules.is_comparable(value.key_type, key):
+    fits = isinstance(value, t.MapType) and type_rules.common_type([value.key_type, key]) is not None
+    if isinstance(value, t.MapType) and fits:
         return Resolved(value.value_type.nullable(), (value, value.key_type))
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from millstream.sql.plan.nodes import Node
 from millstream.sql.plan.rewrite import bottom_up
-from millstream.sql.plan.rules.calcs import merge_calcs, remove_calc, to_calc
+from millstream.sql.plan.rules.calcs import merge_calcs, remove_calc, skip_renaming, to_calc
 from millstream.sql.plan.rules.columns import prune_columns
 from millstream.sql.plan.rules.filters import filters_into_scan, push_filter, push_join_condition
 from millstream.sql.plan.rules.folding import fold_constants
@@ -37,7 +37,7 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     if not batch:
         node = bottom_up(node, lambda n: find_deduplicate(retimed(n)))
     node = bottom_up(node, find_window_aggregate)
-    node = _with_calcs(prune_columns(node))
+    node = skip_renaming(_with_calcs(prune_columns(node)))
     return node if batch else bottom_up(node, check_times)
 
 

@@ -21,8 +21,9 @@ from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized
 from millstream.sql.plan.rewrite import bottom_up
-from millstream.sql.plan.sinks import prepared, wants
+from millstream.sql.plan.sinks import materialized, prepared, takes_new_halves
 from millstream.sql.plan.text import aggregate_text, by_place, text
+from millstream.sql.schema import TimeAttribute
 
 _WINDOWED = (n.WindowAggregate, n.WindowTable, n.IntervalJoin, n.Watermark, n.Calc, n.Scan, n.Values, n.Union)
 
@@ -52,10 +53,12 @@ class Planner:
         kinds, keys = self._known_of(end.input)
         end = prepared(end, kinds, keys, self._settings)
         self._refuse(end, kinds)
-        for wanted in wants(end, kinds):
-            if self._can(end.input, wanted):
-                return self._end(end, self._plan(end.input, wanted))
-        raise TableException(f"No plan gives the changes that {name_of(end, ())} takes.")
+        if takes_new_halves(end):
+            if self._can(end.input, Updates.AFTER):
+                return self._end(end, self._plan(end.input, Updates.AFTER))
+            # Then it is given pairs, and what is left of them by key is made out before it.
+            end = materialized(end, self._settings)
+        return self._end(end, self._plan(end.input, Updates.PAIRS))
 
     # --- what is known of nodes, inputs first
 
@@ -130,6 +133,7 @@ class Planner:
     def _refuse(self, end: n.Single, kinds: Kinds) -> None:
         if not isinstance(end, (n.Sink, n.ToStream)):
             return
+        _refuse_two_times(end)
         taken = end.sink.changes if isinstance(end, n.Sink) else _stream_takes(end)
         for kind, word in ((Changes.UPDATE_AFTER, "update"), (Changes.DELETE, "delete")):
             if kind in kinds and kind not in taken:
@@ -158,6 +162,16 @@ class Planner:
                 return self._producer(below, kind)
         traits = [n.Traits(*self._known_of(i)) for i in node.inputs]
         return name_of(node, traits)
+
+
+def _refuse_two_times(end: n.Sink | n.ToStream) -> None:
+    times = [f.name for f in end.input.fields.fields if f.time is TimeAttribute.ROWTIME]
+    if len(times) > 1:
+        raise TableException(
+            f"The query contains more than one rowtime attribute column [{', '.join(times)}] for writing into table "
+            f"'{_called(end)}'.\nPlease select the column that should be used as the event-time timestamp for the "
+            "table sink by casting all other columns to regular TIMESTAMP or TIMESTAMP_LTZ."
+        )
 
 
 def _no_traits(node: n.Node) -> list[n.Traits]:

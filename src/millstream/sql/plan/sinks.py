@@ -6,27 +6,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from millstream.sql.changes import INSERTS, Changes
-from millstream.sql.plan.changelog import Kinds, Updates
+from millstream.sql.plan.changelog import Kinds
 from millstream.sql.plan.keys import Keys
 from millstream.sql.plan.nodes import Single, Sink, ToStream
 
 
-def wants(end: Single, kinds: Kinds) -> list[Updates]:
-    """Return how an end takes updates, what it likes best first."""
-    if isinstance(end, Sink) and Changes.UPDATE_BEFORE not in end.sink.changes and end.materialize is None:
-        return [Updates.AFTER, Updates.PAIRS]
-    if isinstance(end, ToStream) and end.upsert:
-        return [Updates.AFTER, Updates.PAIRS]
-    return [Updates.PAIRS]
+def takes_new_halves(end: Single) -> bool:
+    """Tell whether an end does with the new half of an update, for it goes by key."""
+    if isinstance(end, Sink):
+        return Changes.UPDATE_BEFORE not in end.sink.changes and end.materialize is None
+    return isinstance(end, ToStream) and end.upsert
 
 
 def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str]) -> Single:
     """Return the end with the key by which it is materialized, if it must be."""
     if not isinstance(end, Sink):
         return end
-    names = end.fields.names
-    primary = tuple(names.index(k) for k in end.table.primary_key)
-    mode = settings.get("table.exec.sink.upsert-materialize", "AUTO").upper()
+    primary = _primary_key(end)
+    mode = _mode(settings)
     if not primary or mode == "NONE" or (kinds == INSERTS and mode != "FORCE"):
         return end
     if Changes.UPDATE_BEFORE in end.sink.changes and mode != "FORCE":
@@ -34,3 +31,18 @@ def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str])
     if mode == "FORCE" or not any(key <= frozenset(primary) for key in keys):
         return replace(end, materialize=primary)
     return end
+
+
+def materialized(end: Single, settings: Mapping[str, str]) -> Single:
+    """Return an end that goes by key with the key by which it is materialized, where that may be."""
+    if not isinstance(end, Sink) or not end.table.primary_key or _mode(settings) == "NONE":
+        return end
+    return replace(end, materialize=_primary_key(end))
+
+
+def _primary_key(end: Sink) -> tuple[int, ...]:
+    return tuple(end.fields.names.index(k) for k in end.table.primary_key)
+
+
+def _mode(settings: Mapping[str, str]) -> str:
+    return settings.get("table.exec.sink.upsert-materialize", "AUTO").upper()

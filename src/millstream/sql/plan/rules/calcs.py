@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, conjunction, conjuncts, walk
-from millstream.sql.plan.nodes import Calc, Filter, Node, Project
+from millstream.sql.plan.nodes import Calc, Collected, Filter, Node, Project, Sink
 from millstream.sql.plan.rewrite import inlined
-from millstream.sql.types import BooleanType
 
 # Calls whose value is another at every evaluation: they are not written twice.
 UNSTABLE = frozenset(["RAND", "RAND_INTEGER", "UUID", "CURRENT_WATERMARK"])
@@ -69,4 +70,12 @@ def remove_calc(node: Node) -> Node:
     return node.input if same and node.fields == node.input.fields else node
 
 
-TRUE = Constant(BooleanType(False), True)
+def skip_renaming(end: Node) -> Node:
+    """Leave out a Calc below an end that only gives columns other names: an end goes by their places."""
+    if not isinstance(end, (Sink, Collected)) or not isinstance(end.input, Calc):
+        return end
+    calc = end.input
+    if calc.condition is not None or len(calc.expressions) != len(calc.input.fields):
+        return end
+    same = all(isinstance(e, Column) and e.index == i for i, e in enumerate(calc.expressions))
+    return replace(end, input=calc.input) if same else end

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from millstream.sql.bind.relations import joined_fields
 from millstream.sql.errors import ValidationException
@@ -326,7 +327,7 @@ def _correlate(node: n.Correlate, around: n.Node | None) -> Pulled:
     return Pulled(found, below.conditions, tuple(places[i] for i in range(len(node.fields))))
 
 
-_PULL = {
+_PULL: dict[type[n.Node], Callable[[Any, n.Node | None], Pulled]] = {
     n.Filter: _filter,
     n.Project: _project,
     n.Aggregate: _aggregate,

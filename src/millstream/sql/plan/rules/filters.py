@@ -37,7 +37,8 @@ def _through_filter(node: n.Filter, below: n.Node) -> n.Node:
 
 def _through_project(node: n.Filter, below: n.Node) -> n.Node:
     assert isinstance(below, n.Project)
-    down, up = [], []
+    down: list[Expression] = []
+    up: list[Expression] = []
     for test in conjuncts(node.condition):
         stable = all(is_stable(below.expressions[c]) for c in columns_of(test))
         (down if stable else up).append(test)
@@ -133,7 +134,8 @@ def _through_union(node: n.Filter, below: n.Node) -> n.Node:
 
 def _by_keys(node: n.Filter, below: n.Single, keys: dict[int, int]) -> n.Node:
     """Push conditions about some columns below a node; `keys` says where those are in its input."""
-    down, up = [], []
+    down: list[Expression] = []
+    up: list[Expression] = []
     for test in conjuncts(node.condition):
         used = columns_of(test)
         (down if used and used <= set(keys) and is_stable(test) else up).append(test)

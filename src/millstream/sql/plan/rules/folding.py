@@ -27,10 +27,10 @@ def fold_constants(node: n.Node) -> n.Node:
         always = isinstance(condition, Constant) and condition.value is True
         return replace(node, condition=None if always else condition)
     if isinstance(node, n.Correlate):
-        condition = None if node.condition is None else simplified(node.condition)
-        always = isinstance(condition, Constant) and condition.value is True
+        left = None if node.condition is None else simplified(node.condition)
+        always = isinstance(left, Constant) and left.value is True
         arguments = tuple(map(simplified, node.arguments))
-        return replace(node, arguments=arguments, condition=None if always else condition)
+        return replace(node, arguments=arguments, condition=None if always else left)
     if isinstance(node, n.Watermark):
         return replace(node, strategy=simplified(node.strategy))
     return node

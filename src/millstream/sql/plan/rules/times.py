@@ -106,4 +106,4 @@ def _check_over(node: n.Over) -> None:
         raise TableException("OVER RANGE FOLLOWING windows are not supported yet.")
     place, descending, _ = over.order[0]
     if descending and node.input.fields[place].time is not None and not ranks:
-        raise TableException("OVER windows' ordering in stream mode must be defined on an ascending time attribute.")
+        raise TableException("The window can only be ordered in ASCENDING mode.")

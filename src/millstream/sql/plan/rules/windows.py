@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from millstream.sql.expressions import Column, columns_of, conjuncts
+from millstream.sql.expressions import AggregateCall, Column, columns_of, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Field, Fields, TimeAttribute
 
@@ -99,7 +99,7 @@ def _reordered(
 
 def _fused(
     node: n.Aggregate, window: Windowed, keys: list[int]
-) -> tuple[n.Node, tuple[int, ...], tuple[object, ...], n.WindowSpec] | None:
+) -> tuple[n.Node, tuple[int, ...], tuple[AggregateCall, ...], n.WindowSpec] | None:
     """Return the aggregate's input without the window node, where nothing but its keys looks at the window."""
     calc, table = _calc_over_table(node.input)
     if table is None:
@@ -149,8 +149,8 @@ def _fused(
 
 
 def _checked_session(
-    below: n.Node, keys: tuple[int, ...], calls: tuple[object, ...], spec: n.WindowSpec
-) -> tuple[n.Node, tuple[int, ...], tuple[object, ...], n.WindowSpec] | None:
+    below: n.Node, keys: tuple[int, ...], calls: tuple[AggregateCall, ...], spec: n.WindowSpec
+) -> tuple[n.Node, tuple[int, ...], tuple[AggregateCall, ...], n.WindowSpec] | None:
     """Sessions are those of the key they are partitioned by: that must be what is grouped by."""
     if spec.kind is n.WindowKind.SESSION and set(spec.partition) != set(keys):
         return None
