@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.base import Operator, OperatorSetup, Surroundings
 from millstream.operators.context import RuntimeContext
@@ -17,6 +17,7 @@ from millstream.sql.changes import ALL_CHANGES, Changes
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.operators.session import Session
+from millstream.sql.operators.sink import TableSinkOperator
 from millstream.sql.operators.source import ScanOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned, Traits
@@ -118,8 +119,8 @@ class TestTranslator(Translator):
 
     __test__ = False
 
-    def put(self, planned: Planned, batches: Sequence[Batch], batch_size: int = 1) -> None:
-        operator = ScanOperator(TestingSource(batches, batch_size))
+    def put(self, planned: Planned, batches: Sequence[Any]) -> None:
+        operator = ScanOperator(TestingSource(batches))
         added = self._program.add("batches", operator, parallelism=1)
         added.uid = planned.uid
         self._known[id(planned)] = [StreamEnd(added)]
@@ -135,38 +136,33 @@ def planned(node: nodes.Node, *inputs: Planned, changes: frozenset[Changes] = AL
     return Planned(node, inputs, Traits(changes), uid, uid)
 
 
-def collecting(
-    query: Planned,
-    inputs: Sequence[tuple[Planned, Sequence[Batch]]],
-    parallelism: int = 1,
-    session: Session | None = None,
-) -> tuple[StreamExecutionEnvironment, CollectSink]:
-    """Return a program that runs a planned query over batches, and the sink that gets what comes of it."""
-    env = StreamExecutionEnvironment.get_execution_environment()
-    env.set_parallelism(parallelism)
-    if session is not None and session.batch:
-        from millstream.common.execution_mode import RuntimeExecutionMode
+Inputs = Sequence[tuple[Planned, Sequence[Any]]]
 
-        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+
+def add(env: StreamExecutionEnvironment, query: Planned, inputs: Inputs, session: Session | None = None) -> CollectSink:
+    """Add a planned query over batches to a program; return the sink that gets what comes of it."""
     translator = TestTranslator(env._program, session or Session())
     for node, batches in inputs:
         translator.put(node, batches)
-    end = translator.translate(planned(nodes.Collected(query.node.fields, query.node), query, uid="collected"))
-    from millstream.sql.operators.sink import TableSinkOperator
-
+    end = translator.translate(planned(nodes.Collected(query.node.fields, query.node), query, uid=f"{query.uid}-all"))
     sink = CollectSink()
     out = env._program.add("collect", TableSinkOperator(sink), [StreamEnd(end)], parallelism=1)
-    out.uid = "collect"
+    out.uid = f"{query.uid}-sink"
     env._sinks.append(out)
-    return env, sink
+    return sink
 
 
-def run(
-    query: Planned,
-    inputs: Sequence[tuple[Planned, Sequence[Batch]]],
-    parallelism: int = 1,
-    session: Session | None = None,
-) -> list[Change]:
+def collecting(
+    query: Planned, inputs: Inputs, parallelism: int = 1, session: Session | None = None
+) -> tuple[StreamExecutionEnvironment, CollectSink]:
+    """Return a program that runs a planned query over batches, and the sink that gets what comes of it."""
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
+    if session is not None and session.batch:
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    return env, add(env, query, inputs, session)
+
+
+def run(query: Planned, inputs: Inputs, parallelism: int = 1, session: Session | None = None) -> list[Change]:
     """Run a planned query over batches to its end; return the changes."""
     env, sink = collecting(query, inputs, parallelism, session)
     LocalJob(env).run()

@@ -99,6 +99,15 @@ class Translator:
         added.non_parallel = single
         return [StreamEnd(added)]
 
+    def _behind(self, planned: Planned, operator: Operator) -> list[StreamEnd]:
+        """Add an operator that takes rows as they come, in as many subtasks as they come from."""
+        (before,) = planned.inputs
+        ends = self._ends(before)
+        added = self._add(planned, operator, ends)
+        if len(ends) == 1:
+            added.parallelism, added.non_parallel = ends[0].source.parallelism, ends[0].source.non_parallel
+        return [StreamEnd(added)]
+
     def _by_key(self, planned: Planned, keys: tuple[int, ...], input_index: int = 0) -> list[StreamEnd]:
         """Return a node's rows by key: without one, all in one subtask."""
         partitioner: Partitioner = ColumnKeyPartitioner(keys) if keys else GlobalPartitioner()
@@ -120,14 +129,14 @@ class Translator:
         return self._one(planned, operator, [], single=True)
 
     def _calc(self, planned: Planned) -> list[StreamEnd]:
-        node, (before,) = planned.node, planned.inputs
+        node = planned.node
         if isinstance(node, nodes.Filter):
             expressions = tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields))
             condition = node.condition
         else:
             assert isinstance(node, (nodes.Calc, nodes.Project))
             expressions, condition = node.expressions, getattr(node, "condition", None)
-        return self._one(planned, CalcOperator(expressions, condition, self._session), self._ends(before))
+        return self._behind(planned, CalcOperator(expressions, condition, self._session))
 
     def _union(self, planned: Planned) -> list[StreamEnd]:
         return [end for before in planned.inputs for end in self._ends(before)]
@@ -148,7 +157,7 @@ class Translator:
         return self._one(planned, operator, self._by_key(before, node.keys), single=not node.keys)
 
     def _watermark(self, planned: Planned) -> list[StreamEnd]:
-        node, (before,) = planned.node, planned.inputs
+        node = planned.node
         assert isinstance(node, nodes.Watermark)
         operator = RowWatermarkOperator(
             node.column,
@@ -157,7 +166,7 @@ class Translator:
             self._session.milliseconds(WATERMARK_INTERVAL, 200),
             self._session.milliseconds(IDLE_TIMEOUT, 0),
         )
-        return self._one(planned, operator, self._ends(before))
+        return self._behind(planned, operator)
 
     def _window_aggregate(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
@@ -201,13 +210,12 @@ class Translator:
         times = WindowTimes(spec.time, spec.is_event_time, self._session.time_zone)
         if spec.is_event_time:
             times.are_points = kinds_of(before)[spec.time].tz is not None
-        operator = WindowTableOperator(Windowing.of(spec), times, kinds_of(planned)[-3:])
-        return self._one(planned, operator, self._ends(before))
+        return self._behind(planned, WindowTableOperator(Windowing.of(spec), times, kinds_of(planned)[-3:]))
 
     def _expand(self, planned: Planned) -> list[StreamEnd]:
-        node, (before,) = planned.node, planned.inputs
+        node = planned.node
         assert isinstance(node, nodes.Expand)
-        return self._one(planned, ExpandOperator(node.sets, kinds_of(planned), self._session), self._ends(before))
+        return self._behind(planned, ExpandOperator(node.sets, kinds_of(planned), self._session))
 
     def _correlate(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
@@ -221,7 +229,7 @@ class Translator:
             condition=node.condition,
             ordinality=node.ordinality,
         )
-        return self._one(planned, operator, self._ends(before))
+        return self._behind(planned, operator)
 
     def _set_operation(self, planned: Planned) -> list[StreamEnd]:
         node = planned.node
@@ -295,6 +303,7 @@ class Translator:
                 says_equal=True,
                 rowtime=node.time if node.is_event_time else None,
                 final_only=batch,
+                ttl=planned.traits.state_ttl,
             )
         elif node.is_event_time:
             operator = EarliestRowOperator(node.keys, kinds, node.time)
@@ -311,6 +320,7 @@ class Translator:
             pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
             says_equal=planned.traits.state_ttl > 0,
             final_only=self._session.batch,
+            ttl=planned.traits.state_ttl,
         )
         return self._one(planned, operator, self._by_key(before, node.keys))
 
@@ -323,7 +333,13 @@ class Translator:
         ]
         inner = node.kind is nodes.JoinKind.INNER
         operator = JoinOperator(
-            node.kind, *sides, node.null_safe, node.condition, self._session, waits=self._session.batch and not inner
+            node.kind,
+            *sides,
+            node.null_safe,
+            node.condition,
+            self._session,
+            waits=self._session.batch and not inner,
+            ttl=planned.traits.state_ttl,
         )
         ends = [e for i, p in enumerate(planned.inputs) for e in self._by_key(p, keys[i], i)]
         return self._one(planned, operator, ends, single=not node.left_keys)

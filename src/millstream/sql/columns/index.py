@@ -19,7 +19,8 @@ from millstream.sql.columns.numbers import is_number_like, plain, valid_of
 
 Slots = NDArray[np.int64]
 
-_EMPTY, _REMOVED = -1, -2
+# What stands in a place of the table that is no slot; from `_NUMBER` downwards, keys that are being added.
+_EMPTY, _REMOVED, _NUMBER = -1, -2, -3
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _FEWEST = 1 << 10
 
@@ -110,12 +111,9 @@ class WordIndex:
         missing = np.flatnonzero(found < 0)
         if not len(missing):
             return found, missing
-        some = [pa.array(w[missing]) for w in (words if nulls is None else [*words, nulls])]
-        by_key = grouped(some, len(missing))
-        new = missing[by_key.first]
-        added = self._add([w[new] for w in words], None if nulls is None else nulls[new])
-        found[missing] = added[by_key.codes]
-        return found, new
+        added, first = self._add([w[missing] for w in words], None if nulls is None else nulls[missing])
+        found[missing] = added
+        return found, missing[first]
 
     def _key_words(self, columns: Sequence[pa.Array]) -> tuple[list[NDArray[np.uint64]], NDArray[np.uint64] | None]:
         words, nulls = [], None
@@ -174,24 +172,56 @@ class WordIndex:
             equal &= self._nulls.values[at] == nulls
         return equal
 
-    def _add(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None) -> Slots:
-        slots = np.arange(self._count, self._count + len(words[0]))
+    def _add(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None) -> tuple[Slots, Slots]:
+        """Add keys that are not there, some of which may be equal; return their slots, and where each comes first."""
+        self._make_room(len(words[0]))
+        every = words if nulls is None else [*words, nulls]
+        owner, place = self._take_places(every, self._places(words, nulls))
+        first = np.flatnonzero(place >= 0)
+        numbers = np.empty(len(owner), np.int64)
+        numbers[first] = np.arange(self._count, self._count + len(first))
+        self._table[place[first]] = numbers[first]
         for kept, word in zip(self._words, words, strict=True):
-            kept.extend(word)
+            kept.extend(word[first])
         if nulls is not None and self._nulls is not None:
-            self._nulls.extend(nulls)
-        self._live.extend(np.ones(len(slots), np.bool_))
-        self._count += len(slots)
-        if 2 * (self._used + len(slots)) > len(self._table):
-            live = np.flatnonzero(self._live.values)
-            size = len(self._table)
-            while 3 * len(live) > size:
-                size *= 2
-            self._make_table(size)
-            self._place_all(live)
-        else:
-            self._place_all(slots)
-        return slots
+            self._nulls.extend(nulls[first])
+        self._live.extend(np.ones(len(first), np.bool_))
+        self._count += len(first)
+        self._used += len(first)
+        return numbers[owner], first
+
+    def _take_places(
+        self, words: list[NDArray[np.uint64]], place: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Give each key a place in the table; return which of the equal ones has it, and where; -1 for the others."""
+        table, count = self._table, len(place)
+        owner, taken = np.empty(count, np.int64), np.full(count, -1, np.int64)
+        left = np.arange(count)
+        while len(left):
+            free = table[place] == _EMPTY
+            # Until slots are known, the number of a key stands for it. Of several that want a place the first has it.
+            table[place[free][::-1]] = _NUMBER - left[free][::-1]
+            there = table[place].astype(np.int64)
+            mine = there == _NUMBER - left
+            owner[left[mine]], taken[left[mine]] = left[mine], place[mine]
+            left, place, other = left[~mine], place[~mine], _NUMBER - there[~mine]
+            equal = other >= 0
+            at = np.maximum(other, 0)
+            for word in words:
+                equal &= word[at] == word[left]
+            owner[left[equal]] = other[equal]
+            left, place = left[~equal], (place[~equal] + 1) & self._mask
+        return owner, taken
+
+    def _make_room(self, more: int) -> None:
+        if 2 * (self._used + more) <= len(self._table):
+            return
+        live = np.flatnonzero(self._live.values)
+        size = len(self._table)
+        while 3 * (len(live) + more) > size:
+            size *= 2
+        self._make_table(size)
+        self._place_all(live)
 
     def _place_all(self, slots: Slots) -> None:
         """Put slots into the table whose keys are not in it."""

@@ -64,9 +64,9 @@ class KeyedColumns:
         self._columns = {k.name: Growing(k.dtype) for k in self._kept}
         self._live = Growing(np.bool_)
         self._dead = 0
-        # In which order keys have come: that of slots, until some were read from a file.
-        self._order = Growing(np.int64)
-        self._next, self._in_order = 0, True
+        # Numbers in the order in which keys have come; None while slots are.
+        self._order: Growing | None = None
+        self._next_order = 0
         # Which slots have changed since the last file, which of them files know, and what files know and is gone.
         self._changed = Growing(np.bool_)
         self._saved = Growing(np.bool_)
@@ -103,8 +103,9 @@ class KeyedColumns:
         self._hashes.extend(hashes(keys[: self._owners], count))
         for kept in self._kept:
             self._columns[kept.name].extend(_filled(kept, count))
-        self._order.extend(np.arange(self._next, self._next + count))
-        self._next += count
+        if self._order is not None:
+            self._order.extend(np.arange(self._next_order, self._next_order + count))
+            self._next_order += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
@@ -127,6 +128,11 @@ class KeyedColumns:
             mask = pa.array(known)
             self._gone.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
 
+    def expire(self, name: str, last: int) -> None:
+        """Forget the keys that were last touched then or before, by a column of times."""
+        slots = np.flatnonzero(self._live.values)
+        self.remove(slots[self.column(name)[slots] <= last])
+
     def keys_at(self, slots: Slots) -> list[pa.Array]:
         """Return the keys of slots."""
         return [column.take(slots) for column in self._keys]
@@ -134,7 +140,11 @@ class KeyedColumns:
     def slots(self) -> Slots:
         """Return all slots that have a key, in the order in which the keys have come."""
         slots = np.flatnonzero(self._live.values)
-        return slots if self._in_order else slots[np.argsort(self._order.values[slots], kind="stable")]
+        return slots if self._order is None else slots[np.argsort(self._order.values[slots], kind="stable")]
+
+    def _came(self, slots: Slots) -> NDArray[np.int64]:
+        """Return numbers that are in the order in which the keys of slots have come."""
+        return slots.astype(np.int64) if self._order is None else self._order.values[slots]
 
     def compact(self) -> None:
         """Give up slots without keys if there are many: then the others have other numbers."""
@@ -146,9 +156,13 @@ class KeyedColumns:
         self._index.find_or_add(keys, len(left))
         for column, key in zip(self._keys, keys, strict=True):
             column.replace(key)
-        for one in (self._hashes, self._order, self._live, self._changed, self._saved, *self._columns.values()):
+        order = self._came(left)
+        self._order = Growing(np.int64)
+        self._order.extend(order)
+        self._next_order = int(order.max(initial=-1)) + 1
+        for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
             one.replace(one.values[left].copy())
-        self._dead, self._in_order = 0, True
+        self._dead = 0
         self.when_compacted(left)
 
     # --- files
@@ -162,10 +176,12 @@ class KeyedColumns:
         slots, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
         for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
             self._columns[kept.name].values[slots] = _read(kept, column)
+        if self._order is None:
+            self._order = Growing(np.int64)
+            self._order.extend(np.arange(self.bound))
         came = change.rows.column(1).to_numpy()
         self._order.values[slots] = came
-        self._next = max(self._next, int(came.max(initial=-1)) + 1)
-        self._in_order = False
+        self._next_order = max(self._next_order, len(self._order), int(came.max(initial=-1)) + 1)
         self._changed.values[slots] = False
         self._saved.values[slots] = True
 
@@ -200,7 +216,7 @@ class KeyedColumns:
         return pa.record_batch(columns, names), groups[order]
 
     def _rows(self, slots: Slots) -> pa.RecordBatch:
-        columns = [pa.array(self._hashes.values[slots]), pa.array(self._order.values[slots]), *self.keys_at(slots)]
+        columns = [pa.array(self._hashes.values[slots]), pa.array(self._came(slots)), *self.keys_at(slots)]
         columns += [_written(k, self._columns[k.name].values[slots]) for k in self._kept]
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
         return pa.record_batch(columns, names)

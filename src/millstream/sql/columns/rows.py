@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,12 @@ class KeyedRows:
     """
 
     def __init__(
-        self, kinds: Sequence[pa.DataType], keys: Sequence[int], max_parallelism: int, owners: int | None = None
+        self,
+        kinds: Sequence[pa.DataType],
+        keys: Sequence[int],
+        max_parallelism: int,
+        owners: int | None = None,
+        clock: Callable[[], int] = lambda: 0,
     ) -> None:
         """Make one without rows.
 
@@ -43,7 +48,9 @@ class KeyedRows:
             keys: the columns of the key.
             max_parallelism: how many key groups there are.
             owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
+            clock: tells when a row was touched, where rows live for a time only.
         """
+        self._clock = clock
         self._kinds = list(kinds)
         self.keys = tuple(keys)
         self._max_parallelism = max_parallelism
@@ -61,12 +68,12 @@ class KeyedRows:
         # owner's use, and whether it is there, has changed since the last file, and is known to files.
         self._columns = [GrowingColumn(kind) for kind in self._kinds]
         self._key, self._number, self._next = Growing(np.int64), Growing(np.int64), Growing(np.int64)
-        self._mark = Growing(np.int64)
+        self._mark, self._touched = Growing(np.int64), Growing(np.int64)
         self._live, self._changed, self._saved = Growing(np.bool_), Growing(np.bool_), Growing(np.bool_)
         self._dead = 0
-        # In which order rows have come: that of their numbers, until some were read from a file.
-        self._order = Growing(np.int64)
-        self._ordinal, self._in_order = 0, True
+        # Other numbers that are in the order in which rows have come; None while the rows' own are.
+        self._order: Growing | None = None
+        self._next_order = 0
         # What files know and is gone: by number, and from before the last `compact`.
         self._gone: list[Ints] = []
         self._gone_before: pa.RecordBatch | None = None
@@ -91,11 +98,21 @@ class KeyedRows:
     def changed(self, rows: Ints) -> None:
         """The marks of rows have changed."""
         self._changed.values[rows] = True
+        self._touched.values[rows] = self._clock()
+
+    def expire(self, last: int) -> None:
+        """Remove the rows that were last touched then or before."""
+        rows = np.flatnonzero(self._live.values)
+        self.remove(rows[self._touched.values[rows] <= last])
 
     def all_rows(self) -> Ints:
         """Return all rows, in the order they came."""
         rows = np.flatnonzero(self._live.values)
-        return rows if self._in_order else rows[np.argsort(self._order.values[rows], kind="stable")]
+        return rows if self._order is None else rows[np.argsort(self._order.values[rows], kind="stable")]
+
+    def _came(self, rows: Ints) -> Ints:
+        """Return numbers that are in the order in which rows have come."""
+        return rows if self._order is None else self._order.values[rows]
 
     def take(self, column: int, rows: Any) -> pa.Array:
         """Return the values of a column in some rows; a null is asked for by a null."""
@@ -185,10 +202,12 @@ class KeyedRows:
         for column, values in zip(self._columns, columns, strict=True):
             column.extend(values)
         self._mark.extend(np.zeros(count, np.int64) if marks is None else marks)
+        self._touched.extend(np.full(count, self._clock(), np.int64))
         self._key.extend(keys)
         self._next.extend(np.full(count, _NONE, np.int64))
-        self._order.extend(np.arange(self._ordinal, self._ordinal + count))
-        self._ordinal += count
+        if self._order is not None:
+            self._order.extend(np.arange(self._next_order, self._next_order + count))
+            self._next_order += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
@@ -257,15 +276,18 @@ class KeyedRows:
         live = self.all_rows()
         columns = [c.take(live) for c in self._columns]
         marks, changed, saved = (one.values[live].copy() for one in (self._mark, self._changed, self._saved))
-        order, ordinal = self._order.values[live], self._ordinal
+        touched = self._touched.values[live].copy()
+        order = self._came(live)
         number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
         self.clear()
         found = self.find_or_add([columns[k] for k in self.keys], len(live))
         self.add(found, columns, marks)
         self._number.replace(number)
-        self._order.replace(order)
-        self._ordinal = ordinal
+        self._order = Growing(np.int64)
+        self._order.extend(order)
+        self._next_order = int(order.max(initial=-1)) + 1
         self._ever.values[found] = ever[keys]
+        self._touched.replace(touched)
         self._changed.replace(changed)
         self._saved.replace(saved)
         self._gone_before = gone
@@ -292,9 +314,9 @@ class KeyedRows:
 
     def _rows(self, rows: Ints) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[self._key.values[rows]])]
-        columns += [pa.array(one.values[rows]) for one in (self._number, self._mark, self._order)]
-        columns += [c.take(rows) for c in self._columns]
-        names = [HASH, "number", "mark", "order", *(f"c{i}" for i in range(len(self._columns)))]
+        about = (self._number.values[rows], self._mark.values[rows], self._came(rows), self._touched.values[rows])
+        columns += [*map(pa.array, about), *(c.take(rows) for c in self._columns)]
+        names = [HASH, "number", "mark", "order", "touched", *(f"c{i}" for i in range(len(self._columns)))]
         return pa.record_batch(columns, names)
 
     def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
@@ -327,21 +349,24 @@ class KeyedRows:
         count = change.rows.num_rows
         if not count:
             return
-        columns = change.rows.columns[4:]
-        number, mark, order = (change.rows.column(i).to_numpy() for i in (1, 2, 3))
+        columns = change.rows.columns[5:]
+        number, mark, order, touched = (change.rows.column(i).to_numpy() for i in range(1, 5))
         # A row that is there already has only another mark: it goes and comes again at its place.
         key_columns = [columns[k] for k in self.keys]
         there = self._numbered(key_columns, count, change.rows.column(1))
         old = there >= 0
-        self._mark.values[there[old]] = mark[old]
+        self._mark.values[there[old]], self._touched.values[there[old]] = mark[old], touched[old]
         new = np.flatnonzero(~old)
         at = pa.array(new)
         columns, key_columns = [c.take(at) for c in columns], [c.take(at) for c in key_columns]
         keys = self.find_or_add(key_columns, len(new))
         rows = self.add(keys, columns, mark[new])
-        self._number.values[rows] = number[new]
+        self._number.values[rows], self._touched.values[rows] = number[new], touched[new]
+        if self._order is None:
+            self._order = Growing(np.int64)
+            self._order.extend(np.arange(len(self._live)))
         self._order.values[rows] = order[new]
-        self._ordinal, self._in_order = max(self._ordinal, int(order.max()) + 1), False
+        self._next_order = max(self._next_order, len(self._order), int(order.max()) + 1)
         np.maximum.at(self._ever.values, keys, number[new] + 1)
         self._changed.values[rows] = False
         self._saved.values[rows] = True

@@ -19,6 +19,9 @@ from millstream.sql.operators.object_accumulators import object_accumulator
 from millstream.sql.operators.running import Running
 from millstream.sql.operators.segments import Ints, Segments
 
+# The time at which a key was last touched, for those that live for a time only.
+TOUCHED = "touched"
+
 Keep = Callable[[str, KeyedColumns], KeyedColumns]
 
 
@@ -53,12 +56,14 @@ class Aggregates:
 
     def open(self, keys: Sequence[pa.DataType], max_parallelism: int, keep: Keep, owners: int | None = None) -> None:
         """Make the tables of distinct values, for keys of some types."""
+        self._now = 0
         self._distinct: dict[tuple[Any, ...], KeyedColumns] = {}
         for call in self.calls:
             if call.distinct and _which(call) not in self._distinct:
                 kinds = [*keys, *(self._kinds[a] for a in call.arguments)]
                 most = len(keys) if owners is None else owners
-                table = KeyedColumns(kinds, [Kept("times", np.int64)], max_parallelism, most)
+                kept = [Kept("times", np.int64), Kept(TOUCHED, np.int64)]
+                table = KeyedColumns(kinds, kept, max_parallelism, most)
                 self._distinct[_which(call)] = keep(f"distinct{len(self._distinct)}", table)
 
     def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:
@@ -124,12 +129,19 @@ class Aggregates:
         times = table.column("times")
         after = segments.sums(weights, segments.begins(times, 0))
         segments.leave(times, after)
+        table.column(TOUCHED)[segments.slots] = self._now
         table.changed(segments.slots)
         table.remove(segments.slots[times[segments.slots] == 0])
         come = np.where((weights > 0) & (after == 1), 1, np.where((weights < 0) & (after == 0), -1, 0))
         out = np.zeros(len(batch), np.int64)
         out[rows[segments.order]] = come
         return out
+
+    def expire(self, now: int, ttl: int) -> None:
+        """Forget distinct values that have not come for so long; those that come now, come now."""
+        self._now = now
+        for table in self._distinct.values():
+            table.expire(TOUCHED, now - ttl)
 
     def forget(self, column: int, is_over: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
         """Forget distinct values of keys that are over, by a column of the key, which is one of ints."""

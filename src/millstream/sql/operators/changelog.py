@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ class Changelog:
     def places(self) -> Ints:
         return np.arange(len(self.order))
 
+    @cached_property
     def _ends(self) -> tuple[Ints, Ints, int]:
         sizes = self.old.astype(np.int64) + self.new
         ends = np.cumsum(sizes)
@@ -57,7 +59,7 @@ class Changelog:
 
     def chosen(self, of_old: Ints, of_new: Ints) -> Ints:
         """Return for each row that is said a number: of its place, one for what is old and one for what is new."""
-        at_old, at_new, total = self._ends()
+        at_old, at_new, total = self._ends
         chosen = np.empty(total, np.int64)
         chosen[at_old], chosen[at_new] = of_old[self.old], of_new[self.new]
         return chosen
@@ -65,7 +67,7 @@ class Changelog:
     @property
     def kinds(self) -> Kinds | None:
         """What each row says; None when all are inserted."""
-        at_old, at_new, total = self._ends()
+        at_old, at_new, total = self._ends
         kinds = np.empty(total, np.int8)
         kinds[at_old] = np.where(self.update[self.old], UPDATE_BEFORE, DELETE)
         kinds[at_new] = np.where(self.update[self.new], UPDATE_AFTER, INSERT)

@@ -18,7 +18,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import differing
-from millstream.sql.operators.aggregates import Aggregates, signs_of
+from millstream.sql.operators.aggregates import TOUCHED, Aggregates, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.running import Running
@@ -69,7 +69,9 @@ class GroupAggregateOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        kept = [*([Kept(_ROWS, np.int64)] if self.retracts else []), *self.aggregates.kept]
+        kept = [Kept(_ROWS, np.int64)] if self.retracts else []
+        kept += [Kept(TOUCHED, np.int64)] if self.ttl else []
+        kept += self.aggregates.kept
         self._state: KeyedColumns = self.keeps("groups", KeyedColumns(kinds, kept, self.max_parallelism))
         self.aggregates.open(kinds, self.max_parallelism, self.keeps)
 
@@ -77,12 +79,18 @@ class GroupAggregateOperator(KeyedBatchOperator):
         keys = [batch.columns[k] for k in self.keys]
         state = self._state
         state.compact()
+        if self.ttl:
+            now = self.setup.clock()
+            state.expire(TOUCHED, now - self.ttl)
+            self.aggregates.expire(now, self.ttl)
         first_new = state.bound
         slots, _ = state.find_or_add(keys, len(batch))
         if self.retracts and batch.kinds is not None:
             unknown = self._unknown(slots, first_new, signs_of(batch))
             if unknown is not None:
                 return self.process(batch.filter(~unknown)) if not unknown.all() else ()
+        if self.ttl:
+            state.column(TOUCHED)[slots] = self.setup.clock()
         if self.mini_batch or self.final_only:
             return self._folded(batch, keys, slots, first_new)
         segments = Segments.of(slots, first_new, state.bound, signs_of(batch))

@@ -61,6 +61,7 @@ class JoinOperator(KeyedBatchOperator):
         condition: Expression | None,
         session: Session,
         waits: bool = False,
+        ttl: int = 0,
     ) -> None:
         """Make one.
 
@@ -71,7 +72,9 @@ class JoinOperator(KeyedBatchOperator):
             condition: what else must hold of the columns of both; None for nothing.
             session: what the query was made in.
             waits: whether only what is there at the end is emitted.
+            ttl: how long a row lives that is not touched, in milliseconds; 0 for ever.
         """
+        self.ttl = ttl
         self.kind = kind
         self.sides = (left, right)
         self.null_safe = tuple(null_safe) or (False,) * len(left.keys)
@@ -86,7 +89,7 @@ class JoinOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         self._rows: list[KeyedRows] = [
-            self.keeps(name, KeyedRows(side.kinds, side.keys, self.max_parallelism))
+            self.keeps(name, KeyedRows(side.kinds, side.keys, self.max_parallelism, clock=setup.clock))
             for name, side in zip(("left", "right"), self.sides, strict=True)
         ]
 
@@ -105,8 +108,10 @@ class JoinOperator(KeyedBatchOperator):
 
     def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
         mine, other = self._rows[side], self._rows[1 - side]
-        mine.compact()
-        other.compact()
+        for rows in (mine, other):
+            if self.ttl:
+                rows.expire(self.setup.clock() - self.ttl)
+            rows.compact()
         key_columns = [batch.columns[k] for k in self.sides[side].keys]
         can_match = self._can_match(key_columns, len(batch))
         signs = _SIGNS[batch.all_kinds()]

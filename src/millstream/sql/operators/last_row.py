@@ -35,6 +35,7 @@ class LastRowOperator(KeyedBatchOperator):
         says_equal: bool = False,
         rowtime: int | None = None,
         final_only: bool = False,
+        ttl: int = 0,
     ) -> None:
         """Make one.
 
@@ -45,7 +46,9 @@ class LastRowOperator(KeyedBatchOperator):
             says_equal: whether a row that is equal to the one before is an update, too.
             rowtime: the column by which a row is the last, not arrival; None for that.
             final_only: whether only what is there at the end is emitted.
+            ttl: how long a row lives that is not touched, in milliseconds; 0 for ever.
         """
+        self.ttl = ttl
         self.keys = tuple(keys)
         self.kinds = list(kinds)
         self.pairs = pairs
@@ -55,10 +58,13 @@ class LastRowOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.keys, self.max_parallelism))
+        rows = KeyedRows(self.kinds, self.keys, self.max_parallelism, clock=setup.clock)
+        self._rows: KeyedRows = self.keeps("rows", rows)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         rows = self._rows
+        if self.ttl:
+            rows.expire(self.setup.clock() - self.ttl)
         rows.compact()
         key_columns = [batch.columns[k] for k in self.keys]
         keys = rows.find_or_add(key_columns, len(batch))

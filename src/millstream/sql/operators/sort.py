@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
@@ -53,11 +54,13 @@ class SortOperator(KeyedBatchOperator):
         assert setup.state is not None
         setup.state.when_loaded(self._look)
         self._next = MAX_WATERMARK
+        # The time of the last row that was emitted: what is not behind that is late.
+        self._last = MIN_WATERMARK
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         if self.rowtime is not None:
             times = self._times(batch.columns[self.rowtime])
-            batch = batch.filter(times > self.watermark)
+            batch = batch.filter(times > self._last)
             if len(batch):
                 self._next = min(self._next, int(self._times(batch.columns[self.rowtime]).min()))
         if len(batch):
@@ -91,12 +94,23 @@ class SortOperator(KeyedBatchOperator):
     def on_watermark(self, watermark: int) -> int | None:
         if self.rowtime is not None and watermark >= self._next:
             rows = self._rows.all_rows()
-            due = rows[self._times(self._rows.take(self.rowtime, rows)) <= watermark]
+            times = self._times(self._rows.take(self.rowtime, rows))
+            due = rows[times <= watermark]
+            self._last = int(times[times <= watermark].max())
             self._emit_sorted(due)
             self._rows.remove(due)
             self._look()
         self.watermark = watermark
         return watermark
+
+    def carry(self) -> Any:
+        return self._last
+
+    def restore(self, carried: Any) -> None:
+        self._last = carried
+
+    def redistribute(self, carried: list[Any], subtask: int, reads: Callable[[Any], bool] | None) -> Any:
+        return max(carried)
 
     def finish(self) -> None:
         if self.rowtime is None:

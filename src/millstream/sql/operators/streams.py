@@ -80,7 +80,7 @@ class StreamScanOperator(Operator):
         if len(self._records) >= _BATCH_RECORDS:
             self._send()
 
-    # Whatever comes behind the records finds them sent: a watermark, and the end of the epoch, when it is looked whether
+    # Whatever comes behind the records finds them sent: a watermark, and the end of the epoch, where it is seen whether
     # time has passed.
 
     def on_watermark(self, watermark: int) -> int | None:

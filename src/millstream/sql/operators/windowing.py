@@ -77,12 +77,17 @@ class Windowing:
         return self.kind is WindowKind.TUMBLE or (self.kind is WindowKind.HOP and self.size == self.step)
 
     def all_ends(self, times: Times) -> tuple[NDArray[np.int64], Times]:
-        """Return each time once for every window it is in: its place, and the window's end."""
+        """Return each time once for every window it is in: its place, and the window's end.
+
+        Windows are in Flink's order: those that hop the last one first, those that cumulate the first one first.
+        """
         slices = self.slice_ends(times)
         first, last = self.first_ends(slices), self.last_ends(slices)
         counts = np.maximum((last - first) // self.step + 1, 0)
         rows = np.repeat(np.arange(len(times)), counts)
         number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        if self.kind is WindowKind.HOP:
+            return rows, first[rows] + (counts[rows] - 1 - number) * self.step
         return rows, first[rows] + number * self.step
 
 
