@@ -50,7 +50,7 @@ def parameters(value):
     found = list(inspect.signature(function).parameters.values())
     if found and found[0].name in ("self", "cls"):
         del found[0]
-    if any(p.name.startswith(("j_", "_j")) for p in found):
+    if any(p.name.startswith(("j_", "_j", "java_")) for p in found):
         return None
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     return [stars.get(p.kind, "") + p.name + ("=" if p.default is not p.empty else "") for p in found]

@@ -18,8 +18,7 @@ def as_function(given: Any) -> UserDefinedFunctionWrapper:
         made: UserDefinedFunctionWrapper = udtaf(given)
         return made
     if isinstance(given, AggregateFunction):
-        made = udaf(given)
-        return made
+        return udaf(given)
     raise ValidationException(
         f"{given!r} is no function for SQL: make it one with udf(...), udtf(...) or udaf(...), which say its types."
     )

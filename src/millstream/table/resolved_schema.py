@@ -98,9 +98,17 @@ class Column:
 class PhysicalColumn(Column):
     """A column that the table itself has."""
 
+    def copy(self, new_data_type: DataType) -> Column:
+        """Return the column with another type."""
+        return self._with(type=new_data_type)
+
 
 class ComputedColumn(Column):
     """A column that is computed from others."""
+
+    def copy(self, new_data_type: DataType) -> Column:
+        """Return the column with another type."""
+        return self._with(type=new_data_type)
 
     def get_expression(self) -> str | None:
         """Return how it is computed, as SQL."""
@@ -112,6 +120,10 @@ class ComputedColumn(Column):
 
 class MetadataColumn(Column):
     """A column of metadata."""
+
+    def copy(self, new_data_type: DataType) -> Column:
+        """Return the column with another type."""
+        return self._with(type=new_data_type)
 
     def is_virtual(self) -> bool:
         """Tell whether it is only read."""

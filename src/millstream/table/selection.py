@@ -1,4 +1,4 @@
-"""From expressions of the Table API to syntax that the binder takes: names of columns, windows, functions without one."""
+"""From expressions of the Table API to syntax that the binder takes: names, windows, functions without a name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from millstream.table.trees import (
     TimeMark,
     WindowBound,
 )
-from millstream.table.udf import UserDefinedFunctionWrapper, UserDefinedTableFunctionWrapper
+from millstream.table.udf import UserDefinedFunctionWrapper
 from millstream.table.window import GroupWindow
 
 if TYPE_CHECKING:
@@ -286,8 +286,6 @@ class Selection:
 
     def lateral(self, func: Any, predicate: Expression[bool] | None, kind: str) -> Node:
         """Return each row with the rows that a table function makes of it."""
-        if isinstance(func, UserDefinedTableFunctionWrapper):
-            func = func()
         call, names = self._called(func)
         condition = None if predicate is None else self.tree(predicate)
         if condition is None and kind == "LEFT":

@@ -102,7 +102,10 @@ class Streams:
                 raise ValidationException(
                     f"Invalid metadata key '{column.metadata_key or column.name}': a stream has '{_ROWTIME}' alone."
                 )
-        scan = self._scan(stream, physical, stamps[:1], is_row, changelog, schema)
+        # What is not declared can still be computed with.
+        declared_types = {c.name: c.type for c in physical}
+        read = [TableColumn(n, declared_types.get(n, k)) for n, k in own] if is_row else physical
+        scan = self._scan(stream, read, stamps[:1], is_row, changelog, schema)
         return self._declared(scan, columns, schema)
 
     def _scan(

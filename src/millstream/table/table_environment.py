@@ -153,9 +153,9 @@ class TableEnvironment:
         return path
 
     def _explained(self, ends: Sequence[Any], details: Sequence[int]) -> str:
-        from millstream.sql.plan.explain import explain
+        from millstream.sql.plan.explain import explained
 
-        return explain(list(ends), self._runner.settings(), self._runner.is_batch, [_DETAILS[d] for d in details])
+        return explained(list(ends), self._runner.settings(), self._runner.is_batch, [_DETAILS[d] for d in details])
 
     def _arrow(self, table: Table) -> Any:
         return arrow_table(table._node.fields, table.execute().arrow_batches(), self._config.get_local_timezone())

@@ -164,7 +164,7 @@ class _Overwriting(Committer):
         self._old = {os.path.join(d, f) for d, _, files in os.walk(base) for f in files if not f.startswith(".")}
 
     def commit(self, committables: list[tuple[int, Any]]) -> None:
-        directories = {os.path.dirname(part.final) for _, staged in committables for part in staged.parts}
+        directories = {os.path.dirname(part.final) for _, staged in committables for part in staged.files}
         self._remove(directories)
         self._inner.commit(committables)
 

@@ -49,7 +49,8 @@ class JsonFormat(MessageFormat):
             raise ValidationException("fail-on-missing-field and ignore-parse-errors shouldn't both be true.")
         if self._standard not in ("SQL", "ISO-8601"):
             raise ValidationException(
-                f"Unsupported value '{self._standard}' for timestamp-format.standard. Supported values are [SQL, ISO-8601]."
+                f"Unsupported value '{self._standard}' for timestamp-format.standard. Supported values are "
+                "[SQL, ISO-8601]."
             )
 
     # --- reading
