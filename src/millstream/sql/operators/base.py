@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.partitioners import Append, Partitioner, Place
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes
+from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.operators.session import Session
 from millstream.state.hashes import groups_of
 
 # So many rows are in a batch that an operator makes of much it has kept.
@@ -57,6 +61,25 @@ class BatchOperator(Operator):
     def max_parallelism(self) -> int:
         """How many key groups there are."""
         return self.setup.context.get_max_number_of_parallel_subtasks()
+
+
+class Evaluating(BatchOperator):
+    """An operator with expressions; functions of the user's in them are closed with it."""
+
+    session: Session
+
+    @cached_property
+    def context(self) -> EvaluationContext:
+        """What its expressions are told."""
+        return self.session.context(self.setup, self._current_watermark)
+
+    def _current_watermark(self) -> int | None:
+        # As in Flink there is none before the first.
+        return self.watermark if self.watermark > MIN_WATERMARK else None
+
+    def close(self) -> None:
+        self.context.close()
+        super().close()
 
 
 class KeyedBatchOperator(BatchOperator):
@@ -111,6 +134,3 @@ def pieces(columns: list[pa.Array], rows: int, kinds: Any = None) -> Iterator[Ba
     whole = Batch(columns, kinds, rows)
     for start in range(0, rows, BATCH_ROWS):
         yield whole.slice(start, min(start + BATCH_ROWS, rows))
-
-
-__all__ = ["BATCH_ROWS", "BatchOperator", "ColumnKeyPartitioner", "KeyedBatchOperator", "OperatorSetup", "pieces"]
