@@ -160,12 +160,8 @@ def test_floats_are_added_in_the_order_in_which_they_come() -> None:
     sums: dict[int, float] = {}
     for start in range(0, 3000, 700):
         part = slice(start, start + 700)
-        bare.take(
-            batch_of(
-                [("+I", k, v) for k, v in zip(keys[part].tolist(), values[part].tolist(), strict=True)],
-                [pa.int64(), pa.float64()],
-            )
-        )
+        rows = [("+I", k, v) for k, v in zip(keys[part].tolist(), values[part].tolist(), strict=True)]
+        bare.take(batch_of(rows, [pa.int64(), pa.float64()]))
     for key, value in zip(keys.tolist(), values.tolist(), strict=True):
         sums[key] = sums.get(key, 0.0) + value
     last = {c[1]: c[2] for c in bare.changes()}

@@ -14,7 +14,7 @@ from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.partitioners import Append, Partitioner, Place
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keys import hashes
+from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.operators.session import Session
 from millstream.state.hashes import groups_of
@@ -119,8 +119,15 @@ class ColumnKeyPartitioner(Partitioner):
 
         def send(batch: Batch) -> None:
             owners = self._groups(batch, max_parallelism) * parallelism // max_parallelism
-            for owner in np.flatnonzero(np.bincount(owners, minlength=parallelism)).tolist():
-                appends[owner](batch.filter(owners == owner))
+            ends = np.cumsum(np.bincount(owners, minlength=parallelism))
+            whole = batch
+            if ends[owners[0]] - (ends[owners[0] - 1] if owners[0] else 0) < len(batch):
+                whole = batch.take(stable_order(owners, parallelism))
+            start = 0
+            for owner, end in enumerate(ends.tolist()):
+                if end > start:
+                    appends[owner](whole.slice(start, end))
+                start = end
 
         return send
 
