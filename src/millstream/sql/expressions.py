@@ -5,11 +5,11 @@ An expression is about the row of one input; for a join, of the left input's col
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.sql.types import DataType
+from millstream.sql.types import BooleanType, DataType
 
 
 @dataclass(frozen=True)
@@ -131,3 +131,32 @@ def replaced(expression: Expression, change: Callable[[Expression], Expression |
         arguments = tuple(replaced(a, change) for a in expression.arguments)
         return UserCall(expression.type, expression.name, expression.function, arguments)
     return expression
+
+
+def conjunction(tests: Sequence[Expression]) -> Expression:
+    """Return the AND of conditions; TRUE of none."""
+    return _joined("AND", tests, True)
+
+
+def disjunction(tests: Sequence[Expression]) -> Expression:
+    """Return the OR of conditions; FALSE of none."""
+    return _joined("OR", tests, False)
+
+
+def _joined(operator: str, tests: Sequence[Expression], empty: bool) -> Expression:
+    if not tests:
+        return Constant(BooleanType(False), empty)
+    found = tests[0]
+    for test in tests[1:]:
+        nullable = found.type.is_nullable or test.type.is_nullable
+        found = Call(BooleanType(nullable), operator, (found, test))
+    return found
+
+
+def conjuncts(condition: Expression | None) -> list[Expression]:
+    """Return the conditions that an AND is of."""
+    if condition is None:
+        return []
+    if isinstance(condition, Call) and condition.function == "AND":
+        return [c for a in condition.arguments for c in conjuncts(a)]
+    return [condition]

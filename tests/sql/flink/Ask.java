@@ -24,7 +24,8 @@ public class Ask {
     static List<String> values(List<String> expressions) {
         StringBuilder query = new StringBuilder("SELECT ");
         for (int i = 0; i < expressions.size(); i++) {
-            query.append(i == 0 ? "" : ", ").append("CAST(").append(expressions.get(i)).append(" AS STRING)");
+            // A null where the type has none would fail the query: RAND keeps the column from being NOT NULL.
+            query.append(i == 0 ? "" : ", ").append("CASE WHEN RAND() < 2 THEN CAST(").append(expressions.get(i)).append(" AS STRING) END");
         }
         try (CloseableIterator<Row> rows = env.executeSql(query.toString()).collect()) {
             Row row = rows.next();

@@ -37,7 +37,7 @@ OR, AND, NOT, IS, COMPARISON, MATCHING, SUM, PRODUCT, SIGN = 22, 24, 26, 28, 30,
 _BINARY = {
     "OR": OR,
     "AND": AND,
-    **dict.fromkeys(["=", "<>", "!=", "<", "<=", ">", ">="], COMPARISON),
+    **dict.fromkeys(["=", "<>", "!=", "<", "<=", ">", ">=", "OVERLAPS"], COMPARISON),
     "+": SUM,
     "-": SUM,
     "*": PRODUCT,

@@ -113,8 +113,8 @@ def _sized(r: Reader, word: str) -> DataType:
         length = r.whole_number()
         r.need(")")
     elif word.startswith("VAR"):
-        # As Flink reads it: without a length, of one.
-        length = 1
+        # As Flink's SQL reads it: without a length, of any.
+        length = MOST_LENGTH
     return make(min(length, MOST_LENGTH))
 
 

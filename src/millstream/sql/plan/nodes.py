@@ -316,6 +316,8 @@ class Rank(Single):
         function: ROW_NUMBER, RANK or DENSE_RANK.
         first, last: the places, from 1.
         shows_rank: whether the place is the last column.
+        strategy: how it works, see `plan/changelog.py`: AppendFastStrategy for inserts alone, UpdateFastStrategy for
+            rows that are updated by key and only move up, RetractStrategy for all else.
     """
 
     partition: tuple[int, ...]
@@ -324,6 +326,7 @@ class Rank(Single):
     first: int
     last: int
     shows_rank: bool
+    strategy: str = "AppendFastStrategy"
 
 
 @dataclass(frozen=True)
@@ -391,6 +394,19 @@ class TemporalJoin(Join):
 
 
 @dataclass(frozen=True)
+class Apply(Double):
+    """Each row of the left with the rows of a query that looks at it (LATERAL); a rule makes a join of it.
+
+    Attributes:
+        kind: INNER or LEFT.
+        condition: about both sides' columns; None for nothing.
+    """
+
+    kind: JoinKind
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True)
 class Union(Node):
     """The rows of all inputs, as they come (UNION ALL)."""
 
@@ -417,11 +433,15 @@ class SetOperation(Double):
 
 @dataclass(frozen=True)
 class Sort(Single):
-    """Rows in an order (column, descending, nulls first), and of those some: `limit` None for all."""
+    """Rows in an order (column, descending, nulls first), and of those some: `limit` None for all.
+
+    With a limit it works as a Rank does, by the same strategies.
+    """
 
     order: tuple[tuple[int, bool, bool], ...] = ()
     offset: int = 0
     limit: int | None = None
+    strategy: str = "AppendFastStrategy"
 
 
 # --- between

@@ -1,0 +1,218 @@
+"""The binder: queries and statements in, relational nodes out. SQL and the Table API both go through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from millstream.sql.bind import insert, steps, windows
+from millstream.sql.bind.errors import Refused, located
+from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.functions import Functions, UserFunction, resolved_user_call
+from millstream.sql.bind.grouping import GroupWindow
+from millstream.sql.bind.relations import RelationBinder, unordered
+from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.select import SelectBinder, ordinal, whole_number
+from millstream.sql.bind.table_steps import TableSteps
+from millstream.sql.bind.tables import Connectors, scanned
+from millstream.sql.bind.terms import cast
+from millstream.sql.catalog.manager import CatalogManager, InlineView
+from millstream.sql.expressions import Column, Expression
+from millstream.sql.language import statements, syntax
+from millstream.sql.language.statement_grammar import read_statement
+from millstream.sql.plan.nodes import Node, Sink
+from millstream.sql.schema import Field
+from millstream.sql.types import DataType
+
+
+class Binder(TableSteps):
+    """Binds queries and statements.
+
+    Attributes:
+        catalogs: where tables, views and functions of users are found.
+        functions: the functions of the language.
+        settings: the configuration of the environment.
+        connectors: what makes sources and sinks of tables.
+        batch: whether jobs are of batch.
+    """
+
+    WINDOW_FUNCTIONS = windows.FUNCTIONS
+
+    def __init__(
+        self,
+        catalogs: CatalogManager,
+        functions: Functions,
+        settings: Mapping[str, str],
+        connectors: Connectors | None = None,
+        batch: bool = False,
+    ) -> None:
+        self.catalogs = catalogs
+        self.functions = functions
+        self.settings = settings
+        self.connectors = connectors
+        self.batch = batch
+        self._named: dict[str, Node] = {}
+        self._views: list[tuple[str, ...]] = []
+
+    # --- entry
+
+    def query(self, query: syntax.Query, outer: Scope | None = None, text: str = "") -> Node:
+        """Return the relation that a query is; with the text, errors say where."""
+        with telling_where(text):
+            return self._query(query, outer)
+
+    def insert(self, statement: statements.Insert, text: str = "") -> Sink:
+        """Return what writes an INSERT's query to its table."""
+        with telling_where(text):
+            return insert.bound(self, statement)
+
+    def written_to(self, node: Node, path: Sequence[str], overwrite: bool = False) -> Sink:
+        """Return what writes a relation to a table, as `execute_insert` does."""
+        with telling_where(""):
+            return insert.written(self, node, tuple(path), overwrite=overwrite)
+
+    # --- queries
+
+    def _query(self, query: syntax.Query, outer: Scope | None) -> Node:
+        if isinstance(query, syntax.Select):
+            return SelectBinder(self, query, outer).bound()[0]
+        if isinstance(query, syntax.Values):
+            return self._values(query, outer)
+        if isinstance(query, syntax.TableQuery):
+            return self.table(query.table)[0]
+        if isinstance(query, syntax.SetOperation):
+            left, right = self._query(query.left, outer), self._query(query.right, outer)
+            return steps.set_operation(query.operator, query.all, left, right, query.at)
+        if isinstance(query, syntax.Ordered):
+            return self._ordered(query, outer)
+        assert isinstance(query, syntax.With)
+        before = self._named
+        self._named = dict(before)
+        try:
+            for name, columns, inner in query.tables:
+                node = self._query(unordered(inner), outer)
+                if columns and len(columns) != len(node.fields):
+                    raise Refused(f"Number of columns must match number of query columns of '{name}'", inner.at)
+                self._named[name] = steps.renamed(node, columns) if columns else node
+            return self._query(query.query, outer)
+        finally:
+            self._named = before
+
+    def _values(self, query: syntax.Values, outer: Scope | None) -> Node:
+        binder = ExpressionBinder(self, Scope(outer=outer))
+        rows = [[self.folded(binder.bind(e)) for e in row] for row in query.rows]
+        return steps.rows_of(rows, at=query.at)
+
+    def _ordered(self, query: syntax.Ordered, outer: Scope | None) -> Node:
+        offset = whole_number(self, query.offset, "OFFSET") or 0
+        limit = whole_number(self, query.limit, "LIMIT")
+        inner = query.query
+        if isinstance(inner, syntax.Select):
+            node, order, own = SelectBinder(self, inner, outer).bound(query.order)
+        else:
+            node = self._query(inner, outer)
+            order, own = self._order_of(node, query.order), len(node.fields)
+        found = steps.sorted_by(node, order, offset, limit)
+        if own < len(node.fields):
+            kept = steps.columns(found.fields)[:own]
+            found = steps.project(found, kept, found.fields.names[:own])
+        return found
+
+    def _order_of(self, node: Node, keys: Sequence[syntax.SortKey]) -> list[tuple[int, bool, bool]]:
+        """Return the order of a set operation or VALUES: of columns alone."""
+        found = []
+        for key in keys:
+            first = not key.descending if key.nulls_first is None else key.nulls_first
+            if isinstance(key.value, syntax.Literal) and key.value.kind == "INTEGER":
+                place = ordinal(key.value, len(node.fields))
+            else:
+                bound = ExpressionBinder(self, Scope.of(node.fields)).raw(key.value)
+                if not isinstance(bound, Column):
+                    raise Refused("ORDER BY of a set operation takes its columns alone", key.at)
+                place = bound.index
+            found.append((place, key.descending, first))
+        return found
+
+    # --- relations
+
+    def relation(self, relation: syntax.Relation | None, outer: Scope | None) -> tuple[Node, Scope]:
+        """Return what stands in FROM, and the names it lets see."""
+        if relation is None:
+            return steps.one_row(), Scope(outer=outer)
+        return RelationBinder(self, outer).bind(relation)
+
+    def table(self, name: syntax.TableName) -> tuple[Node, tuple[str, ...]]:
+        """Return the rows of a table, view or named query, and how it is called."""
+        if len(name.parts) == 1 and name.parts[0] in self._named:
+            return self._named[name.parts[0]], name.parts
+        path = self.catalogs.full_path(name.parts)
+        found = self.catalogs.find(path)
+        if found is None:
+            raise Refused(f"Object '{name.parts[-1]}' not found{self.catalogs.alike(path)}", name.at)
+        if isinstance(found, InlineView):
+            return found.node, path
+        if found.is_view:
+            return self._view(path, found.query or "", [c.name for c in found.columns]), path
+        options = tuple(pair for hint in name.hints if hint.name == "OPTIONS" for pair in hint.options)
+        return scanned(self, path, found, options), path
+
+    def _view(self, path: tuple[str, ...], text: str, names: Sequence[str]) -> Node:
+        if path in self._views:
+            raise Refused(f"The view '{'.'.join(path)}' reads itself")
+        statement = read_statement(text)
+        assert isinstance(statement, statements.QueryStatement)
+        named, self._named = self._named, {}
+        self._views.append(path)
+        try:
+            with telling_where(text), self.catalogs.at(path[:2]):
+                return steps.renamed(self._query(statement.query, None), names)
+        finally:
+            self._named = named
+            self._views.pop()
+
+    def window_function(self, call: syntax.Call, outer: Scope | None) -> Node:
+        """Return the rows of a window function."""
+        return windows.window_table(self, call, outer)
+
+    def group_window(self, element: syntax.Expression, binder: ExpressionBinder) -> GroupWindow | None:
+        """Return the window that an element of a GROUP BY is, None if it is none."""
+        return windows.group_window(self, element, binder)
+
+    # --- functions
+
+    def user_function(self, name: str) -> UserFunction | None:
+        """Return the user's function of a name, None if there is none."""
+        found: UserFunction | None = self.catalogs.find_function(tuple(name.split(".")))
+        return found
+
+    def table_function(
+        self, call: syntax.Call, binder: ExpressionBinder
+    ) -> tuple[object, tuple[Expression, ...], tuple[Field, ...]]:
+        """Return a table function, its arguments, and the columns of its rows."""
+        user = self.user_function(call.name)
+        if user is None or user.kind != "table":
+            arguments = ", ".join(f"<{binder.bind(a).type}>" for a in call.arguments)
+            raise Refused(f"No match found for function signature {call.name}({arguments})", call.at)
+        arguments_bound = [binder.bind(a) for a in call.arguments]
+        resolved = resolved_user_call(call.name, user, [a.type for a in arguments_bound], call.at)
+        given = tuple(cast(a, t) for a, t in zip(arguments_bound, resolved.arguments, strict=True))
+        return user, given, resolved.fields
+
+    def cast_to(self, node: Node, kinds: Sequence[DataType]) -> Node:
+        """Return a relation whose columns have these types."""
+        return steps.cast_to(node, kinds)
+
+    def folded(self, expression: Expression) -> Expression:
+        """Return the constant that an expression is, or the expression."""
+        return self.functions.folded(expression)
+
+
+@contextmanager
+def telling_where(text: str) -> Iterator[None]:
+    """Let errors say where in a text they are; without one, they are left to who has it."""
+    try:
+        yield
+    except Refused as e:
+        if not text:
+            raise
+        raise located(e, text) from None

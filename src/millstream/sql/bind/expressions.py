@@ -1,0 +1,384 @@
+"""Binds expressions: names become columns, calls get types, values are cast to what is asked of them.
+
+What a call is called and how its arguments stand, for those that are not plain functions of the table: `CASE`
+(condition, value, .., rest), `CAST`, `TRY_CAST` (to the call's type), `FIELD` (a row; option: the field's name), `ITEM`
+(array or map, index), `ROW`, `ARRAY`, `MAP` (members), `IN` (value, then constants), `PROCTIME` (reads the clock).
+Words such as units of time are options, in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from millstream.sql import type_rules
+from millstream.sql.bind import literals
+from millstream.sql.bind.aggregates import AggregateBinder
+from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.functions import resolved_user_call
+from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.terms import (
+    BOOLEAN,
+    GROUP_FUNCTIONS,
+    GROUP_WINDOWS,
+    PROCTIME,
+    TypedExpression,
+    cast,
+    comparison_type,
+)
+from millstream.sql.errors import ValidationException
+from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, conjunction, disjunction
+from millstream.sql.language import syntax
+from millstream.sql.plan.subqueries import Outer, Subquery, SubqueryKind
+from millstream.sql.schema import TimeAttribute
+from millstream.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    MapType,
+    NullType,
+    RowField,
+    RowType,
+)
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+
+@runtime_checkable
+class BoundByItself(Protocol):
+    """An expression of syntax that only the Table API has, and that knows what it is bound to."""
+
+    def bound(self, binder: ExpressionBinder) -> Expression:
+        """Return the typed expression."""
+
+
+class ExpressionBinder(AggregateBinder):
+    """Binds the expressions of one place in a query."""
+
+    def __init__(
+        self,
+        binder: Binder,
+        scope: Scope,
+        *,
+        windows: dict[str, syntax.Window] | None = None,
+        grouped: bool = False,
+        aliases: dict[str, Expression] | None = None,
+    ) -> None:
+        super().__init__(binder, windows or {}, grouped)
+        self._scope = scope
+        self._aliases = aliases or {}
+
+    # --- entry
+
+    def bind(self, e: syntax.Expression) -> Expression:
+        """Return the typed expression; a processing time is read off the clock."""
+        return self._materialized(self.raw(e))
+
+    def raw(self, e: syntax.Expression) -> Expression:
+        """Return the typed expression; a processing time attribute stays one."""
+        handler = _HANDLERS.get(type(e))
+        if handler is not None:
+            return handler(self, e)
+        if isinstance(e, BoundByItself):
+            return e.bound(self)
+        raise Refused(f"{type(e).__name__} cannot stand here", e.at)
+
+    def boolean(self, e: syntax.Expression, clause: str) -> Expression:
+        """Return a condition."""
+        found = self.bind(e)
+        if isinstance(found.type, NullType):
+            return Constant(BOOLEAN, None)
+        if not isinstance(found.type, BooleanType):
+            raise Refused(f"{clause} clause must be a condition, but it is of type {found.type}", e.at)
+        return found
+
+    def time_of(self, e: Expression) -> TimeAttribute | None:
+        """Return what kind of time attribute an expression is."""
+        if isinstance(e, Column):
+            return self._scope.fields[e.index].time
+        return TimeAttribute.PROCTIME if isinstance(e, Call) and e.function == "PROCTIME" else None
+
+    def _materialized(self, e: Expression) -> Expression:
+        return PROCTIME if isinstance(e, Column) and self.time_of(e) is TimeAttribute.PROCTIME else e
+
+    # --- names and literals
+
+    def _name(self, e: syntax.Name) -> Expression:
+        if len(e.parts) == 1 and e.parts[0] in self._aliases:
+            return self._aliases[e.parts[0]]
+        found = self._scope.find(e.parts, e.at)
+        column: Expression = (
+            Column(found.field.type, found.index)
+            if found.level == 0
+            else Outer(found.field.type, found.index, found.level)
+        )
+        for name in found.rest:
+            column = self._member(column, name, e.at)
+        return column
+
+    def _member(self, value: Expression, name: str, at: int) -> Expression:
+        kind = value.type
+        if not isinstance(kind, RowType):
+            raise Refused(f"Column '{name}' not found: a value of type {kind} has no fields", at)
+        for field in kind:
+            if field.name == name:
+                nullable = field.data_type.is_nullable or kind.is_nullable
+                return Call(field.data_type.with_nullability(nullable), "FIELD", (value,), (name,))
+        raise Refused(f"Column '{name}' not found in the fields {', '.join(kind.names)}", at)
+
+    def _field(self, e: syntax.Field) -> Expression:
+        return self._member(self.bind(e.value), e.name, e.at)
+
+    def _literal(self, e: syntax.Literal) -> Expression:
+        return literals.constant(e)
+
+    def _interval(self, e: syntax.Interval) -> Expression:
+        return literals.interval(e)
+
+    def _star(self, e: syntax.Star) -> Expression:
+        raise Refused("'*' can stand only as an item of SELECT, or in COUNT(*)", e.at)
+
+    def _typed(self, e: TypedExpression) -> Expression:
+        return e.value
+
+    # --- calls
+
+    def _cast(self, e: syntax.Cast) -> Expression:
+        try:
+            return self._binder.functions.cast(self.bind(e.value), e.type, e.lenient)
+        except ValidationException as error:
+            raise Refused(str(error), e.at) from None
+
+    def _case(self, e: syntax.Case) -> Expression:
+        conditions: list[Expression] = []
+        for when, _ in e.branches:
+            test = when if e.value is None else syntax.Call("=", (e.value, when), at=when.at)
+            conditions.append(self.boolean(test, "WHEN"))
+        values = [self.bind(then) for _, then in e.branches]
+        values.append(Constant(NullType(), None) if e.otherwise is None else self.bind(e.otherwise))
+        kind = type_rules.least_restrictive([v.type for v in values])
+        if kind is None:
+            raise Refused("Illegal mixing of types in CASE or COALESCE statement", e.at)
+        if isinstance(kind, NullType):
+            raise Refused("ELSE clause or at least one THEN clause must be non-NULL", e.at)
+        values = [cast(v, kind) for v in values]
+        arguments = [x for pair in zip(conditions, values, strict=False) for x in pair]
+        return Call(kind, "CASE", (*arguments, values[-1]))
+
+    def _call(self, e: syntax.Call) -> Expression:
+        special = _CALLS.get(e.name.upper())
+        if special is not None:
+            return special(self, e)
+        user = self._binder.user_function(e.name)
+        if user is not None:
+            return self._user_call(e, user)
+        kind = self._binder.functions.kind(e.name)
+        if kind == "aggregate":
+            return self._aggregate(e)
+        if e.over is not None and kind is not None:
+            raise Refused(f"OVER must be applied to aggregate function, {e.name} is none", e.at)
+        return self._plain(e)
+
+    def _plain(self, e: syntax.Call) -> Expression:
+        options = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
+        arguments = [self.bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
+        return self.call(e.name, arguments, options, e.at)
+
+    def call(
+        self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = (), at: int | None = None
+    ) -> Expression:
+        """Return a function of the language applied to typed arguments."""
+        try:
+            return self._binder.functions.call(name, arguments, options)
+        except ValidationException as e:
+            raise Refused(str(e), at) from None
+
+    def _user_call(self, e: syntax.Call, user: Any) -> Expression:
+        if user.kind not in ("scalar", "aggregate"):
+            raise Refused(f"'{e.name}' is a table function; it stands in FROM, as LATERAL TABLE({e.name}(..))", e.at)
+        arguments = [self.bind(a) for a in e.arguments]
+        resolved = resolved_user_call(e.name, user, [a.type for a in arguments], e.at)
+        assert resolved.type is not None
+        given = tuple(cast(a, t) for a, t in zip(arguments, resolved.arguments, strict=True))
+        if user.kind == "aggregate":
+            return self._aggregated(e, given, resolved.type, user)
+        return UserCall(resolved.type, e.name, user, given)
+
+    def user_call(self, e: syntax.Call, user: Any) -> Expression:
+        """Return a function that is called without having a name in a catalog."""
+        return self._user_call(e, user)
+
+    def _between(self, e: syntax.Call) -> Expression:
+        value, low, high = e.arguments
+        within = _both(_binary(">=", value, low, e.at), _binary("<=", value, high, e.at))
+        if e.name == "BETWEEN SYMMETRIC":
+            turned = _both(_binary(">=", value, high, e.at), _binary("<=", value, low, e.at))
+            within = syntax.Call("OR", (within, turned), at=e.at)
+        return self.raw(within)
+
+    def _negative(self, e: syntax.Call) -> Expression:
+        (argument,) = e.arguments
+        if isinstance(argument, syntax.Literal) and argument.kind in ("INTEGER", "DECIMAL", "DOUBLE"):
+            if argument.kind == "INTEGER":
+                return literals.negative_integer(argument)
+            return literals.negated(literals.constant(argument))
+        if isinstance(argument, syntax.Interval):
+            return literals.negated(literals.interval(argument))
+        return self._plain(e)
+
+    def _positive(self, e: syntax.Call) -> Expression:
+        return self.bind(e.arguments[0])
+
+    def _row(self, e: syntax.Call) -> Expression:
+        members = [self.bind(a) for a in e.arguments]
+        fields = [RowField(f"EXPR${i}", m.type) for i, m in enumerate(members)]
+        return Call(RowType(fields, False), "ROW", tuple(members))
+
+    def _array(self, e: syntax.Call) -> Expression:
+        if len(e.arguments) == 1 and isinstance(e.arguments[0], syntax.Subquery):
+            raise Refused("ARRAY(query) is not supported; use ARRAY_AGG", e.at)
+        members = [self.bind(a) for a in e.arguments]
+        kind = self._common(members, "ARRAY", e.at)
+        return Call(ArrayType(kind, False), "ARRAY", tuple(cast(m, kind) for m in members))
+
+    def _map(self, e: syntax.Call) -> Expression:
+        members = [self.bind(a) for a in e.arguments]
+        if len(members) % 2:
+            raise Refused("Map requires an even number of arguments", e.at)
+        keys, values = members[::2], members[1::2]
+        kind = MapType(self._common(keys, "MAP", e.at), self._common(values, "MAP", e.at), False)
+        pairs = zip(keys, values, strict=True)
+        given = [x for k, v in pairs for x in (cast(k, kind.key_type), cast(v, kind.value_type))]
+        return Call(kind, "MAP", tuple(given))
+
+    def _common(self, members: Sequence[Expression], what: str, at: int) -> DataType:
+        if not members:
+            raise Refused(f"Require at least 1 argument in {what}[..]", at)
+        kind = type_rules.least_restrictive([m.type for m in members])
+        if kind is None:
+            raise Refused("Parameters must be of the same type", at)
+        return kind
+
+    def _units(self, e: syntax.Call) -> Expression:
+        """Bind INTERVAL n UNIT with a number that is computed."""
+        count, unit = e.arguments
+        assert isinstance(unit, syntax.Symbol)
+        bound = self.bind(count)
+        kind = literals.interval_type(unit.word, unit.word).with_nullability(bound.type.is_nullable)
+        if isinstance(bound, Constant):
+            return Constant(kind, bound.value * literals.unit_value(unit.word))
+        one = Constant(kind.with_nullability(False), literals.unit_value(unit.word))
+        return self.call("*", [one, bound], (), e.at)
+
+    def _json(self, e: syntax.Json) -> Expression:
+        words = [self._json_default(x) for x in (e.empty, e.error)]
+        options = (e.returning, *words, e.wrapper, e.null)
+        if e.name.endswith("AGG"):
+            call = syntax.Call(e.name, e.arguments, condition=e.condition, at=e.at)
+            return self._aggregate(call, options)
+        arguments = [self.bind(a) for a in e.arguments]
+        return self.call(e.name, arguments, options, e.at)
+
+    def _json_default(self, given: str | syntax.Expression | None) -> Any:
+        return self.bind(given) if isinstance(given, syntax.Expression) else given
+
+    # --- IN, EXISTS, subqueries
+
+    def _in(self, e: syntax.In) -> Expression:
+        if isinstance(e.among, syntax.Query):
+            found = self._in_query(e.value, e.among, e.at)
+        else:
+            found = self._in_list(e.value, e.among, e.at)
+        return Call(found.type, "NOT", (found,)) if e.negated else found
+
+    def _in_list(self, value: syntax.Expression, among: Sequence[syntax.Expression], at: int) -> Expression:
+        bound = [self.bind(value), *map(self.bind, among)]
+        types = [b.type for b in bound]
+        kind = self._in_type(types, at)
+        nullable = any(t.is_nullable for t in types)
+        given = [cast(b, kind) for b in bound]
+        if not all(isinstance(b, Constant) for b in bound[1:]) or isinstance(kind, RowType):
+            tests = [self.raw(_binary("=", TypedExpression(given[0]), TypedExpression(g), at)) for g in given[1:]]
+            return disjunction(tests)
+        return Call(BooleanType(nullable), "IN", tuple(given))
+
+    def _in_type(self, types: list[DataType], at: int) -> DataType:
+        kind = types[0]
+        for other in types[1:]:
+            common = comparison_type(kind, other)
+            if common is None:
+                raise Refused("Values passed to IN operator must have compatible types", at)
+            kind = common
+        return kind
+
+    def _in_query(self, value: syntax.Expression, query: syntax.Query, at: int) -> Expression:
+        is_row = isinstance(value, syntax.Call) and value.name == "ROW"
+        values = [self.bind(v) for v in (value.arguments if is_row and isinstance(value, syntax.Call) else [value])]
+        node = self._binder.query(query, outer=self._scope)
+        if len(node.fields) != len(values):
+            raise Refused("Values passed to IN operator must have compatible types", at)
+        kinds = [self._in_type([v.type, f.type], at) for v, f in zip(values, node.fields.fields, strict=True)]
+        node = self._binder.cast_to(node, kinds)
+        nullable = any(v.type.is_nullable for v in values) or any(f.type.is_nullable for f in node.fields.fields)
+        given = tuple(cast(v, k) for v, k in zip(values, kinds, strict=True))
+        return Subquery(BooleanType(nullable), SubqueryKind.IN, node, given)
+
+    def _exists(self, e: syntax.Exists) -> Expression:
+        node = self._binder.query(e.query, outer=self._scope)
+        return Subquery(BooleanType(False), SubqueryKind.EXISTS, node)
+
+    def _subquery(self, e: syntax.Subquery) -> Expression:
+        node = self._binder.query(e.query, outer=self._scope)
+        if len(node.fields) != 1:
+            raise Refused("A subquery that is a value must have one column", e.at)
+        return Subquery(node.fields[0].type.nullable(), SubqueryKind.SCALAR, node)
+
+    def _quantified(self, e: syntax.Quantified) -> Expression:
+        some = e.quantifier in ("SOME", "ANY")
+        if isinstance(e.among, syntax.Query):
+            if some and e.operator == "=":
+                return self._in_query(e.value, e.among, e.at)
+            if not some and e.operator == "<>":
+                found = self._in_query(e.value, e.among, e.at)
+                return Call(found.type, "NOT", (found,))
+            raise Refused(f"{e.operator} {e.quantifier} (query) is not supported; compare with MIN or MAX of it", e.at)
+        tests = [self.raw(_binary(e.operator, e.value, x, e.at)) for x in e.among]
+        return disjunction(tests) if some else conjunction(tests)
+
+
+def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, at: int) -> syntax.Call:
+    return syntax.Call(operator, (left, right), at=at)
+
+
+def _both(left: syntax.Expression, right: syntax.Expression) -> syntax.Call:
+    return syntax.Call("AND", (left, right), at=left.at)
+
+
+_HANDLERS: dict[type, Callable[[ExpressionBinder, Any], Expression]] = {
+    syntax.Name: ExpressionBinder._name,
+    syntax.Star: ExpressionBinder._star,
+    syntax.Literal: ExpressionBinder._literal,
+    syntax.Interval: ExpressionBinder._interval,
+    syntax.Call: ExpressionBinder._call,
+    syntax.Cast: ExpressionBinder._cast,
+    syntax.Case: ExpressionBinder._case,
+    syntax.Field: ExpressionBinder._field,
+    syntax.In: ExpressionBinder._in,
+    syntax.Quantified: ExpressionBinder._quantified,
+    syntax.Exists: ExpressionBinder._exists,
+    syntax.Subquery: ExpressionBinder._subquery,
+    syntax.Json: ExpressionBinder._json,
+    TypedExpression: ExpressionBinder._typed,
+}
+_CALLS: dict[str, Callable[[ExpressionBinder, syntax.Call], Expression]] = {
+    "BETWEEN": ExpressionBinder._between,
+    "BETWEEN SYMMETRIC": ExpressionBinder._between,
+    "UNARY -": ExpressionBinder._negative,
+    "UNARY +": ExpressionBinder._positive,
+    "ROW": ExpressionBinder._row,
+    "ARRAY": ExpressionBinder._array,
+    "MAP": ExpressionBinder._map,
+    "INTERVAL": ExpressionBinder._units,
+    **dict.fromkeys([*GROUP_WINDOWS, *GROUP_FUNCTIONS], ExpressionBinder._group_property),
+}

@@ -1,0 +1,146 @@
+"""Binds INSERT: which column of a query goes into which of a table, and whether it may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from millstream.sql import type_rules
+from millstream.sql.bind import steps
+from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.tables import context_of, with_options
+from millstream.sql.bind.terms import PROCTIME, cast
+from millstream.sql.catalog.manager import InlineView
+from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
+from millstream.sql.errors import ValidationException
+from millstream.sql.expressions import Column, Constant, Expression
+from millstream.sql.language import statements
+from millstream.sql.plan.nodes import Node, Project, Sink
+from millstream.sql.schema import Field, Fields, TimeAttribute
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+
+def bound(binder: Binder, statement: statements.Insert) -> Sink:
+    """Return what an INSERT is."""
+    node = binder.query(statement.query)
+    partition = {}
+    for name, value in statement.partition:
+        constant = binder.folded(ExpressionBinder(binder, Scope()).bind(value))
+        if not isinstance(constant, Constant):
+            raise Refused(f"The value of the partition '{name}' must be a constant", value.at)
+        partition[name] = constant
+    return written(
+        binder,
+        node,
+        statement.table,
+        columns=statement.columns,
+        partition=partition,
+        overwrite=statement.overwrite,
+        options=statement.options,
+        at=statement.at,
+    )
+
+
+def written(
+    binder: Binder,
+    node: Node,
+    name: tuple[str, ...],
+    *,
+    columns: Sequence[str] = (),
+    partition: dict[str, Constant] | None = None,
+    overwrite: bool = False,
+    options: tuple[tuple[str, str], ...] = (),
+    at: int | None = None,
+) -> Sink:
+    """Return what writes a relation to a table."""
+    path = binder.catalogs.full_path(name)
+    table = binder.catalogs.find(path)
+    if table is None:
+        raise Refused(
+            f"Cannot find table '`{'`.`'.join(path)}`' in any of the catalogs "
+            f"{sorted(binder.catalogs.catalog_names())}, nor as a temporary table.",
+            at,
+        )
+    if isinstance(table, InlineView) or table.is_view:
+        raise Refused(f"'{'.'.join(path)}' is a view; only tables can be written to", at)
+    if binder.connectors is None:
+        raise Refused(f"The table '{'.'.join(path)}' cannot be written: there are no connectors")
+    table = with_options(table, options)
+    sink = binder.connectors.sink(context_of(binder, path, table))
+    if overwrite:
+        sink = sink.overwriting()
+    target = _target(table)
+    row = _aligned(node, target, list(columns), partition or {}, path)
+    fields = Fields(tuple(Field(c.name, c.type) for c in target))
+    given = Project(fields, node, tuple(row))
+    values = tuple((k, str(v.value)) for k, v in (partition or {}).items())
+    return Sink(fields, _materialized(given), table, sink, path, overwrite, values, options)
+
+
+def _target(table: CatalogTable) -> list[TableColumn]:
+    persisted = [c for c in table.columns if c.is_persisted]
+    physical = [c for c in persisted if c.kind is ColumnKind.PHYSICAL]
+    return physical + [c for c in persisted if c.kind is ColumnKind.METADATA]
+
+
+def _materialized(project: Project) -> Project:
+    """Let processing times be read off the clock."""
+    below = project.input.fields
+    read = tuple(
+        cast(PROCTIME, e.type) if isinstance(e, Column) and below[e.index].time is TimeAttribute.PROCTIME else e
+        for e in project.expressions
+    )
+    return replace(project, expressions=read)
+
+
+def _aligned(
+    node: Node, target: list[TableColumn], columns: list[str], partition: dict[str, Constant], path: tuple[str, ...]
+) -> list[Expression]:
+    """Return for each column of the table what is written into it."""
+    names = [c.name for c in target]
+    for name in [*columns, *partition]:
+        if name not in names:
+            raise Refused(f"Unknown target column '{name}'")
+    if len(set(columns)) != len(columns):
+        twice = next(c for c in columns if columns.count(c) > 1)
+        raise Refused(f"Target column '{twice}' is assigned more than once")
+    given = columns or [n for n in names if n not in partition]
+    if len(given) != len(node.fields):
+        raise _mismatch("Different number of columns.", node.fields, target, path)
+    values: dict[str, Expression] = {}
+    for name, written_value in zip(given, steps.columns(node.fields), strict=True):
+        values[name] = written_value
+    values |= partition
+    row: list[Expression] = []
+    for place, column in enumerate(target):
+        value = values.get(column.name)
+        if value is None:
+            if not column.type.is_nullable:
+                raise Refused(f"Column '{column.name}' has no default value and does not allow NULLs")
+            row.append(Constant(column.type, None))
+            continue
+        if not _can_store(value, column):
+            cause = f"Incompatible types for sink column '{column.name}' at position {place + 1}."
+            raise _mismatch(cause, node.fields, target, path)
+        row.append(cast(value, column.type))
+    return row
+
+
+def _can_store(value: Expression, column: TableColumn) -> bool:
+    return type_rules.can_store(value.type, column.type.nullable())
+
+
+def _mismatch(cause: str, query: Fields, target: list[TableColumn], path: tuple[str, ...]) -> ValidationException:
+    wanted = ", ".join(f"{c.name}: {c.type}" for c in target)
+    got = ", ".join(f"{f.name}: {f.type}" for f in query.fields)
+    return ValidationException(
+        f"Column types of query result and sink for '{'.'.join(path)}' do not match.\n"
+        f"Cause: {cause}\n\n"
+        f"Query schema: [{got}]\n"
+        f"Sink schema:  [{wanted}]"
+    )

@@ -1,0 +1,192 @@
+"""Turns literals into constants."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from decimal import Decimal
+
+from millstream.sql import type_rules
+from millstream.sql.bind.errors import Refused
+from millstream.sql.expressions import Constant
+from millstream.sql.language import syntax
+from millstream.sql.types import (
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntType,
+    NullType,
+    TimestampType,
+    TimeType,
+)
+
+_MOST_INT = 2**31 - 1
+_MOST_BIGINT = 2**63 - 1
+_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
+_MILLISECONDS = {"WEEK": 604_800_000, "DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
+_PARTS = ["DAY", "HOUR", "MINUTE", "SECOND"]
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def _empty() -> DataType:
+    # There is no CHAR(0) to declare, but there is a text of no characters.
+    found = CharType(1, False)
+    found.length = 0
+    return found
+
+
+_EMPTY = _empty()
+
+
+def constant(literal: syntax.Literal) -> Constant:
+    """Return the constant that a literal is."""
+    try:
+        return _READERS[literal.kind](literal.text)
+    except (ValueError, ArithmeticError) as e:
+        raise Refused(f"Illegal {literal.kind} literal '{literal.text}': {e}", literal.at) from e
+
+
+def _integer(text: str) -> Constant:
+    value = int(text)
+    if value <= _MOST_INT:
+        return Constant(IntType(False), value)
+    if value <= _MOST_BIGINT:
+        return Constant(BigIntType(False), value)
+    raise ValueError("it is out of range; write it with a point, or as a CAST of a text")
+
+
+def negative_integer(literal: syntax.Literal) -> Constant:
+    """Return a whole number with a minus before it; there is one more of each type than without."""
+    value = -int(literal.text)
+    for kind, most in ((IntType(False), _MOST_INT), (BigIntType(False), _MOST_BIGINT)):
+        if value >= -most - 1:
+            return Constant(kind, value)
+    raise Refused(f"Numeric literal '-{literal.text}' out of range", literal.at)
+
+
+def negated(found: Constant) -> Constant:
+    """Return a number or interval with a minus before it."""
+    return Constant(found.type, -found.value)
+
+
+def _double(text: str) -> Constant:
+    value = float(text)
+    if value == float("inf"):
+        raise ValueError("it is out of range")
+    return Constant(DoubleType(False), value)
+
+
+def _decimal(text: str) -> Constant:
+    if text.endswith("."):
+        return _integer(text[:-1])
+    value = Decimal(text)
+    # A zero before the point counts, too.
+    digits = text.replace(".", "")
+    scale = len(text.split(".")[1]) if "." in text else 0
+    precision = max(len(digits), scale, 1)
+    if int(digits) > _MOST_BIGINT:
+        raise ValueError("it has too many digits; write it as a CAST of a text")
+    return Constant(DecimalType(precision, scale, False), value)
+
+
+def _date(text: str) -> Constant:
+    return Constant(DateType(False), (datetime.date.fromisoformat(text) - _EPOCH.date()).days)
+
+
+def _time(text: str) -> Constant:
+    return Constant(TimeType(len(_fraction(text)) or 0, False), _nanoseconds(text) // 1_000_000)
+
+
+def _timestamp(text: str) -> Constant:
+    day, _, rest = text.strip().replace("T", " ").partition(" ")
+    days: int = (datetime.date.fromisoformat(day) - _EPOCH.date()).days
+    nanoseconds = days * 86_400_000_000_000 + (_nanoseconds(rest) if rest else 0)
+    precision = len(_fraction(rest))
+    kind = TimestampType(precision, False)
+    return Constant(kind, nanoseconds // unit_in_nanoseconds(precision))
+
+
+def unit_in_nanoseconds(precision: int) -> int:
+    """Return how long the unit is that a timestamp of a precision is counted in."""
+    return 1_000_000 if precision <= 3 else 1000 if precision <= 6 else 1
+
+
+def _fraction(text: str) -> str:
+    fraction = text.partition(".")[2]
+    if len(fraction) > 9:
+        raise ValueError("seconds have at most 9 digits behind the point")
+    return fraction
+
+
+def _nanoseconds(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?", text)
+    if found is None:
+        raise ValueError("expected hh:mm:ss")
+    hour, minute, second = (int(found.group(i)) for i in (1, 2, 3))
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError("there is no such time of a day")
+    return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + int((found.group(4) or "").ljust(9, "0"))
+
+
+_READERS = {
+    "INTEGER": _integer,
+    "DECIMAL": _decimal,
+    "DOUBLE": _double,
+    "STRING": lambda text: Constant(CharType(len(text), False) if text else _EMPTY, text),
+    "BINARY": lambda text: Constant(BinaryType(max(len(text) // 2, 1), False), bytes.fromhex(text)),
+    "BOOLEAN": lambda text: Constant(BooleanType(False), text == "TRUE"),
+    "NULL": lambda text: Constant(NullType(), None),
+    "DATE": _date,
+    "TIME": _time,
+    "TIMESTAMP": _timestamp,
+}
+
+
+def interval(written: syntax.Interval) -> Constant:
+    """Return the constant that an INTERVAL literal is: months or milliseconds."""
+    kind = interval_type(written.first, written.last)
+    try:
+        value = _interval_value(written)
+    except ValueError as e:
+        units = written.first if written.first == written.last else f"{written.first} TO {written.last}"
+        raise Refused(f"Illegal interval literal format '{written.text}' for INTERVAL {units}", written.at) from e
+    return Constant(kind, -value if written.negative else value)
+
+
+def interval_type(first: str, last: str) -> DataType:
+    """Return the type of an interval from one unit to another: all are months, or milliseconds."""
+    return (type_rules.MONTHS if first in _MONTHS else type_rules.MILLISECONDS).not_null()
+
+
+def unit_value(unit: str) -> int:
+    """Return how many months or milliseconds a unit is."""
+    return _MONTHS.get(unit) or _MILLISECONDS[unit]
+
+
+def _interval_value(written: syntax.Interval) -> int:
+    text = written.text.strip()
+    sign = -1 if text.startswith("-") else 1
+    text = text.lstrip("+-").strip()
+    if written.first in _MONTHS:
+        if written.first == written.last:
+            return sign * int(text) * _MONTHS[written.first]
+        years, months = text.split("-")
+        return sign * (int(years) * 12 + int(months))
+    if written.first == written.last:
+        return sign * _milliseconds(text, written.first)
+    units = _PARTS[_PARTS.index(written.first) : _PARTS.index(written.last) + 1]
+    values = re.split(r"[ :]+", text)
+    if len(values) != len(units):
+        raise ValueError(text)
+    return sign * sum(_milliseconds(v, u) for v, u in zip(values, units, strict=True))
+
+
+def _milliseconds(text: str, unit: str) -> int:
+    if unit == "SECOND":
+        return int(Decimal(text) * 1000)
+    return int(text) * _MILLISECONDS[unit]

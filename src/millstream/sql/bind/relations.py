@@ -1,0 +1,301 @@
+"""Binds what stands in FROM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from millstream.sql.bind import steps
+from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.scope import Scope, Source
+from millstream.sql.bind.temporal import temporal_join
+from millstream.sql.expressions import Column, Expression, conjunction
+from millstream.sql.language import syntax
+from millstream.sql.plan.nodes import Apply, Correlate, Join, JoinKind, Node
+from millstream.sql.schema import Field, Fields
+from millstream.sql.types import ArrayType, IntType, MapType, MultisetType, RowType
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+_KINDS = {
+    "INNER": JoinKind.INNER,
+    "CROSS": JoinKind.INNER,
+    "LEFT": JoinKind.LEFT,
+    "RIGHT": JoinKind.RIGHT,
+    "FULL": JoinKind.FULL,
+}
+UNNEST = "UNNEST"
+
+
+@dataclass(frozen=True)
+class Given(syntax.Relation):
+    """A relation that is bound already, where one of syntax stands."""
+
+    node: Node
+
+
+def joined_fields(kind: JoinKind, left: Fields, right: Fields) -> Fields:
+    """Return the columns of a join; the sides of outer ones that may be missing can be null."""
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return left
+    first = left.fields if kind in (JoinKind.INNER, JoinKind.LEFT) else _nullable(left)
+    second = right.fields if kind in (JoinKind.INNER, JoinKind.RIGHT) else _nullable(right)
+    return Fields((*first, *_told_apart(left.names, second)))
+
+
+def _told_apart(taken: list[str], fields: tuple[Field, ...]) -> list[Field]:
+    """Give columns that are called like others a number: plans tell columns apart by their names."""
+    names, found = set(taken), []
+    for field in fields:
+        name, number = field.name, 0
+        while name in names:
+            name = f"{field.name}{number}"
+            number += 1
+        names.add(name)
+        found.append(replace(field, name=name))
+    return found
+
+
+def unordered(query: syntax.Query) -> syntax.Query:
+    """Return a query inside another without its ORDER BY, which says nothing there unless it has a LIMIT."""
+    if isinstance(query, syntax.Ordered) and query.limit is None and query.offset is None:
+        return query.query
+    return query
+
+
+def _nullable(fields: Fields) -> tuple[Field, ...]:
+    return tuple(replace(f, type=f.type.nullable()) for f in fields.fields)
+
+
+def with_types(scope: Scope, fields: Fields) -> Scope:
+    """Return a scope whose columns have the types of these, and the names they had."""
+    sources = []
+    for s in scope.sources:
+        new = fields.fields[s.start : s.start + len(s.fields)]
+        named = tuple(replace(f, name=old.name) for f, old in zip(new, s.fields.fields, strict=True))
+        sources.append(Source(s.path, s.start, Fields(named)))
+    return Scope(tuple(sources), scope.merged, scope.outer)
+
+
+class RelationBinder:
+    """Binds relations of one FROM."""
+
+    def __init__(self, binder: Binder, outer: Scope | None) -> None:
+        self._binder = binder
+        self._outer = outer
+
+    def bind(self, relation: syntax.Relation, left: Scope | None = None) -> tuple[Node, Scope]:
+        """Return the node and what it lets see; `left` is what a lateral relation can look at."""
+        if isinstance(relation, Given):
+            return relation.node, self._scope(relation.node, ())
+        if isinstance(relation, syntax.Aliased):
+            return self._aliased(relation)
+        if isinstance(relation, syntax.TableName):
+            if relation.as_of is not None:
+                raise Refused("FOR SYSTEM_TIME AS OF stands at the right side of a join", relation.at)
+            return self._table(relation)
+        if isinstance(relation, syntax.Derived):
+            node = self._binder.query(unordered(relation.query), outer=self._outer)
+            return node, self._scope(node, ())
+        if isinstance(relation, syntax.Join):
+            return self._join(relation)
+        if isinstance(relation, syntax.TableFunction):
+            return self._function(relation)
+        if isinstance(relation, syntax.Unnest):
+            return self._correlated(steps.one_row(), Scope(outer=self._outer), relation, "", (), JoinKind.INNER, None)
+        if isinstance(relation, syntax.Matched):
+            raise Refused("MATCH_RECOGNIZE is not supported yet; use CEP.pattern of the DataStream API", relation.at)
+        raise Refused(f"{type(relation).__name__} cannot stand in FROM", relation.at)
+
+    def _scope(self, node: Node, path: tuple[str, ...]) -> Scope:
+        return Scope.of(node.fields, path, self._outer)
+
+    def _table(self, relation: syntax.TableName) -> tuple[Node, Scope]:
+        node, path = self._binder.table(relation)
+        return node, self._scope(node, path)
+
+    def _aliased(self, relation: syntax.Aliased) -> tuple[Node, Scope]:
+        node, _ = self.bind(relation.relation)
+        if relation.columns:
+            if len(relation.columns) != len(node.fields):
+                raise Refused(
+                    f"List of column aliases must have same degree as table; table has {len(node.fields)} columns "
+                    f"({', '.join(node.fields.names)}), whereas alias list has {len(relation.columns)} columns",
+                    relation.at,
+                )
+            node = steps.renamed(node, relation.columns)
+        return node, self._scope(node, (relation.name,))
+
+    def _function(self, relation: syntax.TableFunction) -> tuple[Node, Scope]:
+        if relation.call.name.upper() in self._binder.WINDOW_FUNCTIONS:
+            node = self._binder.window_function(relation.call, self._outer)
+            return node, self._scope(node, ())
+        return self._correlated(steps.one_row(), Scope(outer=self._outer), relation, "", (), JoinKind.INNER, None)
+
+    # --- joins
+
+    def _join(self, join: syntax.Join) -> tuple[Node, Scope]:
+        left, left_scope = self.bind(join.left)
+        kind = _KINDS[join.kind]
+        inner, name, columns = _unaliased(join.right)
+        if isinstance(inner, syntax.Unnest) or (
+            isinstance(inner, syntax.TableFunction) and inner.call.name.upper() not in self._binder.WINDOW_FUNCTIONS
+        ):
+            return self._correlated(left, left_scope, inner, name, columns, kind, join.condition)
+        if isinstance(inner, syntax.Derived) and inner.lateral:
+            return self._lateral(left, left_scope, join, inner, name, columns)
+        if isinstance(inner, syntax.TableName) and inner.as_of is not None:
+            return self._temporal(left, left_scope, join, inner, name)
+        right, right_scope = self.bind(join.right)
+        return self._joined(left, left_scope, right, right_scope, kind, join)
+
+    def _joined(
+        self, left: Node, left_scope: Scope, right: Node, right_scope: Scope, kind: JoinKind, join: syntax.Join
+    ) -> tuple[Node, Scope]:
+        fields = joined_fields(kind, left.fields, right.fields)
+        scope = left_scope.beside(right_scope)
+        condition: Expression | None = None
+        if join.condition is not None:
+            condition = ExpressionBinder(self._binder, scope).boolean(join.condition, "ON")
+        names = join.using
+        if join.natural:
+            names = tuple(n for n in left.fields.names if n in right.fields.names)
+        merged: list[tuple[str, int, int]] = []
+        for name in names:
+            a, b = left_scope.find((name,), join.at), right_scope.find((name,), join.at)
+            merged.append((name, a.index, b.index + len(left.fields)))
+        if merged:
+            binder = ExpressionBinder(self._binder, scope)
+            every = scope.fields
+            tests = [binder.call("=", [Column(every[a].type, a), Column(every[b].type, b)]) for _, a, b in merged]
+            condition = conjunction(tests)
+        node: Node = Join(fields, left, right, kind, condition=condition)
+        scope = with_types(scope, fields)
+        return self._merged(node, scope, kind, merged)
+
+    def _merged(
+        self, node: Node, scope: Scope, kind: JoinKind, merged: list[tuple[str, int, int]]
+    ) -> tuple[Node, Scope]:
+        """Let the columns of USING stand for one of both sides."""
+        if not merged:
+            return node, scope
+        if kind is not JoinKind.FULL:
+            chosen = {n: (b if kind is JoinKind.RIGHT else a) for n, a, b in merged}
+            return node, Scope(scope.sources, {**scope.merged, **chosen}, scope.outer)
+        # Of a full join either side may be missing: whichever is there.
+        expressions = steps.columns(node.fields)
+        names = list(node.fields.names)
+        chosen = {}
+        binder = ExpressionBinder(self._binder, scope)
+        for name, a, b in merged:
+            chosen[name] = len(expressions)
+            expressions.append(binder.call("COALESCE", [expressions[a], expressions[b]]))
+            names.append(name)
+        node = steps.project(node, expressions, names)
+        extra = Source(("$using",), scope.width, Fields(node.fields.fields[scope.width :]))
+        return node, Scope((*scope.sources, extra), {**scope.merged, **chosen}, scope.outer)
+
+    def _lateral(
+        self,
+        left: Node,
+        left_scope: Scope,
+        join: syntax.Join,
+        derived: syntax.Derived,
+        name: str,
+        columns: tuple[str, ...],
+    ) -> tuple[Node, Scope]:
+        right = self._binder.query(derived.query, outer=left_scope)
+        right = steps.renamed(right, columns) if columns else right
+        kind = _KINDS[join.kind]
+        right_scope = self._scope(right, (name,) if name else ())
+        scope = left_scope.beside(right_scope)
+        condition = None
+        if join.condition is not None:
+            condition = ExpressionBinder(self._binder, scope).boolean(join.condition, "ON")
+        fields = joined_fields(kind, left.fields, right.fields)
+        return Apply(fields, left, right, kind, condition), with_types(scope, fields)
+
+    def _temporal(
+        self, left: Node, left_scope: Scope, join: syntax.Join, table: syntax.TableName, name: str
+    ) -> tuple[Node, Scope]:
+        assert table.as_of is not None
+        right, path = self._binder.table(replace(table, as_of=None))
+        right_scope = self._scope(right, (name,) if name else path)
+        node, scope = self._joined(left, left_scope, right, right_scope, _KINDS[join.kind], join)
+        time = ExpressionBinder(self._binder, left_scope).raw(table.as_of)
+        return temporal_join(node, time, left, right, table), scope
+
+    # --- table functions
+
+    def _correlated(
+        self,
+        left: Node,
+        left_scope: Scope,
+        relation: syntax.Relation,
+        name: str,
+        columns: tuple[str, ...],
+        kind: JoinKind,
+        condition: syntax.Expression | None,
+    ) -> tuple[Node, Scope]:
+        if kind not in (JoinKind.INNER, JoinKind.LEFT):
+            raise Refused(f"A table function cannot be at the right of a {kind.name} JOIN", relation.at)
+        binder = ExpressionBinder(self._binder, left_scope)
+        ordinality = False
+        if isinstance(relation, syntax.Unnest):
+            function: object = UNNEST
+            arguments = tuple(binder.bind(v) for v in relation.values)
+            fields = _unnested(arguments, relation)
+            ordinality = relation.ordinality
+        else:
+            assert isinstance(relation, syntax.TableFunction)
+            function, arguments, fields = self._binder.table_function(relation.call, binder)
+        if columns:
+            if len(columns) != len(fields):
+                raise Refused(
+                    f"List of column aliases must have same degree as table; table has {len(fields)} columns "
+                    f"({', '.join(f.name for f in fields)}), whereas alias list has {len(columns)} columns",
+                    relation.at,
+                )
+            fields = tuple(replace(f, name=c) for f, c in zip(fields, columns, strict=True))
+        elif isinstance(relation, syntax.Unnest) and name and len(fields) == 1:
+            fields = (replace(fields[0], name=name),)
+        right = Fields(fields)
+        together = joined_fields(kind, left.fields, right)
+        scope = left_scope.beside(Scope.of(right, (name,) if name else ()))
+        bound = None
+        if condition is not None:
+            bound = ExpressionBinder(self._binder, scope).boolean(condition, "ON")
+        node: Node = Correlate(together, left, function, arguments, kind, bound, ordinality)
+        if not left_scope.sources:
+            # There is no relation beside it: the row that stands for none goes.
+            only = [Column(f.type, i + len(left.fields)) for i, f in enumerate(fields)]
+            node = steps.project(node, only, right.names)
+            return node, Scope.of(node.fields, (name,) if name else (), self._outer)
+        return node, with_types(scope, together)
+
+
+def _unaliased(relation: syntax.Relation) -> tuple[syntax.Relation, str, tuple[str, ...]]:
+    if isinstance(relation, syntax.Aliased):
+        return relation.relation, relation.name, relation.columns
+    return relation, "", ()
+
+
+def _unnested(arguments: tuple[Expression, ...], relation: syntax.Unnest) -> tuple[Field, ...]:
+    fields: list[Field] = []
+    for number, argument in enumerate(arguments):
+        kind = argument.type
+        if isinstance(kind, MapType):
+            fields += [Field("KEY", kind.key_type), Field("VALUE", kind.value_type)]
+        elif isinstance(kind, (ArrayType, MultisetType)):
+            element = kind.element_type
+            if isinstance(element, RowType):
+                fields += [Field(f.name, f.data_type) for f in element]
+            else:
+                fields.append(Field(f"EXPR${number}" if number else "EXPR$0", element))
+        else:
+            raise Refused(f"UNNEST takes an array, map or multiset, not {kind}", relation.at)
+    if relation.ordinality:
+        fields.append(Field("ORDINALITY", IntType(False)))
+    return tuple(fields)

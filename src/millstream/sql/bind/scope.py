@@ -1,0 +1,139 @@
+"""What the names of an expression can mean: the columns of the relations it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from millstream.sql.bind.errors import Refused
+from millstream.sql.schema import Field, Fields
+
+
+@dataclass(frozen=True)
+class Source:
+    """A relation of a FROM.
+
+    Attributes:
+        path: what it is called: its alias, or catalog, database and name.
+        start: the place of its first column in the row.
+        fields: its columns.
+    """
+
+    path: tuple[str, ...]
+    start: int
+    fields: Fields
+
+    def is_called(self, parts: tuple[str, ...]) -> bool:
+        """Tell whether a qualifier means it."""
+        return bool(parts) and self.path[-len(parts) :] == parts
+
+
+@dataclass(frozen=True)
+class Found:
+    """A column that a name means, the parts of the name that are fields of it, and how many queries outward it is."""
+
+    index: int
+    field: Field
+    rest: tuple[str, ...]
+    level: int = 0
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Relations side by side, and those of the query around.
+
+    Attributes:
+        sources: from left to right.
+        merged: of USING and NATURAL, the columns that stand for one of each side, by name.
+        outer: what the query around can see.
+    """
+
+    sources: tuple[Source, ...] = ()
+    merged: dict[str, int] = field(default_factory=dict)
+    outer: Scope | None = None
+
+    @staticmethod
+    def of(fields: Fields, path: tuple[str, ...] = (), outer: Scope | None = None) -> Scope:
+        """Return what one relation lets see."""
+        return Scope((Source(path, 0, fields),), outer=outer)
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return sum(len(s.fields) for s in self.sources)
+
+    @property
+    def fields(self) -> Fields:
+        """All columns in order."""
+        return Fields(tuple(f for s in self.sources for f in s.fields.fields))
+
+    def beside(self, other: Scope) -> Scope:
+        """Return both, the other's columns behind these."""
+        moved = tuple(replace(s, start=s.start + self.width) for s in other.sources)
+        merged = {**self.merged, **{n: i + self.width for n, i in other.merged.items()}}
+        return Scope(self.sources + moved, merged, self.outer)
+
+    def find(self, parts: tuple[str, ...], at: int | None) -> Found:
+        """Return what a name means, here or in a query around."""
+        scope: Scope | None = self
+        level = 0
+        while scope is not None:
+            found = scope._here(parts, at)
+            if found is not None:
+                return replace(found, level=level)
+            scope, level = scope.outer, level + 1
+        raise self._unknown(parts, at)
+
+    def _here(self, parts: tuple[str, ...], at: int | None) -> Found | None:
+        for length in range(len(parts) - 1, -1, -1):
+            qualifier, name, rest = parts[:length], parts[length], parts[length + 1 :]
+            if not qualifier and name in self.merged:
+                index = self.merged[name]
+                return Found(index, self.fields[index], rest)
+            matches = [
+                Found(source.start + i, f, rest)
+                for source in self.sources
+                if not qualifier or source.is_called(qualifier)
+                for i, f in enumerate(source.fields.fields)
+                if f.name == name
+            ]
+            if len(matches) > 1:
+                raise Refused(f"Column '{name}' is ambiguous", at)
+            if matches:
+                return matches[0]
+        return None
+
+    def _unknown(self, parts: tuple[str, ...], at: int | None) -> Refused:
+        if len(parts) > 1:
+            sources = [s for s in self._all_sources() if s.is_called(parts[:-1])]
+            if not sources:
+                return Refused(f"Table '{'.'.join(parts[:-1])}' not found", at)
+            where = f"table '{'.'.join(parts[:-1])}'"
+        else:
+            sources, where = list(self._all_sources()), "any table"
+        names = [f.name for s in sources for f in s.fields.fields]
+        alike = [n for n in names if n.lower() == parts[-1].lower()]
+        return Refused(f"Column '{parts[-1]}' not found in {where}{_meant(alike)}", at)
+
+    def _all_sources(self) -> Iterator[Source]:
+        scope: Scope | None = self
+        while scope is not None:
+            yield from scope.sources
+            scope = scope.outer
+
+    def star(self, parts: tuple[str, ...], at: int | None) -> list[tuple[int, Field]]:
+        """Return the columns that `*` or `t.*` means."""
+        if parts:
+            for source in self.sources:
+                if source.is_called(parts):
+                    return [(source.start + i, f) for i, f in enumerate(source.fields.fields)]
+            raise Refused(f"Unknown identifier '{'.'.join(parts)}'", at)
+        twice = set(self.merged)
+        columns = [(i, self.fields[i]) for i in self.merged.values()]
+        for source in self.sources:
+            columns += [(source.start + i, f) for i, f in enumerate(source.fields.fields) if f.name not in twice]
+        return columns
+
+
+def _meant(names: list[str]) -> str:
+    return f"; did you mean '{names[0]}'?" if names else ""

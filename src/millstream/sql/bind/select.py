@@ -1,0 +1,305 @@
+"""Binds SELECT and what stands around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from millstream.sql.bind import steps
+from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.grouping import Groups, GroupWindow, NotGrouped, grouping_sets
+from millstream.sql.bind.over import with_overs
+from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.terms import TypedExpression, has_aggregate, is_over_free
+from millstream.sql.expressions import Column, Constant, Expression
+from millstream.sql.language import syntax
+from millstream.sql.plan.nodes import Node
+from millstream.sql.types import IntegralType, RowType
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+
+# Functions that are written without parentheses, and so name their columns.
+_LIKE_NAMES = frozenset(
+    ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "USER"]
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """A column that is asked for: what it is, how it is called, and whether that name was given to it."""
+
+    value: syntax.Expression
+    name: str
+    is_named: bool
+
+
+class SelectBinder:
+    """Binds one SELECT."""
+
+    def __init__(self, binder: Binder, select: syntax.Select, outer: Scope | None) -> None:
+        self._binder = binder
+        self._select = select
+        node, scope = binder.relation(select.relation, outer)
+        if select.where is not None:
+            condition = ExpressionBinder(binder, scope).boolean(select.where, "WHERE")
+            self._refuse_aggregate(condition, "WHERE", select.where)
+            node = steps.filtered(node, condition)
+        self._node, self._scope = node, scope
+        self._items = expanded(select.items, scope)
+
+    @staticmethod
+    def _refuse_aggregate(e: Expression, clause: str, at: syntax.Expression) -> None:
+        if has_aggregate(e):
+            raise Refused(f"Aggregate expression is illegal in {clause} clause", at.at)
+
+    def bound(self, order: Sequence[syntax.SortKey] = ()) -> tuple[Node, list[tuple[int, bool, bool]], int]:
+        """Return the relation, with columns behind its own for the keys of an order, and how many are its own."""
+        values = [self._expressions().raw(i.value) for i in self._items]
+        keys = self._sort_keys(order, values)
+        hidden = [key for key, _, _ in keys if isinstance(key, Expression)]
+        node, computed = self._computed([*values, *hidden], values)
+        names = [i.name for i in self._items]
+        if not self._select.distinct:
+            names += _hidden_names(computed[len(values) :], node.fields.names, names)
+            return steps.project(node, computed, names), _placed(keys, len(values)), len(values)
+        if hidden:
+            raise Refused("Expression in ORDER BY of SELECT DISTINCT must be in the select list", order[0].at)
+        return steps.distinct(steps.project(node, computed, names)), _placed(keys, len(values)), len(values)
+
+    def _expressions(self, values: list[Expression] | None = None) -> ExpressionBinder:
+        """Return what binds expressions; with the values of items, their aliases can be used."""
+        aliases = {} if values is None else {i.name: v for i, v in zip(self._items, values, strict=True) if i.is_named}
+        windows = dict(self._select.windows)
+        grouped = bool(self._select.group)
+        return ExpressionBinder(self._binder, self._scope, windows=windows, grouped=grouped, aliases=aliases)
+
+    def _computed(self, wanted: list[Expression], values: list[Expression]) -> tuple[Node, list[Expression]]:
+        """Return a relation in which what is wanted can be computed, and how: groups, then HAVING, OVER and QUALIFY."""
+        select = self._select
+        having = None if select.having is None else self._expressions().boolean(select.having, "HAVING")
+        qualify = None if select.qualify is None else self._expressions(values).boolean(select.qualify, "QUALIFY")
+        node = self._node
+        asked = wanted if qualify is None else [*wanted, qualify]
+        if select.group is not None or having is not None or any(map(has_aggregate, asked)):
+            node, asked, having = self._grouped(asked, having)
+        if having is not None:
+            node = steps.filtered(node, having)
+        node, asked = with_overs(node, asked)
+        if qualify is not None:
+            node = steps.filtered(node, asked.pop())
+        return node, asked
+
+    # --- ORDER BY
+
+    def _sort_keys(
+        self, order: Sequence[syntax.SortKey], values: list[Expression]
+    ) -> list[tuple[int | Expression, bool, bool]]:
+        found: list[tuple[int | Expression, bool, bool]] = []
+        for key in order:
+            first = not key.descending if key.nulls_first is None else key.nulls_first
+            found.append((self._sort_key(key.value, values), key.descending, first))
+        return found
+
+    def _sort_key(self, key: syntax.Expression, values: list[Expression]) -> int | Expression:
+        if isinstance(key, syntax.Literal) and key.kind == "INTEGER":
+            return ordinal(key, len(values))
+        if isinstance(key, syntax.Name) and len(key.parts) == 1:
+            for i, item in enumerate(self._items):
+                if item.name == key.parts[0] and item.is_named:
+                    return i
+        bound = self._expressions(values).raw(key)
+        return values.index(bound) if bound in values else bound
+
+    # --- GROUP BY
+
+    def _grouped(
+        self, wanted: list[Expression], having: Expression | None
+    ) -> tuple[Node, list[Expression], Expression | None]:
+        groups = self._groups()
+        named = [*(i.name for i in self._items), *([None] * (len(wanted) - len(self._items)))]
+        for value, name in zip(wanted, named, strict=True):
+            groups.collect(value, name)
+        if having is not None:
+            groups.collect(having)
+        rewritten = [self._over_groups(groups, w) for w in wanted]
+        condition = None if having is None else self._over_groups(groups, having)
+        return groups.node(), rewritten, condition
+
+    def _over_groups(self, groups: Groups, e: Expression) -> Expression:
+        try:
+            return groups.rewritten(e)
+        except NotGrouped as error:
+            raise self._not_grouped(error.column) from None
+
+    def _not_grouped(self, column: Expression) -> Refused:
+        """Return the error that names the column as it is written."""
+        assert isinstance(column, Column)
+        places = (self._select.items, self._select.having, self._select.qualify)
+        for name in syntax.walk(places):
+            if isinstance(name, syntax.Name):
+                try:
+                    found = self._scope.find(name.parts, name.at)
+                except Refused:
+                    continue
+                if found.level == 0 and found.index == column.index:
+                    return Refused(f"Expression '{'.'.join(name.parts)}' is not being grouped", name.at)
+        return Refused(f"Expression '{self._scope.fields[column.index].name}' is not being grouped", self._select.at)
+
+    def _groups(self) -> Groups:
+        keys: list[Expression] = []
+        names: list[str] = []
+        window: GroupWindow | None = None
+        elements: list[list[tuple[int, ...]]] = []
+        binder = ExpressionBinder(self._binder, self._scope)
+
+        def key(e: syntax.Expression) -> int:
+            bound = binder.raw(e)
+            self._refuse_aggregate(bound, "GROUP BY", e)
+            if not is_over_free(bound):
+                raise Refused("Windowed aggregate expression is illegal in GROUP BY clause", e.at)
+            if bound not in keys:
+                keys.append(bound)
+                names.append(self._key_name(bound, names))
+            return keys.index(bound)
+
+        for element in self._select.group or ():
+            found = self._binder.group_window(element, binder)
+            if found is not None:
+                if window is not None:
+                    raise Refused("Only one window can be in a GROUP BY", element.at)
+                window = found
+            elif isinstance(element, syntax.GroupingSets):
+                elements.append(self._sets(element, key))
+            elif isinstance(element, syntax.Call) and element.name == "ROW":
+                elements.append([tuple(key(a) for a in element.arguments)])
+            else:
+                elements.append([(key(element),)])
+        return Groups(self._node, keys, names, grouping_sets(elements), window)
+
+    def _key_name(self, bound: Expression, names: list[str]) -> str:
+        if isinstance(bound, Column):
+            name = self._scope.fields[bound.index].name
+            if name not in names:
+                return name
+        return f"$f{len(names)}"
+
+    def _sets(self, element: syntax.GroupingSets, key: Callable[[syntax.Expression], int]) -> list[tuple[int, ...]]:
+        parts: list[list[tuple[int, ...]]] = []
+        for one in element.sets:
+            if isinstance(one, syntax.GroupingSets):
+                parts.append(self._sets(one, key))
+            else:
+                parts.append([tuple(key(e) for e in one)])
+        if element.kind == "SETS":
+            return [s for part in parts for s in part]
+        lists = [part[0] for part in parts]
+        if element.kind == "ROLLUP":
+            return [_joined(lists[:n]) for n in range(len(lists), -1, -1)]
+        return [_joined(chosen) for n in range(len(lists), -1, -1) for chosen in combinations(lists, n)]
+
+
+def _hidden_names(keys: Sequence[Expression], below: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """Return names for columns that are only sorted by."""
+    found: list[str] = []
+    for i, key in enumerate(keys):
+        name = below[key.index] if isinstance(key, Column) else ""
+        found.append(name if name and name not in taken and name not in found else f"$o{i}")
+    return found
+
+
+def _joined(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sorted({k for part in parts for k in part}))
+
+
+def expanded(items: Sequence[syntax.SelectItem], scope: Scope) -> list[Item]:
+    """Return the columns that are asked for, with all that a star stands for and with their names."""
+    found: list[Item] = []
+    for item in items:
+        value = item.value
+        if isinstance(value, syntax.Star):
+            found += _star(value, scope)
+        elif item.alias is not None:
+            found.append(Item(value, item.alias, True))
+        elif isinstance(value, syntax.Name):
+            found.append(Item(value, value.parts[-1], True))
+        elif isinstance(value, syntax.Field):
+            found.append(Item(value, value.name, True))
+        elif isinstance(value, syntax.Call) and value.name in _LIKE_NAMES and not value.arguments:
+            found.append(Item(value, value.name, False))
+        else:
+            found.append(Item(value, f"EXPR${len(found)}", False))
+    return _distinct_names(found)
+
+
+def _star(star: syntax.Star, scope: Scope) -> list[Item]:
+    try:
+        columns = scope.star(star.parts, star.at)
+    except Refused:
+        row = _row_of(star, scope)
+        if row is None:
+            raise
+        parts = star.parts
+        return [Item(syntax.Name((*parts, f.name), at=star.at), f.name, True) for f in row]
+    return [Item(TypedExpression(Column(f.type, i), at=star.at), f.name, True) for i, f in columns]
+
+
+def _row_of(star: syntax.Star, scope: Scope) -> RowType | None:
+    """Return the type of the row whose fields `r.*` means."""
+    try:
+        found = scope.find(star.parts, star.at)
+    except Refused:
+        return None
+    kind = found.field.type
+    for name in found.rest:
+        kind = kind[name].data_type if isinstance(kind, RowType) else kind
+    return kind if isinstance(kind, RowType) else None
+
+
+def _distinct_names(items: list[Item]) -> list[Item]:
+    """Give columns that are called like others before them a number, as Flink does."""
+    seen: set[str] = set()
+    found: list[Item] = []
+    for item in items:
+        name, number = item.name, 0
+        while name in seen:
+            name = f"{item.name}{number}"
+            number += 1
+        seen.add(name)
+        found.append(Item(item.value, name, item.is_named))
+    return found
+
+
+def _placed(keys: Sequence[tuple[int | Expression, bool, bool]], own: int) -> list[tuple[int, bool, bool]]:
+    """Return where the keys of an order are: among the columns, or one behind the other after them."""
+    found = []
+    for key, descending, first in keys:
+        if isinstance(key, int):
+            found.append((key, descending, first))
+        else:
+            found.append((own, descending, first))
+            own += 1
+    return found
+
+
+def ordinal(key: syntax.Literal, count: int) -> int:
+    """Return the place that a number in ORDER BY means."""
+    number = int(key.text)
+    if not 1 <= number <= count:
+        raise Refused("Ordinal out of range", key.at)
+    return number - 1
+
+
+def whole_number(binder: Binder, e: syntax.Expression | None, what: str) -> int | None:
+    """Return the number of a LIMIT or OFFSET."""
+    if e is None:
+        return None
+    value = binder.folded(ExpressionBinder(binder, Scope()).bind(e))
+    if not isinstance(value, Constant) or not isinstance(value.type, IntegralType) or value.value < 0:
+        raise Refused(f"{what} takes a whole number that is not negative", e.at)
+    assert isinstance(value.value, int)
+    return value.value

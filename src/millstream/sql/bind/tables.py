@@ -1,0 +1,108 @@
+"""Binds a table of a catalog: what is read of it, its computed columns, its watermark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.sql.bind import steps
+from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.terms import cast
+from millstream.sql.catalog.tables import CatalogTable, ColumnKind
+from millstream.sql.connectors import TableContext, TableSink, TableSource
+from millstream.sql.expressions import Column, Expression
+from millstream.sql.language.statement_grammar import StatementGrammar
+from millstream.sql.language.syntax import Expression as SyntaxExpression
+from millstream.sql.plan.nodes import Node, Scan, Watermark
+from millstream.sql.schema import Field, Fields, TimeAttribute
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+
+class Connectors(Protocol):
+    """Finds what reads and writes tables by their options."""
+
+    def source(self, context: TableContext) -> TableSource:
+        """Return what reads a table."""
+
+    def sink(self, context: TableContext) -> TableSink:
+        """Return what writes a table."""
+
+
+def read_expression(text: str) -> SyntaxExpression:
+    """Read an expression that a catalog keeps as text."""
+    grammar = StatementGrammar(text)
+    found = grammar.expression()
+    if not grammar.is_at_end:
+        grammar.refuse()
+    return found
+
+
+def context_of(binder: Binder, path: tuple[str, ...], table: CatalogTable) -> TableContext:
+    """Return what a connector is told of a table."""
+    return TableContext(path, table, binder.settings, binder.batch)
+
+
+def with_options(table: CatalogTable, options: tuple[tuple[str, str], ...]) -> CatalogTable:
+    """Return the table with the options of a hint."""
+    return replace(table, options={**table.options, **dict(options)}) if options else table
+
+
+def scanned(
+    binder: Binder, path: tuple[str, ...], table: CatalogTable, options: tuple[tuple[str, str], ...] = ()
+) -> Node:
+    """Return the rows of a table."""
+    if binder.connectors is None:
+        raise Refused(f"The table '{'.'.join(path)}' cannot be read: there are no connectors")
+    table = with_options(table, options)
+    source = binder.connectors.source(context_of(binder, path, table))
+    read = [c for c in table.columns if c.kind is ColumnKind.PHYSICAL]
+    given = source.metadata() if any(c.kind is ColumnKind.METADATA for c in table.columns) else {}
+    fields = [Field(c.name, c.type) for c in read]
+    columns = [c.name for c in read]
+    for column in table.columns:
+        if column.kind is ColumnKind.METADATA:
+            key = column.metadata_key or column.name
+            if key not in given:
+                known = ", ".join(sorted(given)) or "none"
+                raise Refused(
+                    f"Invalid metadata key '{key}' in column '{column.name}' of table '{'.'.join(path)}'. The "
+                    f"connector's metadata keys are: {known}."
+                )
+            fields.append(Field(column.name, given[key]))
+            columns.append(key)
+    scan: Node = Scan(Fields(tuple(fields)), table, source, path, tuple(columns), options=options)
+    return declared(binder, scan, table)
+
+
+def declared(binder: Binder, scan: Node, table: CatalogTable) -> Node:
+    """Return the columns of a declaration, in its order, over those that are read; with its watermark."""
+    scope = Scope.of(scan.fields)
+    places = {f.name: i for i, f in enumerate(scan.fields.fields)}
+    expressions: list[Expression] = []
+    for column in table.columns:
+        if column.kind is ColumnKind.COMPUTED:
+            assert column.expression is not None
+            expressions.append(ExpressionBinder(binder, scope).raw(read_expression(column.expression)))
+        else:
+            read = Column(scan.fields[places[column.name]].type, places[column.name])
+            expressions.append(cast(read, column.type) if column.kind is ColumnKind.METADATA else read)
+    node = steps.project(scan, expressions, [c.name for c in table.columns])
+    if table.watermark is None:
+        return node
+    return watermarked(binder, node, *table.watermark)
+
+
+def watermarked(binder: Binder, node: Node, column: str, strategy: str) -> Node:
+    """Return the rows with a column of event time."""
+    place = node.fields.names.index(column)
+    bound = ExpressionBinder(binder, Scope.of(node.fields)).bind(read_expression(strategy))
+    field = replace(node.fields[place], time=TimeAttribute.ROWTIME)
+    fields = Fields((*node.fields.fields[:place], field, *node.fields.fields[place + 1 :]))
+    if binder.batch:
+        # In batch nothing is late, and time needs not be told.
+        return replace(node, fields=fields)
+    return Watermark(fields, node, place, bound)

@@ -1,0 +1,173 @@
+"""Binds windows in time: window functions of FROM, and windows of GROUP BY."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.grouping import GroupWindow
+from millstream.sql.bind.scope import Scope
+from millstream.sql.expressions import Column, Constant
+from millstream.sql.language import syntax
+from millstream.sql.plan.nodes import Node, WindowKind, WindowSpec, WindowTable
+from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.types import DataType, DayTimeIntervalType, LocalZonedTimestampType, TimestampType
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+# The names of their arguments, in order, and how many of them must be there.
+_PARAMETERS = {
+    "TUMBLE": (("DATA", "TIMECOL", "SIZE", "OFFSET"), 3),
+    "HOP": (("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"), 4),
+    "CUMULATE": (("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"), 4),
+    "SESSION": (("DATA", "TIMECOL", "GAP"), 3),
+}
+FUNCTIONS = frozenset(_PARAMETERS)
+
+
+def window_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node:
+    """Return the rows of a table with their windows."""
+    kind = call.name.upper()
+    given = _by_name(kind, call)
+    node, partition = _table(binder, given["DATA"], outer)
+    time = _time_column(binder, node, given["TIMECOL"])
+    field = node.fields[time]
+    size = _milliseconds(binder, given.get("SIZE") or given["GAP"])
+    step_given = given.get("SLIDE") or given.get("STEP")
+    step = _milliseconds(binder, step_given) if step_given is not None else 0
+    offset = _milliseconds(binder, given["OFFSET"]) if "OFFSET" in given else 0
+    if size <= 0 or (step_given is not None and step <= 0):
+        raise Refused(f"{kind} table function based aggregate requires size and step to be positive", call.at)
+    if kind == "CUMULATE" and size % step:
+        raise Refused(
+            f"CUMULATE table function based aggregate requires maxSize must be an integral multiple of step, but got "
+            f"maxSize {size} ms and step {step} ms",
+            call.at,
+        )
+    if kind == "HOP" and size % step:
+        raise Refused(
+            f"HOP table function based aggregate requires size must be an integral multiple of slide, but got size "
+            f"{size} ms and slide {step} ms",
+            call.at,
+        )
+    places = tuple(_column(node, e) for e in partition)
+    spec = WindowSpec(WindowKind(kind), time, field.time is not TimeAttribute.PROCTIME, size, step, offset, places)
+    plain = TimestampType(3, False)
+    window_time = Field("window_time", field.type.not_null(), field.time)
+    fields = (*node.fields.fields, Field("window_start", plain), Field("window_end", plain), window_time)
+    return WindowTable(Fields(fields), node, spec)
+
+
+def _by_name(kind: str, call: syntax.Call) -> dict[str, syntax.Expression]:
+    names, least = _PARAMETERS[kind]
+    if call.names:
+        given = {n.upper(): a for n, a in zip(call.names, call.arguments, strict=True)}
+        unknown = [n for n in given if n not in names]
+        if unknown:
+            raise Refused(f"{kind} has no argument {unknown[0]}; it has {', '.join(names)}", call.at)
+    else:
+        given = dict(zip(names, call.arguments, strict=False))
+    missing = [n for n in names[:least] if n not in given]
+    if missing or len(call.arguments) > len(names):
+        forms = ", ".join(names[:least])
+        optional = f"[, {names[-1]}]" if len(names) > least else ""
+        raise Refused(
+            f"Invalid number of arguments to function '{kind}'. Was expecting {kind}({forms}{optional})", call.at
+        )
+    return given
+
+
+def _table(binder: Binder, data: syntax.Expression, outer: Scope | None) -> tuple[Node, tuple[syntax.Expression, ...]]:
+    if isinstance(data, syntax.TableArgument):
+        return binder.relation(data.table, outer)[0], data.partition
+    if isinstance(data, syntax.Subquery):
+        return binder.query(data.query, outer), ()
+    if isinstance(data, syntax.Name):
+        return binder.table(syntax.TableName(data.parts, at=data.at))[0], ()
+    raise Refused("The first argument of a window function is a table: TABLE t", data.at)
+
+
+def _is_time(binder: Binder, kind: DataType, attribute: TimeAttribute | None) -> bool:
+    """Tell whether windows can be over a column; in batch any point in time will do."""
+    return attribute is not None or (binder.batch and isinstance(kind, (TimestampType, LocalZonedTimestampType)))
+
+
+def _time_column(binder: Binder, node: Node, descriptor: syntax.Expression) -> int:
+    if not (isinstance(descriptor, syntax.Call) and descriptor.name == "DESCRIPTOR" and len(descriptor.arguments) == 1):
+        raise Refused("The time column of a window function is named by DESCRIPTOR(column)", descriptor.at)
+    place = _column(node, descriptor.arguments[0])
+    field = node.fields[place]
+    if not _is_time(binder, field.type, field.time):
+        raise Refused(
+            "The window function requires the timecol is a time attribute type, but is "
+            f"{field.type}: declare WATERMARK FOR {field.name}, or use a column AS PROCTIME()",
+            descriptor.at,
+        )
+    return place
+
+
+def _column(node: Node, e: syntax.Expression) -> int:
+    assert isinstance(e, syntax.Name)
+    name = e.parts[-1]
+    if name not in node.fields.names:
+        raise Refused(f"Column '{name}' not found in any table", e.at)
+    return node.fields.names.index(name)
+
+
+def _milliseconds(binder: Binder, e: syntax.Expression) -> int:
+    value = binder.folded(ExpressionBinder(binder, Scope()).bind(e))
+    if not isinstance(value, Constant) or not isinstance(value.type, DayTimeIntervalType):
+        raise Refused("A window is as long as a constant interval of days to seconds", e.at)
+    assert isinstance(value.value, int)
+    return value.value
+
+
+# --- GROUP BY TUMBLE(..)
+
+
+def group_window(binder: Binder, element: syntax.Expression, expressions: ExpressionBinder) -> GroupWindow | None:
+    """Return the window that an element of a GROUP BY is, None if it is none."""
+    if not isinstance(element, syntax.Call) or element.name.upper() not in ("TUMBLE", "HOP", "SESSION"):
+        return None
+    kind = element.name.upper()
+    wanted = {"TUMBLE": (2, 3), "HOP": (3, 4), "SESSION": (2, 3)}[kind]
+    if len(element.arguments) not in wanted:
+        raise Refused(f"Invalid number of arguments to function '{kind}'", element.at)
+    time = expressions.raw(element.arguments[0])
+    attribute = expressions.time_of(time)
+    if not isinstance(time, Column) or not _is_time(binder, time.type, attribute):
+        raise Refused(
+            f"Window aggregate can only be defined over a time attribute column, but {time.type} encountered.",
+            element.at,
+        )
+    counts = [_rows(a) for a in element.arguments[1:]]
+    is_event_time = attribute is not TimeAttribute.PROCTIME
+    if None not in counts:
+        return _of_rows(element, WindowKind(kind), time, is_event_time, [c for c in counts if c is not None])
+    lengths = [_milliseconds(binder, a) for a in element.arguments[1:]]
+    # HOP(time, slide, size) names the slide first.
+    size, step = (lengths[1], lengths[0]) if kind == "HOP" else (lengths[0], 0)
+    return GroupWindow(WindowSpec(WindowKind(kind), time.index, is_event_time, size, step), time)
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """An expression of the Table API that is a number of rows."""
+
+    rows: int
+
+
+def _rows(e: syntax.Expression) -> int | None:
+    return e.rows if isinstance(e, Rows) else None
+
+
+def _of_rows(
+    element: syntax.Call, kind: WindowKind, time: Column, is_event_time: bool, counts: list[int]
+) -> GroupWindow:
+    if is_event_time:
+        raise Refused("Event-time grouping windows on row intervals are currently not supported.", element.at)
+    size, slide = (counts[1], counts[0]) if kind is WindowKind.HOP else (counts[0], counts[0])
+    spec = WindowSpec(kind, time.index, False, size, slide if kind is WindowKind.HOP else 0)
+    return GroupWindow(spec, time, (size, slide))

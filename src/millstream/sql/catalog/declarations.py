@@ -1,0 +1,254 @@
+"""Declarations of tables: CREATE TABLE and its LIKE become what a catalog keeps, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.tables import read_expression
+from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
+from millstream.sql.errors import ValidationException
+from millstream.sql.language import statements
+from millstream.sql.language.written import written
+from millstream.sql.schema import Field, Fields
+from millstream.sql.types import DataType, LocalZonedTimestampType, NullType, TimestampType
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+_ORDINARY = (ColumnKind.PHYSICAL, ColumnKind.METADATA)
+
+
+def declared(binder: Binder, statement: statements.CreateTable, base: CatalogTable | None) -> CatalogTable:
+    """Return what CREATE TABLE declares, with what it takes over from the table it is LIKE."""
+    rules = _rules(statement.like)
+    taken = _taken_columns(base, rules)
+    columns = _with_own(taken, statement.columns, rules)
+    if len(statement.watermarks) > 1:
+        raise ValidationException("Multiple WATERMARK declarations are not supported yet.")
+    watermark = _watermark(statement, base, rules)
+    key, key_name = _primary_key(statement, base, rules)
+    partition = statement.partition
+    if base is not None and base.partition and rules["PARTITIONS"] != "EXCLUDING":
+        if partition:
+            raise ValidationException(
+                "The base table already has partitions defined. You might want to specify EXCLUDING PARTITIONS."
+            )
+        partition = base.partition
+    options = _options(statement, base, rules)
+    table = CatalogTable(tuple(columns), watermark, key, key_name, tuple(partition), options, statement.comment)
+    return checked(binder, table)
+
+
+# --- LIKE
+
+_FEATURES = ("CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS")
+
+
+def _rules(like: statements.Like | None) -> dict[str, str]:
+    """Return for each feature whether it is taken over."""
+    found = dict.fromkeys(_FEATURES, "INCLUDING")
+    found |= {"OPTIONS": "OVERWRITING"}
+    for verb, feature in like.rules if like else ():
+        if feature == "ALL":
+            found |= dict.fromkeys(_FEATURES, verb)
+    for verb, feature in like.rules if like else ():
+        if feature != "ALL":
+            if verb == "OVERWRITING" and feature in ("CONSTRAINTS", "PARTITIONS", "DISTRIBUTION"):
+                raise ValidationException(f"Illegal merging strategy '{verb}' for '{feature}' option.")
+            found[feature] = verb
+    return found
+
+
+def _taken_columns(base: CatalogTable | None, rules: dict[str, str]) -> list[TableColumn]:
+    kept = {
+        ColumnKind.PHYSICAL: True,
+        ColumnKind.COMPUTED: rules["GENERATED"] != "EXCLUDING",
+        ColumnKind.METADATA: rules["METADATA"] != "EXCLUDING",
+    }
+    return [c for c in base.columns if kept[c.kind]] if base else []
+
+
+def _with_own(
+    taken: Sequence[TableColumn], own: Sequence[statements.Column], rules: dict[str, str]
+) -> list[TableColumn]:
+    columns = {c.name: c for c in taken}
+    seen: set[str] = set()
+    for column in own:
+        if column.name in seen:
+            raise ValidationException(f"A {_kind(column)} Column named '{column.name}' already exists in the table.")
+        seen.add(column.name)
+        made = column_of(column)
+        before = columns.get(column.name)
+        if before is not None:
+            _check_overwriting(before, made, rules)
+        columns[column.name] = made
+    return list(columns.values())
+
+
+def _kind(column: statements.Column) -> str:
+    return "generated" if column.computed is not None else "metadata" if column.metadata else "regular"
+
+
+def _check_overwriting(before: TableColumn, now: TableColumn, rules: dict[str, str]) -> None:
+    feature = {ColumnKind.COMPUTED: "GENERATED", ColumnKind.METADATA: "METADATA"}.get(now.kind)
+    if feature is None:
+        raise ValidationException(f"A column named '{now.name}' already exists in the base table.")
+    if before.kind is not now.kind:
+        raise ValidationException(f"A column named '{now.name}' already exists in the base table.")
+    if rules[feature] != "OVERWRITING":
+        words = "generated" if feature == "GENERATED" else "metadata"
+        raise ValidationException(
+            f"A {words} column named '{now.name}' already exists in the base table. You might want to specify "
+            f"EXCLUDING {feature} or OVERWRITING {feature}."
+        )
+
+
+def _watermark(
+    statement: statements.CreateTable, base: CatalogTable | None, rules: dict[str, str]
+) -> tuple[str, str] | None:
+    taken = base.watermark if base and rules["WATERMARKS"] != "EXCLUDING" else None
+    if not statement.watermarks:
+        return taken
+    own = statement.watermarks[0]
+    if taken is not None and rules["WATERMARKS"] != "OVERWRITING":
+        raise ValidationException(
+            "There already exists a watermark spec for column "
+            f"'{taken[0]}' in the base table. You might want to specify EXCLUDING WATERMARKS or OVERWRITING WATERMARKS."
+        )
+    return ".".join(own.column), written(own.strategy.value)
+
+
+def _primary_key(
+    statement: statements.CreateTable, base: CatalogTable | None, rules: dict[str, str]
+) -> tuple[tuple[str, ...], str | None]:
+    own = statement.primary_key
+    if base is not None and base.primary_key and rules["CONSTRAINTS"] != "EXCLUDING":
+        if own is not None:
+            raise ValidationException(
+                "The base table already has a primary key. You might want to specify EXCLUDING CONSTRAINTS."
+            )
+        return base.primary_key, base.primary_key_name
+    return (own.columns, own.name or key_name(own.columns)) if own else ((), None)
+
+
+def key_name(columns: Sequence[str]) -> str:
+    """Return how a primary key is called that was given no name."""
+    return f"PK_{'_'.join(columns)}"
+
+
+def _options(statement: statements.CreateTable, base: CatalogTable | None, rules: dict[str, str]) -> dict[str, str]:
+    own = dict(statement.options)
+    if base is None or rules["OPTIONS"] == "EXCLUDING":
+        return own
+    twice = sorted(set(own) & set(base.options))
+    if twice and rules["OPTIONS"] == "INCLUDING":
+        raise ValidationException(
+            f"There already exists an option ['{twice[0]}' -> '{base.options[twice[0]]}']  in the base table. You "
+            "might want to specify EXCLUDING OPTIONS or OVERWRITING OPTIONS."
+        )
+    return {**base.options, **own}
+
+
+# --- columns
+
+
+def column_of(column: statements.Column) -> TableColumn:
+    """Return a column that is declared; the type of a computed one is found when the table is checked."""
+    if column.computed is not None:
+        text = written(column.computed.value)
+        return TableColumn(column.name, _UNKNOWN, ColumnKind.COMPUTED, text, comment=column.comment)
+    assert column.type is not None
+    if column.metadata:
+        return TableColumn(
+            column.name,
+            column.type,
+            ColumnKind.METADATA,
+            metadata_key=column.key,
+            virtual=column.virtual,
+            comment=column.comment,
+        )
+    return TableColumn(column.name, column.type, comment=column.comment)
+
+
+_UNKNOWN = NullType()
+
+
+def checked(binder: Binder, table: CatalogTable) -> CatalogTable:
+    """Return the table with the types of computed columns; refuse what is wrong in it."""
+    ordinary = Fields(tuple(Field(c.name, c.type) for c in table.columns if c.kind in _ORDINARY))
+    scope = Scope.of(ordinary)
+    columns: list[TableColumn] = []
+    for column in table.columns:
+        if column.kind is ColumnKind.COMPUTED:
+            assert column.expression is not None
+            try:
+                bound = ExpressionBinder(binder, scope).raw(read_expression(column.expression))
+            except Refused as e:
+                raise ValidationException(f"Invalid expression for computed column '{column.name}'. {e.what}") from None
+            column = replace(column, type=bound.type)
+        columns.append(column)
+    table = replace(table, columns=tuple(columns))
+    names = [c.name for c in columns]
+    if table.watermark is not None:
+        _check_watermark(binder, table, names)
+    table = _check_key(table, names)
+    for name in table.partition:
+        if name not in names:
+            raise ValidationException(
+                f"Partition column '{name}' not defined in the table schema. Available columns: "
+                f"[{', '.join(repr(n) for n in names)}]"
+            )
+    return table
+
+
+def _check_watermark(binder: Binder, table: CatalogTable, names: list[str]) -> None:
+    assert table.watermark is not None
+    column, strategy = table.watermark
+    if column not in names:
+        raise ValidationException(
+            f"The rowtime attribute field '{column}' is not defined in the table schema.\nAvailable fields: "
+            f"[{', '.join(repr(n) for n in names)}]"
+        )
+    kind = table.columns[names.index(column)].type
+    if not _is_time(kind):
+        raise ValidationException(
+            "Invalid data type of time field for watermark definition. The field must be of type TIMESTAMP(p) or "
+            "TIMESTAMP_LTZ(p), the supported precision 'p' is from 0 to 3, but the time field type is "
+            f"{kind}"
+        )
+    fields = Fields(tuple(Field(c.name, c.type) for c in table.columns))
+    try:
+        bound = ExpressionBinder(binder, Scope.of(fields)).bind(read_expression(strategy))
+    except Refused as e:
+        raise ValidationException(f"Invalid expression for watermark '{column}'. {e.what}") from None
+    if not _is_time(bound.type):
+        raise ValidationException(
+            "Invalid data type of expression for watermark definition. The field must be of type TIMESTAMP(p) or "
+            "TIMESTAMP_LTZ(p), the supported precision 'p' is from 0 to 3, but the watermark expression type is "
+            f"{bound.type}"
+        )
+
+
+def _is_time(kind: DataType) -> bool:
+    return isinstance(kind, (TimestampType, LocalZonedTimestampType)) and kind.precision <= 3
+
+
+def _check_key(table: CatalogTable, names: list[str]) -> CatalogTable:
+    columns = list(table.columns)
+    for name in table.primary_key:
+        if name not in names:
+            raise ValidationException(f"Primary key column '{name}' is not defined in the schema.")
+        place = names.index(name)
+        if columns[place].kind is not ColumnKind.PHYSICAL:
+            raise ValidationException(
+                f"Could not create a PRIMARY KEY with column '{name}'.\nA PRIMARY KEY constraint must be declared on "
+                "physical columns."
+            )
+        # The columns of a primary key are never null.
+        columns[place] = replace(columns[place], type=columns[place].type.not_null())
+    return replace(table, columns=tuple(columns))

@@ -1,0 +1,368 @@
+"""All catalogs of an environment, what is temporary, and where names without a catalog are looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
+from millstream.sql.catalog.tables import CatalogTable
+from millstream.sql.errors import CatalogException, ValidationException
+from millstream.sql.plan.nodes import Node
+
+Path = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class InlineView:
+    """A temporary view of a relation that a program has made."""
+
+    node: Node
+    summary: str = ""
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is a view: it is."""
+        return True
+
+
+Found = CatalogTable | InlineView
+
+
+@dataclass
+class CatalogManager:
+    """Catalogs, temporary objects, and the current catalog and database.
+
+    Attributes:
+        catalogs: by name.
+        current_catalog, current_database: where names are looked for.
+        load_function: makes a function of what CREATE FUNCTION names; set by the Table API.
+    """
+
+    builtin_catalog: str = "default_catalog"
+    builtin_database: str = "default_database"
+    catalogs: dict[str, Catalog] = field(default_factory=dict)
+    load_function: Callable[[CatalogFunction], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.catalogs:
+            catalog = GenericInMemoryCatalog(self.builtin_catalog, self.builtin_database)
+            self.catalogs = {self.builtin_catalog: catalog}
+        self.current_catalog = self.builtin_catalog
+        self.current_database = self.builtin_database
+        self._temporary: dict[Path, Found] = {}
+        self._temporary_functions: dict[Path, Any] = {}
+        self._system_functions: dict[str, Any] = {}
+        self._loaded: dict[CatalogFunction, Any] = {}
+        self.modules: dict[str, dict[str, str]] = {"core": {}}
+        self.used_modules: list[str] = ["core"]
+        # The options and comments that catalogs were made with.
+        self.catalog_options: dict[str, tuple[dict[str, str], str | None]] = {}
+
+    # --- catalogs and databases
+
+    def catalog(self, name: str) -> Catalog:
+        """Return a catalog."""
+        if name not in self.catalogs:
+            raise ValidationException(f"Catalog {name} does not exist")
+        return self.catalogs[name]
+
+    def catalog_names(self) -> list[str]:
+        """Return the names of all catalogs."""
+        return sorted(self.catalogs)
+
+    def register_catalog(self, name: str, catalog: Catalog) -> None:
+        """Add a catalog."""
+        if name in self.catalogs:
+            raise CatalogException(f"Catalog {name} already exists.")
+        self.catalogs[name] = catalog
+
+    def drop_catalog(self, name: str, if_exists: bool) -> None:
+        """Forget a catalog."""
+        if name not in self.catalogs:
+            if if_exists:
+                return
+            raise CatalogException(f"Catalog {name} does not exist.")
+        if name == self.current_catalog:
+            raise CatalogException("Cannot drop a catalog which is currently in use.")
+        del self.catalogs[name]
+
+    def use_catalog(self, name: str) -> None:
+        """Look for names in another catalog."""
+        if name not in self.catalogs:
+            raise CatalogException(f"A catalog with name [{name}] does not exist.")
+        self.current_catalog = name
+        self.current_database = getattr(self.catalogs[name], "default_database", "default")
+
+    def use_database(self, path: Sequence[str]) -> None:
+        """Look for names in another database."""
+        catalog, database = self.database_path(path)
+        if catalog not in self.catalogs:
+            raise CatalogException(f"A catalog with name [{catalog}] does not exist.")
+        if database not in self.catalogs[catalog].databases():
+            raise CatalogException(f"A database with name [{database}] does not exist in the catalog: [{catalog}].")
+        self.current_catalog, self.current_database = catalog, database
+
+    def database_path(self, path: Sequence[str]) -> tuple[str, str]:
+        """Return catalog and database of a name of one or two parts; of none, the current ones."""
+        if not path:
+            return self.current_catalog, self.current_database
+        return (self.current_catalog, path[0]) if len(path) == 1 else (path[0], path[1])
+
+    @contextmanager
+    def at(self, path: Sequence[str]) -> Iterator[None]:
+        """Look for names in a database for a while."""
+        before = self.current_catalog, self.current_database
+        if path[0] in self.catalogs:
+            self.current_catalog, self.current_database = path[0], path[1]
+        try:
+            yield
+        finally:
+            self.current_catalog, self.current_database = before
+
+    # --- tables and views
+
+    def full_path(self, parts: Sequence[str]) -> Path:
+        """Return catalog, database and name."""
+        if len(parts) > 3:
+            raise ValidationException(f"A name has at most three parts: {'.'.join(parts)}")
+        before = (self.current_catalog, self.current_database)
+        full = (*before[: 3 - len(parts)], *parts)
+        return full[0], full[1], full[2]
+
+    def find(self, path: Path) -> Found | None:
+        """Return a table or view, a temporary one first; None if there is none."""
+        found = self._temporary.get(path)
+        return found if found is not None else self.permanent(path)
+
+    def permanent(self, path: Path) -> CatalogTable | None:
+        """Return a table or view that is not temporary; None if there is none."""
+        catalog = self.catalogs.get(path[0])
+        if catalog is None or path[1] not in catalog.databases():
+            return None
+        return catalog.tables(path[1]).get(path[2])
+
+    def temporary(self, path: Path) -> Found | None:
+        """Return a temporary table or view; None if there is none."""
+        return self._temporary.get(path)
+
+    def create(self, path: Path, table: CatalogTable, temporary: bool, if_not_exists: bool = False) -> None:
+        """Add a table or view."""
+        if temporary:
+            self.create_temporary(path, table, if_not_exists)
+            return
+        catalog = self.catalogs.get(path[0])
+        if catalog is None:
+            raise ValidationException(f"Catalog {path[0]} does not exist.")
+        what = "View" if table.is_view else "Table"
+        if path[1] not in catalog.databases():
+            raise ValidationException(
+                f"Could not execute Create{what} in path `{path[0]}`.`{path[1]}`.`{path[2]}`: "
+                f"Database {path[1]} does not exist in Catalog {path[0]}."
+            )
+        if path[2] in catalog.tables(path[1]):
+            if if_not_exists:
+                return
+            raise ValidationException(
+                f"Could not execute CreateTable in path `{path[0]}`.`{path[1]}`.`{path[2]}`: "
+                f"Table (or view) {path[1]}.{path[2]} already exists in Catalog {path[0]}."
+            )
+        catalog.put_table(path[1], path[2], table)
+
+    def create_temporary(self, path: Path, found: Found, if_not_exists: bool = False) -> None:
+        """Add a temporary table or view."""
+        if path in self._temporary:
+            if if_not_exists:
+                return
+            name = "`.`".join(path)
+            raise ValidationException(f"Temporary table '`{name}`' already exists")
+        self._temporary[path] = found
+
+    def replace(self, path: Path, table: CatalogTable) -> None:
+        """Put a table in the place of one."""
+        if path in self._temporary:
+            self._temporary[path] = table
+        else:
+            self.catalog(path[0]).put_table(path[1], path[2], table)
+
+    def drop(self, path: Path, view: bool, temporary: bool, if_exists: bool) -> bool:
+        """Forget a table or view; tell whether it was there."""
+        what = "View" if view else "Table"
+        name = "`.`".join(path)
+        found = self._temporary.get(path)
+        if found is not None and found.is_view == view:
+            if not temporary:
+                raise ValidationException(
+                    f"Temporary {what.lower()} with identifier '`{name}`' exists. Drop it first before removing the "
+                    f"permanent {what.lower()}."
+                )
+            del self._temporary[path]
+            return True
+        if not temporary:
+            kept = self.permanent(path)
+            if kept is not None and kept.is_view == view:
+                self.catalogs[path[0]].drop_table(path[1], path[2])
+                return True
+        if not if_exists:
+            kind = "Temporary table or view" if temporary else what
+            raise ValidationException(f"{kind} with identifier '{'.'.join(path)}' does not exist.")
+        return False
+
+    def drop_temporary(self, path: Path) -> bool:
+        """Forget a temporary table or view; tell whether it was there."""
+        return self._temporary.pop(path, None) is not None
+
+    def names(self, catalog: str, database: str, *, views: bool | None = None) -> list[str]:
+        """Return the names of tables and views of a database, of views alone, or of tables alone."""
+        found: dict[str, Found] = dict(self.catalog(catalog).tables(database))
+        found |= {p[2]: t for p, t in self._temporary.items() if p[:2] == (catalog, database)}
+        return sorted(n for n, t in found.items() if views is None or t.is_view == views)
+
+    def temporary_paths(self) -> list[Path]:
+        """Return the paths of all temporary tables and views."""
+        return sorted(self._temporary)
+
+    def alike(self, path: Path) -> str:
+        """Return a guess what was meant by a name that is not there, as the end of a sentence."""
+        catalog = self.catalogs.get(path[0])
+        if catalog is None or path[1] not in catalog.databases():
+            return ""
+        names = self.names(path[0], path[1])
+        same = [n for n in names if n.lower() == path[2].lower()]
+        if same:
+            return f" within '{path[0]}.{path[1]}'; did you mean '{same[0]}'?"
+        return ""
+
+    # --- functions
+
+    def find_function(self, parts: tuple[str, ...]) -> Any:
+        """Return a user's function; None if there is none."""
+        if len(parts) == 1 and parts[0].lower() in self._system_functions:
+            return self._system_functions[parts[0].lower()]
+        if len(parts) > 3:
+            return None
+        path = self._function_path(parts)
+        if path in self._temporary_functions:
+            return self._temporary_functions[path]
+        catalog = self.catalogs.get(path[0])
+        if catalog is None or path[1] not in catalog.databases():
+            return None
+        kept = catalog.functions(path[1]).get(path[2])
+        return None if kept is None else self._load(kept)
+
+    def _load(self, function: CatalogFunction) -> Any:
+        if function not in self._loaded:
+            if self.load_function is None:
+                raise ValidationException(f"The function {function.implementation} cannot be loaded here.")
+            self._loaded[function] = self.load_function(function)
+        return self._loaded[function]
+
+    def _function_path(self, parts: Sequence[str]) -> Path:
+        catalog, database, name = self.full_path(parts)
+        return catalog, database, name.lower()
+
+    def create_system_function(self, name: str, function: Any, if_not_exists: bool = False) -> None:
+        """Add a temporary function that needs no catalog."""
+        if name.lower() in self._system_functions:
+            if if_not_exists:
+                return
+            raise ValidationException(
+                f"Could not register temporary system function. A function named '{name.lower()}' does already exist."
+            )
+        self._system_functions[name.lower()] = function
+
+    def create_temporary_function(self, parts: Sequence[str], function: Any, if_not_exists: bool = False) -> None:
+        """Add a temporary function of a catalog."""
+        path = self._function_path(parts)
+        if path in self._temporary_functions:
+            if if_not_exists:
+                return
+            name = "`.`".join(path)
+            raise ValidationException(
+                f"Could not register temporary catalog function. A function '`{name}`' does already exist."
+            )
+        self._temporary_functions[path] = function
+
+    def create_function(self, parts: Sequence[str], function: CatalogFunction, if_not_exists: bool = False) -> None:
+        """Add a function to a catalog."""
+        path = self._function_path(parts)
+        catalog = self.catalog(path[0])
+        if path[2] in catalog.functions(path[1]):
+            if if_not_exists:
+                return
+            raise ValidationException(f"Function {path[1]}.{path[2]} already exists in Catalog {path[0]}.")
+        catalog.put_function(path[1], path[2], function)
+
+    def alter_function(self, parts: Sequence[str], function: CatalogFunction, if_exists: bool) -> None:
+        """Put a function in the place of one."""
+        path = self._function_path(parts)
+        catalog = self.catalog(path[0])
+        if path[2] not in catalog.functions(path[1]):
+            if if_exists:
+                return
+            raise ValidationException(f"Function {path[1]}.{path[2]} does not exist in Catalog {path[0]}.")
+        catalog.put_function(path[1], path[2], function)
+
+    def drop_function(self, parts: Sequence[str], temporary: bool, system: bool, if_exists: bool) -> bool:
+        """Forget a function; tell whether it was there."""
+        path = self._function_path(parts)
+        if system:
+            if self._system_functions.pop(parts[-1].lower(), None) is not None:
+                return True
+            said = f"Could not drop temporary system function. A function named '{parts[-1]}' doesn't exist."
+        elif temporary:
+            if self._temporary_functions.pop(path, None) is not None:
+                return True
+            said = f"Temporary catalog function {'.'.join(f'`{p}`' for p in path)} doesn't exist"
+        else:
+            catalog = self.catalogs.get(path[0])
+            if catalog is not None and path[1] in catalog.databases() and path[2] in catalog.functions(path[1]):
+                catalog.drop_function(path[1], path[2])
+                return True
+            said = f"Function {path[1]}.{path[2]} does not exist in Catalog {path[0]}."
+        if not if_exists:
+            raise ValidationException(said)
+        return False
+
+    def user_functions(self) -> list[str]:
+        """Return the names of all functions of users that can be called without a path."""
+        here = (self.current_catalog, self.current_database)
+        found = {*self._system_functions, *(p[2] for p in self._temporary_functions if p[:2] == here)}
+        return sorted(found | set(self.catalog(here[0]).functions(here[1])))
+
+    # --- databases
+
+    def create_database(self, path: Sequence[str], database: Database, if_not_exists: bool) -> None:
+        """Add a database."""
+        catalog, name = self.database_path(path)
+        found = self.catalog(catalog)
+        if name in found.databases():
+            if if_not_exists:
+                return
+            raise ValidationException(
+                f"Could not execute CREATE DATABASE {catalog}.{name}: Database {name} already exists in Catalog "
+                f"{catalog}."
+            )
+        found.put_database(name, database)
+
+    def drop_database(self, path: Sequence[str], if_exists: bool, cascade: bool) -> None:
+        """Forget a database."""
+        catalog, name = self.database_path(path)
+        found = self.catalog(catalog)
+        if name not in found.databases():
+            if if_exists:
+                return
+            raise ValidationException(
+                f"Could not execute DROP DATABASE {catalog}.{name} RESTRICT: Database {name} does not exist in Catalog "
+                f"{catalog}."
+            )
+        if (catalog, name) == (self.current_catalog, self.current_database):
+            raise ValidationException("Cannot drop a database which is currently in use.")
+        if not cascade and (found.tables(name) or found.functions(name)):
+            raise ValidationException(
+                f"Could not execute DROP DATABASE {catalog}.{name} RESTRICT: Database {name} in catalog {catalog} is "
+                "not empty."
+            )
+        found.drop_database(name)

@@ -1,0 +1,125 @@
+"""Catalogs: named databases of tables, views and functions. Here is the contract, and one that is kept in memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from millstream.sql.catalog.tables import CatalogTable
+from millstream.sql.errors import CatalogException
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database: its options, and what is said of it."""
+
+    options: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class CatalogFunction:
+    """A function by the name of what implements it.
+
+    Attributes:
+        implementation: `module.object`.
+        language: JAVA, SCALA or PYTHON.
+    """
+
+    implementation: str
+    language: str = "JAVA"
+
+
+class Catalog(ABC):
+    """Where declarations are kept."""
+
+    @abstractmethod
+    def databases(self) -> dict[str, Database]:
+        """Return the databases by name."""
+
+    @abstractmethod
+    def put_database(self, name: str, database: Database) -> None:
+        """Keep a database, in place of one of that name."""
+
+    @abstractmethod
+    def drop_database(self, name: str) -> None:
+        """Forget a database and what is in it."""
+
+    @abstractmethod
+    def tables(self, database: str) -> dict[str, CatalogTable]:
+        """Return the tables and views of a database by name."""
+
+    @abstractmethod
+    def put_table(self, database: str, name: str, table: CatalogTable) -> None:
+        """Keep a table or view, in place of one of that name."""
+
+    @abstractmethod
+    def drop_table(self, database: str, name: str) -> None:
+        """Forget a table or view."""
+
+    @abstractmethod
+    def functions(self, database: str) -> dict[str, CatalogFunction]:
+        """Return the functions of a database by name, in lower case."""
+
+    @abstractmethod
+    def put_function(self, database: str, name: str, function: CatalogFunction) -> None:
+        """Keep a function, in place of one of that name."""
+
+    @abstractmethod
+    def drop_function(self, database: str, name: str) -> None:
+        """Forget a function."""
+
+    def options(self) -> dict[str, str]:
+        """Return the options it was made with."""
+        return {}
+
+
+class GenericInMemoryCatalog(Catalog):
+    """A catalog that is gone with the program."""
+
+    def __init__(self, name: str = "default_catalog", default_database: str = "default_database") -> None:
+        self.name = name
+        self.default_database = default_database
+        self._databases: dict[str, Database] = {default_database: Database()}
+        self._tables: dict[str, dict[str, CatalogTable]] = {default_database: {}}
+        self._functions: dict[str, dict[str, CatalogFunction]] = {default_database: {}}
+
+    def databases(self) -> dict[str, Database]:
+        return self._databases
+
+    def put_database(self, name: str, database: Database) -> None:
+        self._databases[name] = database
+        self._tables.setdefault(name, {})
+        self._functions.setdefault(name, {})
+
+    def drop_database(self, name: str) -> None:
+        del self._databases[name], self._tables[name], self._functions[name]
+
+    def tables(self, database: str) -> dict[str, CatalogTable]:
+        self._need(database)
+        return self._tables[database]
+
+    def put_table(self, database: str, name: str, table: CatalogTable) -> None:
+        self._need(database)
+        self._tables[database][name] = table
+
+    def drop_table(self, database: str, name: str) -> None:
+        del self._tables[database][name]
+
+    def functions(self, database: str) -> dict[str, CatalogFunction]:
+        self._need(database)
+        return self._functions[database]
+
+    def put_function(self, database: str, name: str, function: CatalogFunction) -> None:
+        self._need(database)
+        self._functions[database][name.lower()] = function
+
+    def drop_function(self, database: str, name: str) -> None:
+        del self._functions[database][name.lower()]
+
+    def _need(self, database: str) -> None:
+        if database not in self._databases:
+            raise CatalogException(f"Database {database} does not exist in Catalog {self.name}.")
+
+    def options(self) -> dict[str, str]:
+        return {"type": "generic_in_memory", "default-database": self.default_database}

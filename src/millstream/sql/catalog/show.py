@@ -1,0 +1,266 @@
+"""SHOW and DESCRIBE: what catalogs hold, as rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from millstream.sql.catalog.manager import CatalogManager, Found, InlineView, Path
+from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
+from millstream.sql.errors import ValidationException
+from millstream.sql.language import statements as s
+from millstream.sql.language.written import name, path, string
+from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.types import DataType, DataTypes
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+Rows = list[tuple[Any, ...]]
+MODULES = Fields((Field("module name", DataTypes.STRING()), Field("used", DataTypes.BOOLEAN())))
+COLUMNS = Fields(
+    (
+        Field("name", DataTypes.STRING()),
+        Field("type", DataTypes.STRING()),
+        Field("null", DataTypes.BOOLEAN()),
+        Field("key", DataTypes.STRING()),
+        Field("extras", DataTypes.STRING()),
+        Field("watermark", DataTypes.STRING()),
+    )
+)
+WITH_COMMENT = Fields((*COLUMNS.fields, Field("comment", DataTypes.STRING())))
+INFO = Fields((Field("info name", DataTypes.STRING()), Field("info value", DataTypes.STRING())))
+_LISTS = {
+    "TABLES": "table name",
+    "VIEWS": "view name",
+    "DATABASES": "database name",
+    "CATALOGS": "catalog name",
+    "FUNCTIONS": "function name",
+    "USER FUNCTIONS": "function name",
+    "MODULES": "module name",
+    "CURRENT CATALOG": "current catalog name",
+    "CURRENT DATABASE": "current database name",
+    "JARS": "jars",
+    "PARTITIONS": "partition name",
+    "PROCEDURES": "procedure name",
+    "CREATE TABLE": "result",
+    "CREATE VIEW": "result",
+    "CREATE CATALOG": "result",
+}
+
+
+def shown(binder: Binder, w: s.Show) -> tuple[Fields, Rows]:
+    """Return the rows of a SHOW, and their columns."""
+    catalogs = binder.catalogs
+    if w.what == "COLUMNS":
+        kept = matching(w)
+        fields, rows = _described_table(binder, w.within, "SHOW COLUMNS")
+        return fields, [r for r in rows if kept(r[0])]
+    if w.what == "FULL MODULES":
+        unused = [m for m in catalogs.modules if m not in catalogs.used_modules]
+        return MODULES, [*((m, True) for m in catalogs.used_modules), *((m, False) for m in unused)]
+    if w.what not in _LISTS:
+        raise ValidationException(f"SHOW {w.what} is not supported here")
+    fields = Fields((Field(_LISTS[w.what], DataTypes.STRING()),))
+    return fields, [(one,) for one in _listed(binder, w)]
+
+
+def _listed(binder: Binder, w: s.Show) -> Iterable[str]:
+    catalogs = binder.catalogs
+    kept = matching(w)
+    if w.what in ("TABLES", "VIEWS"):
+        catalog, database = catalogs.database_path(w.within)
+        if catalog not in catalogs.catalogs or database not in catalogs.catalogs[catalog].databases():
+            raise ValidationException(f"Database '{catalog}'.'{database}' doesn't exist.")
+        return filter(kept, catalogs.names(catalog, database, views=True if w.what == "VIEWS" else None))
+    if w.what == "DATABASES":
+        return filter(
+            kept, sorted(catalogs.catalog(w.within[-1] if w.within else catalogs.current_catalog).databases())
+        )
+    if w.what == "CATALOGS":
+        return filter(kept, catalogs.catalog_names())
+    if w.what in ("FUNCTIONS", "USER FUNCTIONS"):
+        users = catalogs.user_functions()
+        own = [] if w.what == "USER FUNCTIONS" else [f.lower() for f in binder.functions.names()]
+        return filter(kept, sorted({*users, *own}))
+    if w.what == "MODULES":
+        return catalogs.used_modules
+    if w.what == "CURRENT CATALOG":
+        return [catalogs.current_catalog]
+    if w.what == "CURRENT DATABASE":
+        return [catalogs.current_database]
+    if w.what.startswith("CREATE"):
+        return [_create(catalogs, w)]
+    return []
+
+
+def matching(w: s.Show) -> Callable[[str], bool]:
+    """Return whether a name is one that a LIKE asks for."""
+    if w.pattern is None:
+        return lambda _: True
+    pattern = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in w.pattern)
+    flags = re.DOTALL | (re.IGNORECASE if w.ignores_case else 0)
+    compiled = re.compile(pattern, flags)
+    return lambda one: (compiled.fullmatch(one) is not None) != w.negated
+
+
+# --- SHOW CREATE
+
+
+def _create(catalogs: CatalogManager, w: s.Show) -> str:
+    if w.what == "CREATE CATALOG":
+        return _create_catalog(catalogs, w.within[-1])
+    full = catalogs.full_path(w.within)
+    found = catalogs.find(full)
+    view = w.what == "CREATE VIEW"
+    if found is None:
+        what = "View" if view else "Table"
+        raise ValidationException(
+            f"Could not execute SHOW {w.what}. {what} with identifier {path(full)} does not exist."
+        )
+    if isinstance(found, InlineView):
+        raise ValidationException(f"SHOW {w.what} is not supported for views that a program has made: {path(full)}")
+    if found.is_view and not view:
+        raise ValidationException(
+            f"SHOW CREATE TABLE is only supported for tables, but {path(full)} is a view. Please use SHOW CREATE VIEW "
+            "instead."
+        )
+    if view and not found.is_view:
+        raise ValidationException(
+            f"SHOW CREATE VIEW is only supported for views, but {path(full)} is a table. Please use SHOW CREATE TABLE "
+            "instead."
+        )
+    temporary = catalogs.temporary(full) is not None
+    return _view(full, found, temporary) if view else _table(full, found, temporary)
+
+
+def _create_catalog(catalogs: CatalogManager, called: str) -> str:
+    made = catalogs.catalog(called)
+    options, comment = catalogs.catalog_options.get(called, (made.options(), None))
+    said = f"COMMENT {string(comment)}\n" if comment else ""
+    return f"CREATE CATALOG {name(called)}\n{said}{_with(options)}"
+
+
+def _with(options: dict[str, str]) -> str:
+    rows = ",\n".join(f"  {string(k)} = {string(options[k])}" for k in sorted(options))
+    return f"WITH (\n{rows}\n)\n"
+
+
+def sql_type(kind: DataType) -> str:
+    """Return a type as SHOW CREATE TABLE writes it: STRING and BYTES by their lengths."""
+    text = str(kind)
+    text = re.sub(r"\bSTRING\b(?![`'])", "VARCHAR(2147483647)", text)
+    return re.sub(r"\bBYTES\b(?![`'])", "VARBINARY(2147483647)", text)
+
+
+def _column(column: TableColumn) -> str:
+    comment = f" COMMENT {string(column.comment)}" if column.comment else ""
+    if column.kind is ColumnKind.COMPUTED:
+        return f"  {name(column.name)} AS {column.expression}{comment}"
+    return f"  {name(column.name)} {sql_type(column.type)}{_metadata(column)}{comment}"
+
+
+def _metadata(column: TableColumn) -> str:
+    if column.kind is not ColumnKind.METADATA:
+        return ""
+    key = f" FROM {string(column.metadata_key)}" if column.metadata_key is not None else ""
+    return f" METADATA{key}{' VIRTUAL' if column.virtual else ''}"
+
+
+def _table(full: Path, table: CatalogTable, temporary: bool) -> str:
+    lines = [_column(c) for c in table.columns]
+    if table.watermark is not None:
+        lines.append(f"  WATERMARK FOR {name(table.watermark[0])} AS {table.watermark[1]}")
+    if table.primary_key:
+        keys = ", ".join(map(name, table.primary_key))
+        lines.append(f"  CONSTRAINT {name(table.primary_key_name or '')} PRIMARY KEY ({keys}) NOT ENFORCED")
+    body = ",\n".join(lines)
+    text = f"CREATE {'TEMPORARY ' if temporary else ''}TABLE {path(full)} (\n{body}\n)\n"
+    if table.comment:
+        text += f"COMMENT {string(table.comment)}\n"
+    if table.partition:
+        text += f"PARTITIONED BY ({', '.join(map(name, table.partition))})\n"
+    return text + _with(table.options)
+
+
+def _view(full: Path, view: CatalogTable, temporary: bool) -> str:
+    columns = ",\n".join(f"  {name(c.name)}" for c in view.columns)
+    comment = f"COMMENT {string(view.comment)}\n" if view.comment else ""
+    return f"CREATE {'TEMPORARY ' if temporary else ''}VIEW {path(full)} (\n{columns}\n)\n{comment}AS {view.query}\n"
+
+
+# --- DESCRIBE
+
+
+def described(binder: Binder, d: s.Describe) -> tuple[Fields, Rows]:
+    """Return the rows of a DESCRIBE."""
+    catalogs = binder.catalogs
+    if d.what == "CATALOG":
+        made = catalogs.catalog(d.name[-1])
+        options, comment = catalogs.catalog_options.get(d.name[-1], (made.options(), None))
+        rows: Rows = [("name", d.name[-1]), ("type", options.get("type")), ("comment", comment)]
+        if d.extended:
+            rows += [(f"option:{k}", options[k]) for k in sorted(options) if k != "type"]
+        return INFO, rows
+    if d.what == "DATABASE":
+        catalog, called = catalogs.database_path(d.name)
+        kept = catalogs.catalog(catalog).databases().get(called)
+        if kept is None:
+            raise ValidationException(f"Database {called} does not exist in Catalog {catalog}.")
+        rows = [("name", called), ("comment", kept.comment)]
+        if d.extended:
+            rows += [(f"option:{k}", kept.options[k]) for k in sorted(kept.options)]
+        return INFO, rows
+    if d.what != "TABLE":
+        raise ValidationException(f"DESCRIBE {d.what} is not supported")
+    return _described_table(binder, d.name, "DESCRIBE")
+
+
+def _described_table(binder: Binder, parts: Sequence[str], verb: str) -> tuple[Fields, Rows]:
+    full = binder.catalogs.full_path(parts)
+    found = binder.catalogs.find(full)
+    if found is None:
+        raise ValidationException(f"Tables or views with the identifier '{'.'.join(full)}' doesn't exist.")
+    return described_rows(fields_of(binder, found), found)
+
+
+def fields_of(binder: Binder, found: Found) -> Fields:
+    """Return the columns of a table or view, with their time attributes."""
+    if isinstance(found, InlineView):
+        return found.node.fields
+    watermark = found.watermark[0] if found.watermark else None
+    fields = []
+    for column in found.columns:
+        time = TimeAttribute.ROWTIME if column.name == watermark else None
+        if column.kind is ColumnKind.COMPUTED and (column.expression or "").upper() == "PROCTIME()":
+            time = TimeAttribute.PROCTIME
+        fields.append(Field(column.name, column.type, time))
+    return Fields(tuple(fields))
+
+
+def described_rows(fields: Fields, found: Found) -> tuple[Fields, Rows]:
+    """Return what DESCRIBE shows of a table or view."""
+    table = None if isinstance(found, InlineView) else found
+    comments = table is not None and any(c.comment is not None for c in table.columns)
+    rows: Rows = []
+    for place, field in enumerate(fields.fields):
+        kind = str(field.type.nullable()) + (f" *{field.time.value}*" if field.time else "")
+        key = extras = watermark = comment = None
+        if table is not None:
+            column = table.columns[place]
+            comment = column.comment
+            extras = _extras(column)
+            if field.name in table.primary_key:
+                key = f"PRI({', '.join(table.primary_key)})"
+            if table.watermark is not None and table.watermark[0] == field.name:
+                watermark = table.watermark[1]
+        row = (field.name, kind, field.type.is_nullable, key, extras, watermark)
+        rows.append((*row, comment) if comments else row)
+    return (WITH_COMMENT if comments else COLUMNS), rows
+
+
+def _extras(column: TableColumn) -> str | None:
+    if column.kind is ColumnKind.COMPUTED:
+        return f"AS {column.expression}"
+    return _metadata(column).strip() or None

@@ -1,0 +1,52 @@
+"""Time zones by Java's names: of a place, or how far it is from Greenwich."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from millstream.sql.errors import ValidationException
+
+_OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+
+
+@lru_cache(maxsize=64)
+def zone_named(name: str) -> dt.tzinfo:
+    """Return a time zone.
+
+    Raises:
+        ValidationException: there is none of that name.
+
+    Example:
+        >>> zone_named("GMT+05:30").utcoffset(None)
+        datetime.timedelta(seconds=19800)
+    """
+    minutes = _minutes(name)
+    if minutes is not None:
+        return dt.timezone(dt.timedelta(minutes=minutes))
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValidationException(
+            f"Invalid time zone '{name}': it is like 'America/Los_Angeles', 'UTC' or 'GMT-08:00'."
+        ) from None
+
+
+@lru_cache(maxsize=64)
+def arrow_zone(name: str) -> str:
+    """Return the name by which Arrow knows a time zone."""
+    minutes = _minutes(name)
+    if minutes is None:
+        zone_named(name)
+        return name
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}" if minutes else "UTC"
+
+
+def _minutes(name: str) -> int | None:
+    found = _OFFSET.fullmatch(name)
+    if found is None:
+        return 0 if name in ("Z", "UTC", "GMT") else None
+    minutes = int(found.group(2)) * 60 + int(found.group(3) or 0)
+    return -minutes if found.group(1) == "-" else minutes

@@ -1,0 +1,136 @@
+"""The types of aggregates and of functions over windows of rows; what they compute is the operators' part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.sql import type_rules
+from millstream.sql import types as t
+from millstream.sql.functions.function import Arguments, Function, Kind, Resolved, Rule
+from millstream.sql.functions.rules import BIGINT, DOUBLE, anything, integer, number, same_as, takes, text, whole
+
+
+def summed(kind: t.DataType) -> t.DataType:
+    """Return the type of a sum of values of a type."""
+    return t.DecimalType(38, kind.scale) if isinstance(kind, t.DecimalType) else kind
+
+
+def averaged(kind: t.DataType) -> t.DataType:
+    """Return the type of a mean of values of a type."""
+    return t.DecimalType(38, max(6, kind.scale)) if isinstance(kind, t.DecimalType) else kind
+
+
+def _of(parameter: Callable[[t.DataType], t.DataType | None], to: Callable[[t.DataType], t.DataType]) -> Rule:
+    """Return the rule of an aggregate of one column: it is null when all of the column is."""
+    return takes(parameter, to=lambda a: to(a.types[0]))
+
+
+def _same(kind: t.DataType) -> t.DataType:
+    return kind
+
+
+def _ordered(kind: t.DataType) -> t.DataType | None:
+    return kind if type_rules.is_ordered(kind, kind) else None
+
+
+def _count_rule(arguments: Arguments) -> Resolved:
+    return Resolved(BIGINT.not_null(), arguments.types)
+
+
+def _percentile_type(arguments: Arguments) -> t.DataType:
+    several = isinstance(arguments.types[1], t.ArrayType)
+    return t.ArrayType(DOUBLE) if several else DOUBLE
+
+
+def _share(kind: t.DataType) -> t.DataType | None:
+    """Take a share, or an array of them."""
+    if isinstance(kind, t.ArrayType):
+        return t.ArrayType(DOUBLE.not_null()) if type_rules.is_numeric(kind.element_type) else None
+    return DOUBLE if type_rules.is_numeric(kind) else None
+
+
+def _shifted_rule(arguments: Arguments) -> Resolved | None:
+    """LAG and LEAD: a value, how far, and what stands where there is no row."""
+    if not 1 <= len(arguments) <= 3 or (len(arguments) > 1 and whole(arguments.types[1]) is None):
+        return None
+    value = arguments.types[0]
+    if len(arguments) < 3:
+        return Resolved(value.nullable(), arguments.types)
+    default = arguments.types[2]
+    found = value.with_nullability(value.is_nullable or default.is_nullable)
+    return Resolved(found, (value, arguments.types[1], value.with_nullability(default.is_nullable)))
+
+
+def _numbered(to: t.DataType) -> Rule:
+    return takes(to=to, nulls="never")
+
+
+def _aggregate(name: str, rule: Rule, api: str = "") -> Function:
+    return Function(name, rule, api=api, kind=Kind.AGGREGATE)
+
+
+def _over(name: str, rule: Rule, api: str = "") -> Function:
+    return Function(name, rule, api=api, kind=Kind.OVER)
+
+
+# As Flink has it; what is longer is not cut.
+_JSON = t.VarCharType(2000)
+_SPREAD = {
+    "STDDEV_POP": "stddev_pop",
+    "STDDEV_SAMP": "stddev_samp",
+    "STDDEV": "",
+    "VAR_POP": "var_pop",
+    "VAR_SAMP": "var_samp",
+    "VARIANCE": "",
+}
+
+FUNCTIONS = [
+    _aggregate("COUNT", _count_rule, "count"),
+    _aggregate("SUM", _of(number, summed), "sum"),
+    _aggregate("$SUM0", takes(number, to=lambda a: summed(a.types[0]), nulls="never"), "sum0"),
+    _aggregate("AVG", _of(number, averaged), "avg"),
+    _aggregate("MIN", _of(_ordered, _same), "min"),
+    _aggregate("MAX", _of(_ordered, _same), "max"),
+    _aggregate("FIRST_VALUE", _of(anything, _same), "first_value"),
+    _aggregate("LAST_VALUE", _of(anything, _same), "last_value"),
+    _aggregate("SINGLE_VALUE", _of(anything, _same)),
+    _aggregate("LISTAGG", takes(text, text, to=same_as(0), optional=1), "list_agg"),
+    _aggregate("ARRAY_AGG", takes(anything, to=lambda a: t.ArrayType(a.types[0])), "array_agg"),
+    _aggregate("COLLECT", takes(anything, to=lambda a: t.MultisetType(a.types[0]), nulls="never"), "collect"),
+    *(_aggregate(name, _of(number, averaged), api) for name, api in _SPREAD.items()),
+    _aggregate(
+        "PERCENTILE", takes(number, _share, whole, to=_percentile_type, optional=1, nulls="always"), "percentile"
+    ),
+    _aggregate("JSON_OBJECTAGG", takes(text, anything, to=_JSON, nulls="never"), "json_object_agg"),
+    _aggregate("JSON_ARRAYAGG", takes(anything, to=_JSON, nulls="never"), "json_array_agg"),
+    _aggregate("APPROX_COUNT_DISTINCT", takes(anything, to=BIGINT, nulls="never")),
+    _over("ROW_NUMBER", _numbered(BIGINT)),
+    _over("RANK", _numbered(BIGINT)),
+    _over("DENSE_RANK", _numbered(BIGINT)),
+    _over("NTILE", takes(integer, to=BIGINT, nulls="never")),
+    _over("PERCENT_RANK", _numbered(DOUBLE)),
+    _over("CUME_DIST", _numbered(DOUBLE)),
+    _over("LAG", _shifted_rule, "lag"),
+    _over("LEAD", _shifted_rule, "lead"),
+]
+
+
+def resolved(function: Function, arguments: Arguments, has_rows: bool) -> Resolved | None:
+    """Return what an aggregate is for some arguments.
+
+    Args:
+        function: the aggregate.
+        arguments: its arguments.
+        has_rows: whether it sees at least one row: it is of a group, and has no FILTER. Else the result can be null,
+            but for those that never are.
+    """
+    found = function.rule(arguments)
+    if found is None or has_rows or function.name in _NEVER_NULL or function.kind is Kind.OVER:
+        return found
+    return Resolved(found.type.nullable(), found.arguments)
+
+
+# Those that are null only when their arguments can be.
+_NEVER_NULL = frozenset(
+    ["COUNT", "$SUM0", "APPROX_COUNT_DISTINCT", "COLLECT", "ARRAY_AGG", "LISTAGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG"]
+)

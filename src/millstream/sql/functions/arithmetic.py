@@ -1,0 +1,219 @@
+"""Arithmetic: whole numbers wrap around, decimals round half up and are null when they do not fit."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.sql import type_rules
+from millstream.sql import types as t
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.errors import TableException
+from millstream.sql.functions import times
+from millstream.sql.functions.casts import cast_value, fitted_decimal
+from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
+from millstream.sql.functions.rules import number, same_as, takes
+from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
+
+_UNCHECKED: dict[str, Callable[..., Any]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+# With so many digits decimals are divided.
+_DIVIDE = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_UP)
+_EXACT = decimal.Context(prec=200)
+
+DIVISION_BY_ZERO = "/ by zero"
+
+
+def _rule(operator: str) -> Callable[[Arguments], Resolved | None]:
+    def rule(arguments: Arguments) -> Resolved | None:
+        if len(arguments) != 2:
+            return None
+        left, right = arguments.types
+        found = type_rules.arithmetic(operator, left, right)
+        if found is None:
+            return None
+        if isinstance(left, t.NullType):
+            left = right.nullable()
+        if isinstance(right, t.NullType):
+            right = left.nullable()
+        if type_rules.is_numeric(left) and type_rules.is_numeric(right) and not isinstance(found, t.DecimalType):
+            # What is left of a division by a type may be of a wider one.
+            wide = left if operator == "%" and left.bits > right.bits else found  # type: ignore[attr-defined]
+            return Resolved(found, (wide.with_nullability(left.is_nullable), wide.with_nullability(right.is_nullable)))
+        return Resolved(found, (left, right))
+
+    return rule
+
+
+def _kernel(operator: str) -> Callable[[Site, int, Sequence[Value]], Value]:
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        if isinstance(site.type, t.DecimalType):
+            return _of_decimals(operator, site, rows, values)
+        if not all(type_rules.is_numeric(kind) for kind in site.types):
+            return times.arithmetic(operator, site, rows, values)
+        if operator in _UNCHECKED:
+            return _UNCHECKED[operator](*values)
+        if isinstance(site.type, t.IntegralType):
+            return (_divided if operator == "/" else _remainder)(site, rows, values)
+        return pc.divide(*values)
+
+    return kernel
+
+
+def _checked_divisor(divisor: Value) -> None:
+    least = pc.min_max(divisor) if not isinstance(divisor, pa.Scalar) else None
+    if least is None:
+        zero = divisor.is_valid and divisor.as_py() == 0
+    else:
+        low, high = least["min"].as_py(), least["max"].as_py()
+        zero = low is not None and low <= 0 <= high and bool(pc.any(pc.equal(divisor, 0)).as_py())
+    if zero:
+        raise TableException(f"ArithmeticException: {DIVISION_BY_ZERO}")
+
+
+def _divided(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    left, right = values
+    if isinstance(right, pa.Scalar) and right.as_py() == -1:
+        # The least number has no opposite; it wraps around to itself.
+        return pc.negate(left)
+    try:
+        found = pc.divide(left, right)
+    except pa.ArrowInvalid:
+        raise TableException(f"ArithmeticException: {DIVISION_BY_ZERO}") from None
+    if isinstance(right, pa.Scalar):
+        return found
+    minus_one = pc.equal(right, -1)
+    return pc.if_else(pc.fill_null(minus_one, False), pc.negate(left), found) if pc.any(minus_one).as_py() else found
+
+
+def _remainder(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    _checked_divisor(values[1])
+    left, right = (as_array(v, 1 if isinstance(v, pa.Scalar) else rows) for v in values)
+    dividend, divisor = to_numpy(left), to_numpy(right)
+    # Under nulls anything may stand, a zero too.
+    divisor = np.where(divisor == 0, 1, divisor) if right.null_count else divisor
+    with np.errstate(all="ignore"):
+        found = np.fmod(dividend, np.where(divisor == -1, 1, divisor))
+    if isinstance(values[0], pa.Scalar) and isinstance(values[1], pa.Scalar):
+        made = from_numpy(found, left.type, [left, right])
+        return cast_value(made, site.types[0], site.type, site.context)[0]
+    columns = [as_array(v, rows) for v in values]
+    made = from_numpy(np.broadcast_to(found, (rows,)), left.type, columns)
+    return cast_value(made, site.types[0], site.type, site.context)
+
+
+def _of_decimals(operator: str, site: Site, rows: int, values: Sequence[Value]) -> Value:
+    assert isinstance(site.type, t.DecimalType)
+    kinds = [type_rules.as_decimal(kind) for kind in site.types]
+    left, right = (
+        v if k is None or v.type == arrow_type(k) else v.cast(arrow_type(k)) for v, k in zip(values, kinds, strict=True)
+    )
+    if operator in _UNCHECKED:
+        exact = _exact_decimals(operator, left, right)
+        if exact is not None:
+            return fitted_decimal(exact, site.type)
+    if operator == "/" and site.type.precision + right.type.precision < 38:
+        return _quotients(site.type, left, right)
+    return _DECIMALS[operator](site, rows, [left, right])
+
+
+def _exact_decimals(operator: str, left: Value, right: Value) -> Value | None:
+    """Return the result with all its digits, None if they are more than Arrow holds."""
+    a, b = left.type, right.type
+    if operator == "*":
+        digits = a.precision + b.precision + 1
+    else:
+        scale = max(a.scale, b.scale)
+        digits = max(a.precision - a.scale, b.precision - b.scale) + scale + 1
+    if digits > 76:
+        return None
+    if digits > 38:
+        left, right = (v.cast(pa.decimal256(v.type.precision, v.type.scale)) for v in (left, right))
+    return _UNCHECKED[operator](left, right)
+
+
+def _quotients(kind: t.DecimalType, left: Value, right: Value) -> Value:
+    """Divide decimals of so few digits that all those that matter fit.
+
+    Arrow cuts off what it does not hold; of what is cut off behind one more digit nothing is left that could matter.
+    """
+    digits = kind.scale - right.type.precision + right.type.scale
+    scale = max(digits, left.type.scale)
+    wide = left.cast(pa.decimal256(left.type.precision - left.type.scale + scale, scale))
+    try:
+        exact = pc.divide(wide, right.cast(pa.decimal256(right.type.precision, right.type.scale)))
+    except pa.ArrowInvalid:
+        raise TableException(f"ArithmeticException: {DIVISION_BY_ZERO}") from None
+    return fitted_decimal(exact, kind)
+
+
+def _by_decimal(operation: Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal]) -> Any:
+    def apply(site: Site, left: decimal.Decimal, right: decimal.Decimal) -> decimal.Decimal | None:
+        assert isinstance(site.type, t.DecimalType)
+        return rounded(operation(left, right), site.type)
+
+    return by_row(apply, with_site=True)
+
+
+def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | None:
+    """Return a number with the digits of a type, rounded half up; None if it does not fit."""
+    found = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
+    return found if abs(found) < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
+
+
+def _divide_decimals(left: decimal.Decimal, right: decimal.Decimal) -> decimal.Decimal:
+    if not right:
+        raise TableException("ArithmeticException: Division by zero" if left else "ArithmeticException: / by zero")
+    return _DIVIDE.divide(left, right)
+
+
+def _remainder_of_decimals(left: decimal.Decimal, right: decimal.Decimal) -> decimal.Decimal:
+    if not right:
+        raise TableException("ArithmeticException: Division by zero")
+    return _EXACT.remainder(left, right)
+
+
+_DECIMALS = {
+    "+": _by_decimal(_EXACT.add),
+    "-": _by_decimal(_EXACT.subtract),
+    "*": _by_decimal(_EXACT.multiply),
+    "/": _by_decimal(_divide_decimals),
+    "%": _by_decimal(_remainder_of_decimals),
+}
+
+
+def _negated(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return pc.negate(values[0])
+
+
+def _itself(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return values[0]
+
+
+def _signed(kind: t.DataType) -> t.DataType | None:
+    return kind if type_rules.is_interval(kind) else number(kind)
+
+
+FUNCTIONS = [
+    *(
+        Function(
+            operator,
+            _rule(operator),
+            _kernel(operator),
+            (f"<NUMERIC> {operator} <NUMERIC>",),
+            api,
+            fails=operator in "/%",
+        )
+        for operator, api in (("+", "__add__"), ("-", "__sub__"), ("*", "__mul__"), ("/", "__truediv__"))
+    ),
+    *(
+        Function(name, _rule("%"), _kernel("%"), (f"{name}(<EXACT_NUMERIC>, <EXACT_NUMERIC>)",), api, fails=True)
+        for name, api in (("%", "__mod__"), ("MOD", ""))
+    ),
+    Function("UNARY -", takes(_signed, to=same_as(0)), _negated, ("-<NUMERIC>",), "__neg__"),
+    Function("UNARY +", takes(_signed, to=same_as(0)), _itself, ("+<NUMERIC>",), "__pos__"),
+]

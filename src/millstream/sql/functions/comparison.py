@@ -1,0 +1,208 @@
+"""Comparisons, tests for null and truth; all of them three-valued where null is not what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.sql import type_rules
+from millstream.sql import types as t
+from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Rule, Site, Value
+from millstream.sql.functions.rules import BOOLEAN, anything, boolean, takes
+from millstream.sql.functions.vectors import as_array, validity, where_valid
+
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_API = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+_NESTED = (t.ArrayType, t.MapType, t.MultisetType, t.RowType)
+
+
+def comparable(types: Sequence[t.DataType]) -> tuple[t.DataType, ...] | None:
+    """Return the types that values are cast to before they are compared with each other, None if they cannot be."""
+    known = [k for k in types if not isinstance(k, t.NullType)]
+    if not known:
+        return tuple(types)
+    common = known[0]
+    for kind in known[1:]:
+        found = _compared_as(common, kind)
+        if found is None:
+            return None
+        common = found
+    return tuple(common.with_nullability(k.is_nullable) for k in types)
+
+
+def _compared_as(left: t.DataType, right: t.DataType) -> t.DataType | None:
+    if type_rules.is_string(left) != type_rules.is_string(right):
+        # Text is read as what it is compared with.
+        other = right if type_rules.is_string(left) else left
+        if isinstance(other, (t.IntegralType, t.FloatType, t.DecimalType)):
+            return t.DataTypes.DOUBLE() if not isinstance(other, t.IntegralType) else other
+        return None if isinstance(other, _NESTED) else other
+    if isinstance(left, t.DecimalType | t.IntegralType) and isinstance(right, t.DecimalType | t.IntegralType):
+        return type_rules.common_type([left, right])
+    if type_rules.is_numeric(left) and type_rules.is_numeric(right):
+        return t.DataTypes.DOUBLE()
+    return type_rules.common_type([left, right])
+
+
+def _rule(ordered: bool, nulls: bool = True) -> Rule:
+    can = type_rules.is_ordered if ordered else type_rules.is_comparable
+
+    def rule(arguments: Arguments) -> Resolved | None:
+        if len(arguments) != 2 or not can(*arguments.types):
+            return None
+        cast = comparable(arguments.types)
+        if cast is None:
+            return None
+        nullable = any(map(_has_null, arguments.types))
+        return Resolved(BOOLEAN.with_nullability(nulls and nullable), cast)
+
+    return rule
+
+
+def _has_null(kind: t.DataType) -> bool:
+    """Tell whether what is compared can be null: of rows, a field too."""
+    if isinstance(kind, t.RowType):
+        return kind.is_nullable or any(map(_has_null, kind.field_types()))
+    return kind.is_nullable
+
+
+def compare(operator: str, kind: t.DataType, left: Value, right: Value, rows: int) -> Value:
+    """Compare values of one type."""
+    if isinstance(kind, t.RowType):
+        return _rows(operator, kind, left, right, rows)
+    if isinstance(kind, _NESTED) and operator in ("=", "<>"):
+        return _nested(operator, left, right, rows)
+    if isinstance(kind, t.NullType):
+        return pa.scalar(None, pa.bool_())
+    if isinstance(kind, t.BooleanType) and operator not in ("=", "<>"):
+        left, right = left.cast(pa.int8()), right.cast(pa.int8())
+    return _COMPARE[operator](left, right)
+
+
+def _rows(operator: str, kind: t.RowType, left: Value, right: Value, rows: int) -> Value:
+    """Compare rows field by field: what is not known of a field is not known of the row."""
+    fixed = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
+    columns = [as_array(v, 1 if fixed else rows) for v in (left, right)]
+    equal: Value = pa.scalar(True)
+    for i, member in enumerate(kind.field_types()):
+        fields = [pc.struct_field(c, [i]) for c in columns]
+        equal = pc.and_kleene(equal, compare("=", member, fields[0], fields[1], len(columns[0])))
+    equal = where_valid(validity(columns), equal)
+    found = equal if operator == "=" else pc.invert(equal)
+    return found[0] if fixed and not isinstance(found, pa.Scalar) else found
+
+
+def _nested(operator: str, left: Value, right: Value, rows: int) -> Value:
+    """Compare values that have members: they are equal when all members are, in maps in any order."""
+    scalars = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
+    count = 1 if scalars else rows
+    is_map = pa.types.is_map(left.type)
+    columns = [as_array(v, count).to_pylist() for v in (left, right)]
+    wanted = operator == "="
+    found: list[bool | None] = []
+    for a, b in zip(*columns, strict=True):
+        if a is None or b is None:
+            found.append(None)
+        else:
+            found.append(((dict(a) == dict(b)) if is_map else a == b) is wanted)
+    made = pa.array(found, pa.bool_())
+    return made[0] if scalars else made
+
+
+def _comparison(operator: str) -> Kernel:
+    return lambda site, rows, values: compare(operator, site.types[0], values[0], values[1], rows)
+
+
+def _distinct(negated: bool) -> Kernel:
+    """IS [NOT] DISTINCT FROM: nulls are equal to each other."""
+
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        left, right = values
+        equal = pc.fill_null(compare("=", site.types[0], left, right, rows), False)
+        both = pc.and_(pc.is_null(left), pc.is_null(right))
+        found = pc.or_(equal, both)
+        return found if negated else pc.invert(found)
+
+    return kernel
+
+
+def _between(symmetric: bool) -> Kernel:
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        value, low, high = values
+        kind = site.types[0]
+
+        def within(first: Value, second: Value) -> Value:
+            return pc.and_kleene(compare(">=", kind, value, first, rows), compare("<=", kind, value, second, rows))
+
+        return pc.or_kleene(within(low, high), within(high, low)) if symmetric else within(low, high)
+
+    return kernel
+
+
+def _between_rule(arguments: Arguments) -> Resolved | None:
+    if len(arguments) != 3 or not all(type_rules.is_ordered(arguments.types[0], k) for k in arguments.types[1:]):
+        return None
+    cast = comparable(arguments.types)
+    return None if cast is None else Resolved(BOOLEAN.with_nullability(arguments.any_nullable), cast)
+
+
+def _is_null(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return pc.is_null(values[0])
+
+
+def _is_not_null(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return pc.is_valid(values[0])
+
+
+def _is(truth: bool, negated: bool) -> Kernel:
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        value = values[0] if truth else pc.invert(values[0])
+        found = pc.fill_null(value, False)
+        return pc.invert(found) if negated else found
+
+    return kernel
+
+
+def _not(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return pc.invert(values[0])
+
+
+def _logical(operation: Callable[..., Any]) -> Kernel:
+    return lambda site, rows, values: operation(values[0], values[1])
+
+
+_TEST = takes(anything, to=BOOLEAN, nulls="never")
+_TRUTH = takes(boolean, to=BOOLEAN, nulls="never")
+_TWO = takes(boolean, boolean, to=BOOLEAN)
+
+FUNCTIONS = [
+    *(
+        Function(op, _rule(op not in ("=", "<>")), _comparison(op), (f"<COMPARABLE_TYPE> {op} <COMPARABLE_TYPE>",), api)
+        for op, api in _API.items()
+    ),
+    Function("IS DISTINCT FROM", _rule(False, nulls=False), _distinct(False)),
+    Function("IS NOT DISTINCT FROM", _rule(False, nulls=False), _distinct(True)),
+    Function("BETWEEN", _between_rule, _between(False), api="between"),
+    Function("BETWEEN SYMMETRIC", _between_rule, _between(True)),
+    Function("IS NULL", _TEST, _is_null, api="is_null"),
+    Function("IS NOT NULL", _TEST, _is_not_null, api="is_not_null"),
+    Function("IS UNKNOWN", _TRUTH, _is_null),
+    Function("IS NOT UNKNOWN", _TRUTH, _is_not_null),
+    Function("IS TRUE", _TRUTH, _is(True, False), api="is_true"),
+    Function("IS NOT TRUE", _TRUTH, _is(True, True), api="is_not_true"),
+    Function("IS FALSE", _TRUTH, _is(False, False), api="is_false"),
+    Function("IS NOT FALSE", _TRUTH, _is(False, True), api="is_not_false"),
+    Function("NOT", takes(boolean, to=BOOLEAN), _not, api="__invert__"),
+    Function("AND", _TWO, _logical(pc.and_kleene), api="__and__"),
+    Function("OR", _TWO, _logical(pc.or_kleene), api="__or__"),
+]

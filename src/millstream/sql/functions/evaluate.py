@@ -1,0 +1,307 @@
+"""Evaluates typed expressions over batches: compiled once for a job, then by columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from millstream.sql import types as t
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.errors import TableException
+from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, columns_of, replaced, walk
+from millstream.sql.functions import casts, json_functions
+from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.function import Function, Site, Value
+from millstream.sql.functions.table import FUNCTIONS
+from millstream.sql.functions.vectors import as_array, from_stored, scattered, stored
+
+_Evaluate = Callable[[Batch], Value]
+_BOOLEAN = t.DataTypes.BOOLEAN()
+
+
+def compiled(expression: Expression, context: EvaluationContext) -> Callable[[Batch], pa.Array]:
+    """Return what computes the column of an expression's values for a batch.
+
+    Example:
+        >>> from millstream.sql.functions.resolve import call
+        >>> a = Column(t.DataTypes.INT(), 0)
+        >>> add = compiled(call("+", [a, Constant(t.DataTypes.INT(False), 1)]), EvaluationContext())
+        >>> add(Batch([pa.array([1, None, 2147483647], pa.int32())])).to_pylist()
+        [2, None, -2147483648]
+    """
+    evaluate = _compile(folded(expression, context), context)
+    return lambda batch: as_array(evaluate(batch), len(batch))
+
+
+def condition(expression: Expression, context: EvaluationContext) -> Callable[[Batch], NDArray[np.bool_]]:
+    """Return what tells for each row of a batch whether a condition is true; null is not."""
+    evaluate = _compile(folded(expression, context), context)
+    return lambda batch: _mask(evaluate(batch), len(batch))
+
+
+def _mask(value: Value, rows: int) -> NDArray[np.bool_]:
+    if isinstance(value, pa.Scalar):
+        return np.full(rows, bool(value.as_py()))
+    found = pc.fill_null(value, False) if value.null_count else value
+    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+# --- constants
+
+_NO_ROWS = Batch([], rows=1)
+
+
+def folded(expression: Expression, context: EvaluationContext | None = None) -> Expression:
+    """Return an expression with what is the same in every row computed.
+
+    What fails is left as it is: it may never be asked for. Without a context nothing is computed that depends on one.
+    """
+    if isinstance(expression, (Call, UserCall)):
+        arguments = tuple(a if _is_json_in_json(expression, a) else folded(a, context) for a in expression.arguments)
+        if isinstance(expression, UserCall):
+            return UserCall(expression.type, expression.name, expression.function, arguments)
+        expression = Call(expression.type, expression.function, arguments, expression.options)
+        function = FUNCTIONS[expression.function]
+        if not function.deterministic or not all(isinstance(a, Constant) for a in arguments):
+            return expression
+        if context is None and _is_of_a_zone(expression):
+            return expression
+        try:
+            value = _compile(expression, context or EvaluationContext())(_NO_ROWS)
+        except TableException:
+            return expression
+        return Constant(expression.type, stored(as_array(value, 1))[0])
+    return expression
+
+
+def _is_of_a_zone(expression: Call) -> bool:
+    """Tell whether what comes of a call may depend on the session's time zone."""
+    kinds = (expression.type, *(a.type for a in expression.arguments))
+    return expression.function in ("FROM_UNIXTIME", "UNIX_TIMESTAMP") or any("_LTZ" in str(k) for k in kinds)
+
+
+def _is_json_in_json(outer: Expression, inner: Expression) -> bool:
+    """Tell whether an argument is JSON that is written into other JSON: that it is a call tells so."""
+    makers = json_functions.MAKERS
+    return isinstance(outer, Call) and outer.function in makers and isinstance(inner, Call) and inner.function in makers
+
+
+def scalar(constant: Constant) -> pa.Scalar:
+    """Return a constant's value."""
+    kind = arrow_type(constant.type)
+    if pa.types.is_nested(kind):
+        return from_stored([constant.value], kind)[0]
+    return pa.scalar(constant.value, kind)
+
+
+# --- compiling
+
+
+def _compile(expression: Expression, context: EvaluationContext) -> _Evaluate:
+    if isinstance(expression, Column):
+        index = expression.index
+        return lambda batch: batch.columns[index]
+    if isinstance(expression, Constant):
+        value = scalar(expression)
+        return lambda batch: value
+    if isinstance(expression, UserCall):
+        return _user_call(expression, context)
+    assert isinstance(expression, Call)
+    form = _FORMS.get(expression.function)
+    if form is not None:
+        return form(expression, context)
+    return _call(expression, context)
+
+
+def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
+    function: Function = FUNCTIONS[expression.function]
+    kernel = function.kernel
+    if kernel is None:
+        raise TableException(f"{expression.function} cannot stand in an expression here.")
+    types = tuple(a.type for a in expression.arguments)
+    callers = tuple(a.function if isinstance(a, Call) else "" for a in expression.arguments)
+    site = Site(function.name, expression.type, types, expression.options, context, callers)
+    arguments = [_compile(a, context) for a in expression.arguments]
+    kind = arrow_type(expression.type)
+
+    def evaluate(batch: Batch) -> Value:
+        given = [a(batch) for a in arguments]
+        try:
+            found = kernel(site, len(batch), given)
+            return found if found.type == kind else found.cast(kind)
+        except pa.ArrowException as e:
+            told = ", ".join(map(str, types))
+            raise TableException(f"{site.name}({told}) cannot be computed: {e}") from e
+
+    return evaluate
+
+
+def _user_call(expression: UserCall, context: EvaluationContext) -> _Evaluate:
+    arguments = [_compile(a, context) for a in expression.arguments]
+    types = [a.type for a in expression.arguments]
+    call = context.opened(expression.function, expression.name, types, expression.type)
+
+    def evaluate(batch: Batch) -> Value:
+        rows = len(batch)
+        return call([as_array(a(batch), rows) for a in arguments], rows)
+
+    return evaluate
+
+
+def can_fail(expression: Expression) -> bool:
+    """Tell whether evaluating an expression may fail, or is the user's: it is done only for rows that ask for it."""
+    for part in walk(expression):
+        if isinstance(part, UserCall):
+            return True
+        if isinstance(part, Call):
+            if part.function == "CAST":
+                if casts.can_fail(part.arguments[0].type, part.type):
+                    return True
+            elif FUNCTIONS[part.function].fails:
+                return True
+    return False
+
+
+# --- some rows only
+
+
+class _Some:
+    """An expression that is evaluated for some rows of a batch."""
+
+    def __init__(self, expression: Expression, context: EvaluationContext) -> None:
+        self._needed = sorted(columns_of(expression))
+        places = {index: place for place, index in enumerate(self._needed)}
+
+        def moved(part: Expression) -> Expression | None:
+            return Column(part.type, places[part.index]) if isinstance(part, Column) else None
+
+        self._whole = _compile(expression, context)
+        self._part = _compile(replaced(expression, moved), context)
+        self._type = arrow_type(expression.type)
+        self.careful = can_fail(expression)
+
+    def all(self, batch: Batch) -> Value:
+        """Return the values of all rows."""
+        return self._whole(batch)
+
+    def at(self, batch: Batch, rows: NDArray[Any]) -> pa.Array:
+        """Return the values of some rows."""
+        if len(rows) == len(batch):
+            return as_array(self._whole(batch), len(batch))
+        places = pa.array(rows)
+        some = Batch([batch.columns[i].take(places) for i in self._needed], rows=len(rows))
+        return as_array(self._part(some), len(rows))
+
+
+def _logical(expression: Call, context: EvaluationContext) -> _Evaluate:
+    """AND and OR: the right side is not asked for where the left one decides."""
+    left = _compile(expression.arguments[0], context)
+    right = _Some(expression.arguments[1], context)
+    operation = pc.and_kleene if expression.function == "AND" else pc.or_kleene
+    if not right.careful:
+        return lambda batch: operation(left(batch), right.all(batch))
+    decides = expression.function == "OR"
+
+    def evaluate(batch: Batch) -> Value:
+        first = left(batch)
+        if isinstance(first, pa.Scalar):
+            return first if first.as_py() is decides else operation(first, right.all(batch))
+        asked = np.flatnonzero(~_mask(pc.equal(first, decides), len(batch)))
+        if not len(asked):
+            return first
+        if len(asked) == len(batch):
+            return operation(first, right.all(batch))
+        second = scattered([(asked, right.at(batch, asked))], len(batch), pa.bool_())
+        return operation(first, second)
+
+    return evaluate
+
+
+def _case(expression: Call, context: EvaluationContext) -> _Evaluate:
+    """CASE: conditions and values in turn, then the rest."""
+    arguments = expression.arguments
+    conditions = [_Some(c, context) for c in arguments[:-1:2]]
+    values = [_Some(v, context) for v in (*arguments[1:-1:2], arguments[-1])]
+    kind = arrow_type(expression.type)
+    if not any(part.careful for part in (*conditions, *values)) and not pa.types.is_nested(kind):
+        return _case_of_all(conditions, values, kind)
+    return _case_of_some(conditions, values, kind)
+
+
+def _case_of_all(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.DataType) -> _Evaluate:
+    """Evaluate everything for all rows, which is quick where nothing can fail."""
+
+    def evaluate(batch: Batch) -> Value:
+        found = values[-1].all(batch)
+        for test, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
+            truth = test.all(batch)
+            if isinstance(truth, pa.Scalar):
+                found = value.all(batch) if truth.as_py() else found
+                continue
+            truth = pc.fill_null(truth, False) if truth.null_count else truth
+            found = pc.if_else(truth, value.all(batch), found)
+        return found if found.type == kind else found.cast(kind)
+
+    return evaluate
+
+
+def _case_of_some(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.DataType) -> _Evaluate:
+    def evaluate(batch: Batch) -> Value:
+        left = np.arange(len(batch))
+        parts: list[tuple[NDArray[Any], pa.Array]] = []
+        for test, value in zip(conditions, values[:-1], strict=True):
+            if not len(left):
+                break
+            truth = _mask(test.at(batch, left), len(left))
+            if truth.any():
+                chosen = left[truth]
+                parts.append((chosen, value.at(batch, chosen).cast(kind)))
+            left = left[~truth]
+        if len(left):
+            parts.append((left, values[-1].at(batch, left).cast(kind)))
+        return scattered(parts, len(batch), kind)
+
+    return evaluate
+
+
+def _if(expression: Call, context: EvaluationContext) -> _Evaluate:
+    return _case(expression, context)
+
+
+def _coalesce(expression: Call, context: EvaluationContext) -> _Evaluate:
+    """COALESCE and IFNULL: the first value that is not null."""
+    values = [_Some(v, context) for v in expression.arguments]
+    kind = arrow_type(expression.type)
+    careful = any(v.careful for v in values[1:]) or pa.types.is_nested(kind)
+
+    def of_all(batch: Batch) -> Value:
+        return pc.coalesce(*(v.all(batch) for v in values))
+
+    def of_some(batch: Batch) -> Value:
+        first = as_array(values[0].all(batch), len(batch))
+        for value in values[1:]:
+            missing = np.flatnonzero(first.is_null().to_numpy(zero_copy_only=False))
+            if not len(missing):
+                break
+            present = np.flatnonzero(first.is_valid().to_numpy(zero_copy_only=False))
+            parts = [(present, first.take(pa.array(present))), (missing, value.at(batch, missing).cast(kind))]
+            first = scattered(parts, len(batch), kind)
+        return first
+
+    return of_some if careful else of_all
+
+
+_FORMS: dict[str, Callable[[Call, EvaluationContext], _Evaluate]] = {
+    "AND": _logical,
+    "OR": _logical,
+    "CASE": _case,
+    "IF": _if,
+    "COALESCE": _coalesce,
+    "IFNULL": _coalesce,
+}

@@ -1,0 +1,396 @@
+"""Functions of JSON.
+
+The options of JSON_VALUE, JSON_QUERY, JSON_EXISTS, JSON_OBJECT and JSON_ARRAY are (type that is returned, what is done
+on empty, what is done on error, wrapper, what becomes of nulls), each None where it is not said; what is done is a word
+(NULL, ERROR, TRUE, FALSE, UNKNOWN, EMPTY ARRAY, EMPTY OBJECT) or an expression for DEFAULT.
+"""
+
+from __future__ import annotations
+
+import base64
+import decimal
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.sql import types as t
+from millstream.sql.columns.text import to_text
+from millstream.sql.errors import TableException
+from millstream.sql.expressions import Constant
+from millstream.sql.functions.casts import rounded
+from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
+from millstream.sql.functions.json_path import PathError, is_json, parsed, path_of, scalar_text, written
+from millstream.sql.functions.rules import BOOLEAN, STRING, anything, takes, text
+from millstream.sql.functions.vectors import as_array, by_row
+
+# Functions whose result is JSON already and is not quoted inside of another.
+MAKERS = frozenset(["JSON_OBJECT", "JSON_ARRAY", "JSON"])
+
+_MODE = re.compile(r"\s*(?P<mode>strict|lax)\s+(?P<path>.+)", re.IGNORECASE | re.DOTALL)
+
+
+class _Found:
+    """What a path leads to, or what is wrong."""
+
+    def __init__(self, strict: bool, value: Any = None, error: str | None = None) -> None:
+        self.strict = strict
+        self.value = value
+        self.error = error
+
+
+def _look_up(document: str, path: str) -> _Found:
+    mode = _MODE.fullmatch(path)
+    strict = mode is None or mode.group("mode").lower() == "strict"
+    spec = path if mode is None else mode.group("path")
+    try:
+        value = parsed(document)
+    except (ValueError, RecursionError) as e:
+        return _Found(True, error=f"Illegal JSON: {e}") if strict else _Found(False)
+    try:
+        found = path_of(spec)
+    except PathError as e:
+        return _Found(True, error=f"Illegal jsonpath spec '{spec}': {e}")
+    try:
+        return _Found(strict, found.find(value))
+    except PathError as e:
+        if strict:
+            return _Found(True, error=str(e))
+        return _Found(False, None if found.definite else [])
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, (dict, list))
+
+
+def _clause(options: Sequence[Any], index: int) -> Any:
+    return options[index] if index < len(options) else None
+
+
+def _default(clause: Any) -> Any:
+    """Return the value of a DEFAULT."""
+    if isinstance(clause, Constant):
+        return clause.value
+    from millstream.sql.functions.evaluate import folded
+
+    found = folded(clause)
+    if not isinstance(found, Constant):
+        raise TableException("The DEFAULT of a JSON function must be a constant.")
+    return found.value
+
+
+# --- JSON_VALUE
+
+
+def _value_rule(arguments: Arguments) -> Resolved | None:
+    returning = _clause(arguments.options, 0) or STRING
+    return takes(text, text, to=returning.nullable(), nulls="own")(arguments)
+
+
+def _json_value(site: Site, document: str, path: str) -> Any:
+    on_empty, on_error = _clause(site.options, 1), _clause(site.options, 2)
+    found = _look_up(document, path)
+    error = found.error
+    if error is None:
+        if found.value is None or (not found.strict and not _is_scalar(found.value)):
+            return _emptied(site, on_empty, "JSON_VALUE")
+        if _is_scalar(found.value):
+            try:
+                return _returned(found.value, site.type)
+            except ValueError as e:
+                error = str(e)
+        else:
+            error = f"Strict jsonpath mode requires scalar value, and the actual value is: '{written(found.value)}'"
+    if on_error == "ERROR":
+        raise TableException(error)
+    return None if on_error in (None, "NULL") else _converted(_default(on_error), site.type)
+
+
+def _emptied(site: Site, clause: Any, name: str) -> Any:
+    if clause == "ERROR":
+        raise TableException(f"Empty result of {name} function is not allowed")
+    return None if clause in (None, "NULL") else _converted(_default(clause), site.type)
+
+
+def _returned(value: Any, kind: t.DataType) -> Any:
+    if isinstance(kind, (t.CharType, t.VarCharType)):
+        return scalar_text(value)
+    if isinstance(kind, t.BooleanType):
+        if not isinstance(value, bool):
+            raise ValueError(f"not a BOOLEAN: {value}")
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, decimal.Decimal)):
+        raise ValueError(f"not a number: {value}")
+    if isinstance(kind, t.IntegralType):
+        if isinstance(value, decimal.Decimal) or not -(1 << (kind.bits - 1)) <= value < 1 << (kind.bits - 1):
+            raise ValueError(f"not of type {kind}: {value}")
+        return value
+    return rounded(decimal.Decimal(value), kind) if isinstance(kind, t.DecimalType) else float(value)
+
+
+def _converted(value: Any, kind: t.DataType) -> Any:
+    """Return the value of a DEFAULT as the type that is returned."""
+    if value is None:
+        return None
+    if isinstance(kind, (t.CharType, t.VarCharType)):
+        return scalar_text(value) if not isinstance(value, decimal.Decimal) else str(value)
+    if isinstance(kind, (t.DoubleType, t.FloatType)):
+        return float(value)
+    return int(value) if isinstance(kind, t.IntegralType) else value
+
+
+# --- JSON_QUERY
+
+
+def _query_rule(arguments: Arguments) -> Resolved | None:
+    returning = _clause(arguments.options, 0) or STRING
+    return takes(text, text, to=returning.nullable(), nulls="own")(arguments)
+
+
+def _json_query(site: Site, document: str, path: str) -> Any:
+    on_empty, on_error, wrapper = (_clause(site.options, i) for i in (1, 2, 3))
+    found = _look_up(document, path)
+    error = found.error
+    if error is None:
+        value = _wrapped(found.value, wrapper)
+        if value is None or (not found.strict and _is_scalar(value)):
+            return _of_query(site, on_empty, "Empty result of JSON_QUERY function is not allowed")
+        if not _is_scalar(value):
+            return _query_result(value, site.type)
+        error = f"Strict jsonpath mode requires array or object value, and the actual value is: '{written(value)}'"
+    return _of_query(site, on_error, error)
+
+
+def _wrapped(value: Any, wrapper: str | None) -> Any:
+    if value is None or wrapper in (None, "WITHOUT"):
+        return value
+    if wrapper == "UNCONDITIONAL" or not isinstance(value, list):
+        return [value]
+    return value
+
+
+def _of_query(site: Site, clause: Any, error: str) -> Any:
+    if clause == "ERROR":
+        raise TableException(error)
+    if clause == "EMPTY ARRAY":
+        return _query_result([], site.type)
+    if clause == "EMPTY OBJECT":
+        return _query_result({}, site.type)
+    return None
+
+
+def _query_result(value: Any, kind: t.DataType) -> Any:
+    if not isinstance(kind, t.ArrayType):
+        return written(value)
+    if not isinstance(value, list):
+        return None
+    return [None if v is None else scalar_text(v) if _is_scalar(v) else written(v) for v in value]
+
+
+# --- JSON_EXISTS, IS JSON
+
+
+def _json_exists(site: Site, document: str, path: str) -> bool | None:
+    found = _look_up(document, path)
+    if found.error is None:
+        return found.value is not None
+    clause = _clause(site.options, 2)
+    if clause == "ERROR":
+        raise TableException(found.error)
+    return {"TRUE": True, "UNKNOWN": None}.get(clause or "FALSE", False)
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "VALUE": lambda v: True,
+    "OBJECT": lambda v: isinstance(v, dict),
+    "ARRAY": lambda v: isinstance(v, list),
+    "SCALAR": _is_scalar,
+}
+
+
+def _is_json(kind: str, negated: bool) -> Any:
+    def test(value: str | None) -> bool:
+        if value is None:
+            return negated
+        fits, document = is_json(value)
+        return (fits and _KINDS[kind](document)) != negated
+
+    return by_row(test, keep_nulls=True)
+
+
+# --- making JSON
+
+
+def _values_of(value: Value, kind: t.DataType, rows: int, zone: str, is_made: bool) -> list[Any]:
+    """Return values as `written` takes them; text that is JSON already is read."""
+    column = as_array(value, rows)
+    if is_made:
+        return [None if v is None else _read(v) for v in column.to_pylist()]
+    return _jsonable(column, kind, zone)
+
+
+def _read(text: str) -> Any:
+    try:
+        return parsed(text)
+    except (ValueError, RecursionError):
+        raise TableException(f"Invalid JSON string in JSON() function: {text}") from None
+
+
+def _jsonable(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
+    if isinstance(kind, (t.CharType, t.VarCharType, t.BooleanType, t.IntegralType)):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    if isinstance(kind, (t.FloatType, t.DoubleType, t.DecimalType)):
+        texts = to_text(column, kind).to_pylist()
+        return [None if v is None else _number(v) for v in texts]
+    if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
+        return [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
+    if isinstance(kind, (t.ArrayType, t.MapType, t.MultisetType)):
+        return _jsonable_members(column, kind, zone)
+    if isinstance(kind, t.RowType):
+        fields = [_jsonable(column.field(i), f.data_type, zone) for i, f in enumerate(kind)]
+        valid = column.is_valid().to_pylist()
+        rows = zip(*fields, strict=True)
+        return [dict(zip(kind.names, r, strict=True)) if ok else None for r, ok in zip(rows, valid, strict=True)]
+    texts: list[Any] = to_text(column, kind, zone).to_pylist()
+    if isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
+        zoned = "Z" if isinstance(kind, t.LocalZonedTimestampType) else ""
+        return [None if v is None else v.replace(" ", "T") + zoned for v in texts]
+    return texts
+
+
+def _number(text: str) -> Any:
+    number = decimal.Decimal(text)
+    # JSON has no such numbers.
+    return number if number.is_finite() else text
+
+
+def _jsonable_members(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
+    ends, valid = column.offsets.to_pylist(), column.is_valid().to_pylist()
+    if isinstance(kind, t.ArrayType):
+        inner = _jsonable(column.values, kind.element_type, zone)
+        return [inner[ends[i] : ends[i + 1]] if ok else None for i, ok in enumerate(valid)]
+    if isinstance(kind, t.MultisetType):
+        key, value = kind.element_type, t.DataTypes.INT()
+    else:
+        assert isinstance(kind, t.MapType)
+        key, value = kind.key_type, kind.value_type  # type: ignore[assignment]
+    keys = to_text(column.keys, key, zone).to_pylist()
+    items = _jsonable(column.items, value, zone)
+    pairs = list(zip(keys, items, strict=True))
+    return [dict(pairs[ends[i] : ends[i + 1]]) if ok else None for i, ok in enumerate(valid)]
+
+
+def _members(site: Site, rows: int, values: Sequence[Value]) -> tuple[int, list[list[Any]]]:
+    fixed = all(isinstance(v, pa.Scalar) for v in values)
+    count = 1 if fixed else rows
+    zone = site.context.time_zone
+    made = [name in MAKERS for name in site.callers] or [False] * len(values)
+    columns = [_values_of(v, k, count, zone, m) for v, k, m in zip(values, site.types, made, strict=True)]
+    return count, columns
+
+
+def _object(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    keep_nulls = _clause(site.options, 4) != "ABSENT"
+    count, columns = _members(site, rows, values)
+    texts = []
+    for row in range(count):
+        pairs = {columns[i][row]: columns[i + 1][row] for i in range(0, len(columns), 2)}
+        texts.append(written({k: v for k, v in pairs.items() if keep_nulls or v is not None}))
+    return pa.scalar(texts[0]) if _all_scalars(values) else pa.array(texts, pa.string())
+
+
+def _array(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    keep_nulls = _clause(site.options, 4) == "NULL"
+    count, columns = _members(site, rows, values)
+    texts = [written([c[row] for c in columns if keep_nulls or c[row] is not None]) for row in range(count)]
+    return pa.scalar(texts[0]) if _all_scalars(values) else pa.array(texts, pa.string())
+
+
+def _all_scalars(values: Sequence[Value]) -> bool:
+    return all(isinstance(v, pa.Scalar) for v in values)
+
+
+def _string(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    fixed = isinstance(values[0], pa.Scalar)
+    found = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, False)
+    texts = [None if v is None else written(v) for v in found]
+    return pa.scalar(texts[0], pa.string()) if fixed else pa.array(texts, pa.string())
+
+
+def _raw(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return values[0]
+
+
+def _object_rule(arguments: Arguments) -> Resolved | None:
+    if len(arguments) % 2 or any(text(k) is None for k in arguments.types[::2]):
+        return None
+    return Resolved(STRING.not_null(), arguments.types)
+
+
+def _array_rule(arguments: Arguments) -> Resolved:
+    return Resolved(STRING.not_null(), arguments.types)
+
+
+# --- quotes
+
+_ASCII_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "/": "\\/"}
+
+
+def _quote(value: str) -> str:
+    out = []
+    for c in value:
+        if c in _ASCII_ESCAPES:
+            out.append(_ASCII_ESCAPES[c])
+        elif " " <= c <= "~":
+            out.append(c)
+        else:
+            encoded = c.encode("utf-16-be")
+            out += [f"\\u{encoded[i]:02x}{encoded[i + 1]:02x}" for i in range(0, len(encoded), 2)]
+    return f'"{"".join(out)}"'
+
+
+def _unquote(value: str) -> str:
+    if len(value) < 2 or value[0] != '"' or value[-1] != '"':
+        return value
+    try:
+        return str(json.loads(value))
+    except ValueError:
+        return value
+
+
+_CLAUSED = {
+    "JSON_VALUE": (_value_rule, _json_value, "json_value"),
+    "JSON_QUERY": (_query_rule, _json_query, "json_query"),
+}
+
+FUNCTIONS = [
+    *(
+        Function(name, rule, by_row(one, with_site=True), api=api, fails=True)
+        for name, (rule, one, api) in _CLAUSED.items()
+    ),
+    Function(
+        "JSON_EXISTS",
+        takes(text, text, to=BOOLEAN, nulls="always"),
+        by_row(_json_exists, with_site=True),
+        api="json_exists",
+        fails=True,
+    ),
+    *(
+        Function(
+            f"IS {'NOT ' if negated else ''}JSON {kind}",
+            takes(text, to=BOOLEAN, nulls="never"),
+            _is_json(kind, negated),
+            api="is_json" if kind == "VALUE" and not negated else "",
+        )
+        for kind in _KINDS
+        for negated in (False, True)
+    ),
+    Function("JSON_OBJECT", _object_rule, _object, api="json_object"),
+    Function("JSON_ARRAY", _array_rule, _array, api="json_array"),
+    Function("JSON_STRING", takes(anything, to=STRING), _string, api="json_string"),
+    Function("JSON", takes(text, to=STRING), _raw, api="json"),
+    Function("JSON_QUOTE", takes(text, to=STRING), by_row(_quote), api="json_quote"),
+    Function("JSON_UNQUOTE", takes(text, to=STRING), by_row(_unquote), api="json_unquote"),
+]

@@ -1,0 +1,413 @@
+"""Documents of JSON and paths into them, as Flink reads and writes them (by Jackson and JsonPath)."""
+
+from __future__ import annotations
+
+import decimal
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from millstream.sql.columns.text import java_double
+
+
+class PathError(ValueError):
+    """A path is none, or leads to nothing."""
+
+
+# --- documents
+
+_DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=lambda word: _refuse(word))
+_BLANK = re.compile(r"[ \t\n\r]*")
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(word)
+
+
+def parsed(text: str) -> Any:
+    """Return a document.
+
+    Raises:
+        ValueError: it is none. What follows the first value is not looked at.
+    """
+    start = _BLANK.match(text)
+    assert start is not None
+    value, _ = _DECODER.raw_decode(text, start.end())
+    return value
+
+
+def is_json(text: str) -> tuple[bool, Any]:
+    """Return whether text begins with a value of JSON, and the value."""
+    try:
+        return True, parsed(text)
+    except (ValueError, RecursionError):
+        return False, None
+
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_TO_ESCAPE = re.compile(r'["\\\x00-\x1f]')
+
+
+def quoted(text: str) -> str:
+    """Write text as JSON, all characters but controls as they are."""
+    return '"' + _TO_ESCAPE.sub(lambda m: _ESCAPES.get(m.group()) or f"\\u{ord(m.group()):04X}", text) + '"'
+
+
+def written(value: Any) -> str:
+    """Write a value as JSON without blanks, the members of objects in order of their names."""
+    if value is None:
+        return "null"
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, float):
+        return str(decimal.Decimal(java_double(value)))
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{quoted(k)}:{written(value[k])}" for k in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(written, value)) + "]"
+    return str(value)
+
+
+def scalar_text(value: Any) -> str:
+    """Write a value that is no object or array as plain text."""
+    return value if isinstance(value, str) else written(value)
+
+
+# --- paths
+
+_Test = Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a path: what it looks for in a value, and whether it can find only one thing."""
+
+    kind: str
+    argument: Any = None
+    definite: bool = True
+
+
+@dataclass(frozen=True)
+class Path:
+    """A path into a document."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def definite(self) -> bool:
+        """Whether it can lead to one thing only."""
+        return all(s.definite for s in self.steps)
+
+    def find(self, document: Any) -> Any:
+        """Return what it leads to; a list if that can be many things.
+
+        Raises:
+            PathError: there is no such thing.
+        """
+        found = [document]
+        sure = True
+        for step in self.steps:
+            if step.kind == "function":
+                return _FUNCTIONS[step.argument](found[0] if sure and found else found)
+            sure = sure and step.definite
+            following: list[Any] = []
+            for value in found:
+                following += _walk(step, value, sure)
+            found = following
+        return found[0] if sure else found
+
+
+def _walk(step: Step, value: Any, sure: bool) -> list[Any]:
+    """Return what a step finds in a value; where it is sure to find one thing, not to find it is an error."""
+    found = _FINDERS[step.kind](value, step.argument)
+    if sure and not found:
+        raise PathError(f"No results for path: {step.argument!r}")
+    return found
+
+
+def _members(value: Any, names: tuple[str, ...]) -> list[Any]:
+    if not isinstance(value, dict):
+        return []
+    return [value[name] for name in names if name in value]
+
+
+def _elements(value: Any, indexes: tuple[int, ...]) -> list[Any]:
+    if not isinstance(value, list):
+        return []
+    return [value[i] for i in indexes if -len(value) <= i < len(value)]
+
+
+def _slice(value: Any, bounds: tuple[int | None, int | None]) -> list[Any]:
+    return value[slice(*bounds)] if isinstance(value, list) else []
+
+
+def _all(value: Any, argument: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, list) else []
+
+
+def _deep(value: Any, step: Step) -> list[Any]:
+    found = list(_FINDERS[step.kind](value, step.argument))
+    for inner in _all(value, None):
+        if isinstance(inner, (dict, list)):
+            found += _deep(inner, step)
+    return found
+
+
+def _filtered(value: Any, test: _Test) -> list[Any]:
+    if isinstance(value, dict):
+        return [value] if test(value) else []
+    return [v for v in value if test(v)] if isinstance(value, list) else []
+
+
+_FINDERS: dict[str, Callable[[Any, Any], list[Any]]] = {
+    "members": _members,
+    "elements": _elements,
+    "slice": _slice,
+    "all": _all,
+    "deep": _deep,
+    "filter": _filtered,
+}
+
+
+def _numbers(value: Any) -> list[float]:
+    found = [float(v) for v in _all(value, None) if isinstance(v, (int, decimal.Decimal)) and not isinstance(v, bool)]
+    if not found:
+        raise PathError("Aggregation function attempted to calculate value using empty array")
+    return found
+
+
+def _length(value: Any) -> Any:
+    return len(value) if isinstance(value, (list, dict)) else None
+
+
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "length": _length,
+    "size": _length,
+    "min": lambda v: min(_numbers(v)),
+    "max": lambda v: max(_numbers(v)),
+    "sum": lambda v: sum(_numbers(v)),
+    "avg": lambda v: sum(_numbers(v)) / len(_numbers(v)),
+    "keys": lambda v: list(v) if isinstance(v, dict) else None,
+    "first": lambda v: v[0] if v else None,
+    "last": lambda v: v[-1] if v else None,
+}
+
+_NAME = re.compile(r"[^.\[\]()\s]+")
+_BRACKET_NAMES = re.compile(
+    r"\s*(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?:\s*,\s*(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"))*\s*\]"
+)
+_ONE_NAME = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+_INDEXES = re.compile(r"\s*-?\d+(?:\s*,\s*-?\d+)*\s*\]")
+_SLICE = re.compile(r"\s*(-?\d*)\s*:\s*(-?\d*)\s*\]")
+
+
+@lru_cache(maxsize=1000)
+def path_of(text: str) -> Path:
+    """Return a path.
+
+    Raises:
+        PathError: it is none.
+
+    Example:
+        >>> path_of("$.a[1].b").find({"a": [0, {"b": "x"}]})
+        'x'
+    """
+    text = text.strip()
+    if not text:
+        raise PathError("json can not be null or empty")
+    if text[0] not in "$@":
+        text = f"$.{text}"
+    steps: list[Step] = []
+    at = 1
+    while at < len(text):
+        step, at = _read_step(text, at)
+        steps.append(step)
+    return Path(tuple(steps))
+
+
+def _read_step(text: str, at: int) -> tuple[Step, int]:
+    if text.startswith("..", at):
+        at += 2
+        if at >= len(text):
+            raise PathError("Path must not end with a '.' or '..'")
+        inner, at = _read_bracket(text, at + 1) if text[at] == "[" else _read_name(text, at)
+        return Step("deep", inner, False), at
+    if text[at] == ".":
+        if at + 1 >= len(text):
+            raise PathError("Path must not end with a '.' or '..'")
+        return _read_name(text, at + 1) if text[at + 1] != "[" else _read_bracket(text, at + 2)
+    if text[at] == "[":
+        return _read_bracket(text, at + 1)
+    raise PathError(f"Illegal character at position {at}")
+
+
+def _read_name(text: str, at: int) -> tuple[Step, int]:
+    if text[at] == "*":
+        return Step("all", None, False), at + 1
+    found = _NAME.match(text, at)
+    if found is None:
+        raise PathError(f"Illegal character at position {at}")
+    if text.startswith("()", found.end()):
+        if found.group() not in _FUNCTIONS:
+            raise PathError(f"Function with name: {found.group()} does not exist.")
+        return Step("function", found.group()), found.end() + 2
+    return Step("members", (found.group(),)), found.end()
+
+
+def _read_bracket(text: str, at: int) -> tuple[Step, int]:
+    """Read what follows a bracket, up to the one that closes it."""
+    if found := _BRACKET_NAMES.match(text, at):
+        names = tuple(_unescaped(a or b) for a, b in _ONE_NAME.findall(found.group()))
+        return Step("members", names, len(names) == 1), found.end()
+    if found := _INDEXES.match(text, at):
+        indexes = tuple(int(i) for i in found.group()[:-1].split(","))
+        return Step("elements", indexes, len(indexes) == 1), found.end()
+    if found := _SLICE.match(text, at):
+        start, stop = (int(g) if g else None for g in found.groups())
+        return Step("slice", (start, stop), False), found.end()
+    if re.match(r"\s*\*\s*\]", text[at:]):
+        return Step("all", None, False), text.index("]", at) + 1
+    if text.startswith("?", at):
+        return _read_filter(text, at + 1)
+    raise PathError("Could not parse token starting at position " + str(at))
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+# --- filters: [?(@.a == 1 && @.b)]
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<op>==|!=|<=|>=|<|>|=~|&&|\|\||!|\(|\))|(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+    r"|(?P<string>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<word>true|false|null|in\b|nin\b)"
+    r"|(?P<regex>/(?:[^/\\]|\\.)*/[a-z]*)|(?P<path>[@$](?:\.\.?[\w*]+|\[[^\]]*\])*))"
+)
+
+
+def _read_filter(text: str, at: int) -> tuple[Step, int]:
+    tokens: list[tuple[str, str]] = []
+    depth = 0
+    while True:
+        if depth == 0 and tokens and re.match(r"\s*\]", text[at:]):
+            at = text.index("]", at) + 1
+            break
+        found = _TOKEN.match(text, at)
+        if found is None or found.lastgroup is None:
+            raise PathError(f"Failed to parse filter at position {at}")
+        token = found.group(found.lastgroup)
+        depth += {"(": 1, ")": -1}.get(token, 0) if found.lastgroup == "op" else 0
+        tokens.append((found.lastgroup, token))
+        at = found.end()
+    return Step("filter", _Filter(tokens).test(), False), at
+
+
+class _Filter:
+    """Reads the tokens of a filter."""
+
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    def test(self) -> _Test:
+        found = self._or()
+        if self._at != len(self._tokens):
+            raise PathError("Failed to parse filter")
+        return found
+
+    def _take(self, *operators: str) -> str | None:
+        if self._at < len(self._tokens) and self._tokens[self._at][1] in operators:
+            self._at += 1
+            return self._tokens[self._at - 1][1]
+        return None
+
+    def _or(self) -> _Test:
+        tests = [self._and()]
+        while self._take("||"):
+            tests.append(self._and())
+        return lambda v: any(test(v) for test in tests)
+
+    def _and(self) -> _Test:
+        tests = [self._one()]
+        while self._take("&&"):
+            tests.append(self._one())
+        return lambda v: all(test(v) for test in tests)
+
+    def _one(self) -> _Test:
+        if self._take("!"):
+            inner = self._one()
+            return lambda v: not inner(v)
+        if self._take("("):
+            found = self._or()
+            if not self._take(")"):
+                raise PathError("Failed to parse filter")
+            return found
+        left, is_path = self._operand()
+        operator = self._take("==", "!=", "<", "<=", ">", ">=", "=~")
+        if operator is None:
+            if not is_path:
+                raise PathError("Failed to parse filter")
+            return lambda v: left(v) is not _MISSING
+        right, _ = self._operand()
+        compare = _COMPARISONS[operator]
+        return lambda v: compare(left(v), right(v))
+
+    def _operand(self) -> tuple[Callable[[Any], Any], bool]:
+        if self._at >= len(self._tokens):
+            raise PathError("Failed to parse filter")
+        kind, text = self._tokens[self._at]
+        self._at += 1
+        if kind == "path":
+            path = path_of(text)
+            return lambda v: _found_or_missing(path, v), True
+        if kind == "op":
+            raise PathError("Failed to parse filter")
+        value = _constant(kind, text)
+        return lambda v: value, False
+
+
+_MISSING = object()
+
+
+def _found_or_missing(path: Path, value: Any) -> Any:
+    try:
+        return path.find(value)
+    except PathError:
+        return _MISSING
+
+
+def _constant(kind: str, text: str) -> Any:
+    if kind == "string":
+        return _unescaped(text[1:-1])
+    if kind == "number":
+        return json.loads(text)
+    if kind == "regex":
+        body, _, flags = text[1:].rpartition("/")
+        return re.compile(body, re.IGNORECASE if "i" in flags else 0)
+    return {"true": True, "false": False, "null": None}[text]
+
+
+def _ordered(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def compare(left: Any, right: Any) -> bool:
+        try:
+            return bool(test(left, right))
+        except TypeError:
+            return False
+
+    return compare
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda a, b: a is not _MISSING and a == b and isinstance(a, bool) == isinstance(b, bool),
+    "!=": lambda a, b: a is _MISSING or a != b,
+    "<": _ordered(lambda a, b: a < b),
+    "<=": _ordered(lambda a, b: a <= b),
+    ">": _ordered(lambda a, b: a > b),
+    ">=": _ordered(lambda a, b: a >= b),
+    "=~": lambda a, b: isinstance(a, str) and b.fullmatch(a) is not None,
+}

@@ -1,0 +1,211 @@
+"""Functions of regular expressions, which are Java's, and SIMILAR TO."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.sql import types as t
+from millstream.sql.functions.function import Function, Site, Value
+from millstream.sql.functions.java_regex import BadPattern, java_pattern
+from millstream.sql.functions.rules import BOOLEAN, INT, STRING, integer, takes, text, whole
+from millstream.sql.functions.strings import is_ascii
+from millstream.sql.functions.vectors import by_row
+
+
+def _regexp(value: str, pattern: str) -> bool:
+    if not pattern:
+        return False
+    try:
+        return java_pattern(pattern).python.search(value) is not None
+    except BadPattern:
+        return False
+
+
+def _regexp_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    value, pattern = values
+    if isinstance(pattern, pa.Scalar) and pattern.as_py() and not isinstance(value, pa.Scalar):
+        try:
+            quick = java_pattern(pattern.as_py()).re2
+            if quick is not None and is_ascii(value):
+                return pc.match_substring_regex(value, quick)
+        except BadPattern:
+            pass
+    return by_row(_regexp)(site, rows, values)
+
+
+def _regexp_replace(value: str, pattern: str, by: str) -> str | None:
+    try:
+        return java_pattern(pattern).python.sub(lambda _: by, value)
+    except BadPattern:
+        return None
+
+
+def _regexp_replace_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    value, pattern, by = values
+    constant = isinstance(pattern, pa.Scalar) and isinstance(by, pa.Scalar) and pattern.is_valid and by.is_valid
+    if constant and not isinstance(value, pa.Scalar) and "\\" not in by.as_py():
+        try:
+            quick = java_pattern(pattern.as_py()).re2
+            if quick is not None and is_ascii(value):
+                return pc.replace_substring_regex(value, quick, by.as_py())
+        except BadPattern:
+            pass
+    return by_row(_regexp_replace)(site, rows, values)
+
+
+def _regexp_extract(value: str, pattern: str, group: int = 0) -> str | None:
+    try:
+        found = java_pattern(pattern).python.search(value)
+    except BadPattern:
+        return None
+    if found is None or not 0 <= group <= found.re.groups:
+        return None
+    return found.group(group)
+
+
+def _regexp_extract_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    value, pattern, *group = values
+    index = 0 if not group else group[0].as_py() if isinstance(group[0], pa.Scalar) else None
+    if isinstance(pattern, pa.Scalar) and pattern.is_valid and index is not None and not isinstance(value, pa.Scalar):
+        named = _named_groups(pattern.as_py())
+        if named is not None and 0 <= index < named[1] and is_ascii(value):
+            return pc.struct_field(pc.extract_regex(value, named[0]), f"g{index}")
+    return by_row(_regexp_extract)(site, rows, values)
+
+
+@lru_cache(maxsize=1000)
+def _named_groups(pattern: str) -> tuple[str, int] | None:
+    """Return a pattern of RE2's whose groups are called g0 (all of it), g1, .. and how many there are.
+
+    None where it has no such pattern, or a group may be left out: RE2 does not tell that from an empty one.
+    """
+    try:
+        found = java_pattern(pattern)
+    except BadPattern:
+        return None
+    if found.re2 is None or "(?P<" in found.re2 or "|" in found.re2 or re.search(r"\)[?*{]", found.re2):
+        return None
+    # A bracket that is no group is escaped, or stands in a class.
+    pieces = re.split(r"(\\.|\[(?:\\.|[^\]])*\])", found.re2)
+    count = 0
+    for i in range(0, len(pieces), 2):
+        parts = re.split(r"\((?!\?)", pieces[i])
+        for part in parts[1:]:
+            count += 1
+            parts[0] += f"(?P<g{count}>{part}"
+        pieces[i] = parts[0]
+    if count != found.python.groups:
+        return None
+    return f"(?P<g0>{''.join(pieces)})", count + 1
+
+
+def _regexp_extract_all(value: str, pattern: str, group: int = 1) -> list[str | None] | None:
+    try:
+        compiled = java_pattern(pattern).python
+    except BadPattern:
+        return None
+    if not 0 <= group <= compiled.groups:
+        return None
+    return [m.group(group) for m in compiled.finditer(value)]
+
+
+def _regexp_count(value: str, pattern: str) -> int | None:
+    try:
+        return sum(1 for _ in java_pattern(pattern).python.finditer(value))
+    except BadPattern:
+        return None
+
+
+def _regexp_instr(value: str, pattern: str) -> int | None:
+    try:
+        found = java_pattern(pattern).python.search(value)
+    except BadPattern:
+        return None
+    return 0 if found is None else found.start() + 1
+
+
+def _regexp_substr(value: str, pattern: str) -> str | None:
+    return _regexp_extract(value, pattern)
+
+
+_SIMILAR_CLASSES = {
+    "ALPHA": "a-zA-Z",
+    "UPPER": "A-Z",
+    "LOWER": "a-z",
+    "DIGIT": "0-9",
+    "ALNUM": "a-zA-Z0-9",
+    "SPACE": " ",
+    "WHITESPACE": "\\s",
+}
+
+
+def similar_regex(pattern: str, escape: str | None) -> str:
+    """Return a regular expression of Python's for a pattern of SIMILAR TO."""
+    out = ""
+    at = 0
+    inside = False
+    while at < len(pattern):
+        c = pattern[at]
+        if escape and c == escape:
+            at += 1
+            out += re.escape(pattern[at : at + 1])
+        elif inside:
+            found = re.match(r"\[:(\w+):\]", pattern[at:])
+            if found:
+                out += _SIMILAR_CLASSES.get(found.group(1).upper(), "")
+                at += found.end() - 1
+            else:
+                inside = c != "]"
+                out += "\\" + c if c in "\\&~|[" else c
+        elif c == "[":
+            inside = True
+            out += c
+        elif c == "%":
+            out += ".*"
+        elif c == "_":
+            out += "."
+        elif c in ".^$\\":
+            out += "\\" + c
+        else:
+            out += c
+        at += 1
+    return out
+
+
+def _similar(value: str, pattern: str, escape: str | None = None) -> bool:
+    return re.fullmatch(similar_regex(pattern, escape), value, re.DOTALL) is not None
+
+
+FUNCTIONS = [
+    Function("REGEXP", takes(text, text, to=BOOLEAN), _regexp_kernel, api="regexp"),
+    Function("RLIKE", takes(text, text, to=BOOLEAN), _regexp_kernel),
+    Function(
+        "REGEXP_REPLACE",
+        takes(text, text, text, to=STRING, nulls="always"),
+        _regexp_replace_kernel,
+        api="regexp_replace",
+    ),
+    Function(
+        "REGEXP_EXTRACT",
+        takes(text, text, integer, to=STRING, optional=1, nulls="always"),
+        _regexp_extract_kernel,
+        api="regexp_extract",
+    ),
+    Function(
+        "REGEXP_EXTRACT_ALL",
+        takes(text, text, whole, to=t.ArrayType(STRING), optional=1, nulls="always"),
+        by_row(_regexp_extract_all),
+        api="regexp_extract_all",
+    ),
+    Function("REGEXP_COUNT", takes(text, text, to=INT, nulls="always"), by_row(_regexp_count), api="regexp_count"),
+    Function("REGEXP_INSTR", takes(text, text, to=INT, nulls="always"), by_row(_regexp_instr), api="regexp_instr"),
+    Function(
+        "REGEXP_SUBSTR", takes(text, text, to=STRING, nulls="always"), by_row(_regexp_substr), api="regexp_substr"
+    ),
+    Function("SIMILAR TO", takes(text, text, text, to=BOOLEAN, optional=1), by_row(_similar), api="similar"),
+]

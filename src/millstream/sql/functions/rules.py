@@ -1,0 +1,176 @@
+"""Rules that most functions share: what a parameter takes, and the type of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.sql import type_rules
+from millstream.sql import types as t
+from millstream.sql.functions.function import Arguments, Resolved, Rule
+
+# Returns the type that an argument is cast to, None if it is not taken.
+Parameter = Callable[[t.DataType], t.DataType | None]
+Result = t.DataType | Callable[[Arguments], t.DataType | None]
+
+STRING = t.DataTypes.STRING()
+INT = t.DataTypes.INT()
+BIGINT = t.DataTypes.BIGINT()
+DOUBLE = t.DataTypes.DOUBLE()
+BOOLEAN = t.DataTypes.BOOLEAN()
+BYTES = t.DataTypes.BYTES()
+DATE = t.DataTypes.DATE()
+
+
+def _is_null(kind: t.DataType) -> bool:
+    return isinstance(kind, t.NullType)
+
+
+def anything(kind: t.DataType) -> t.DataType | None:
+    """Take every value."""
+    return kind
+
+
+def text(kind: t.DataType) -> t.DataType | None:
+    """Take text."""
+    return STRING if _is_null(kind) else kind if type_rules.is_string(kind) else None
+
+
+def binary(kind: t.DataType) -> t.DataType | None:
+    """Take bytes."""
+    return BYTES if _is_null(kind) else kind if type_rules.is_binary(kind) else None
+
+
+def text_or_binary(kind: t.DataType) -> t.DataType | None:
+    """Take text or bytes."""
+    return text(kind) or binary(kind)
+
+
+def number(kind: t.DataType) -> t.DataType | None:
+    """Take numbers."""
+    return INT if _is_null(kind) else kind if type_rules.is_numeric(kind) else None
+
+
+def whole(kind: t.DataType) -> t.DataType | None:
+    """Take whole numbers as they are."""
+    return INT if _is_null(kind) else kind if isinstance(kind, t.IntegralType) else None
+
+
+def integer(kind: t.DataType) -> t.DataType | None:
+    """Take whole numbers that an INT holds."""
+    return INT if _is_null(kind) or (isinstance(kind, t.IntegralType) and kind.bits <= 32) else None
+
+
+def bigint(kind: t.DataType) -> t.DataType | None:
+    """Take whole numbers."""
+    return BIGINT if _is_null(kind) or isinstance(kind, t.IntegralType) else None
+
+
+def double(kind: t.DataType) -> t.DataType | None:
+    """Take numbers, as DOUBLE."""
+    return DOUBLE if _is_null(kind) or type_rules.is_numeric(kind) else None
+
+
+def boolean(kind: t.DataType) -> t.DataType | None:
+    """Take truth values."""
+    return BOOLEAN if _is_null(kind) or isinstance(kind, t.BooleanType) else None
+
+
+def array(kind: t.DataType) -> t.DataType | None:
+    """Take arrays."""
+    return kind if isinstance(kind, t.ArrayType) else None
+
+
+def mapping(kind: t.DataType) -> t.DataType | None:
+    """Take maps."""
+    return kind if isinstance(kind, t.MapType) else None
+
+
+def either(*parameters: Parameter) -> Parameter:
+    """Take what one of some takes, the first first."""
+
+    def parameter(kind: t.DataType) -> t.DataType | None:
+        return next((found for p in parameters if (found := p(kind)) is not None), None)
+
+    return parameter
+
+
+def of(*classes: type[t.DataType], null: t.DataType | None = None) -> Parameter:
+    """Take values of some classes of types; NULL as `null`."""
+
+    def parameter(kind: t.DataType) -> t.DataType | None:
+        if _is_null(kind):
+            return null
+        return kind if isinstance(kind, classes) else None
+
+    return parameter
+
+
+def takes(
+    *parameters: Parameter, to: Result, optional: int = 0, rest: Parameter | None = None, nulls: str = "any"
+) -> Rule:
+    """Return a rule of parameters by place.
+
+    Args:
+        parameters: what each takes.
+        to: the type of the result.
+        optional: so many of the last may be left out.
+        rest: what those behind them take, any number of them.
+        nulls: whether the result can be null: when any argument can (`any`), when all can (`all`), `always`, `never`,
+            or as the type of the result says itself (`own`).
+    """
+
+    def rule(arguments: Arguments) -> Resolved | None:
+        count = len(arguments)
+        if count < len(parameters) - optional or (count > len(parameters) and rest is None):
+            return None
+        wanted = [*parameters[:count], *([rest] if rest is not None else []) * (count - len(parameters))]
+        found = [p(kind) for p, kind in zip(wanted, arguments.types, strict=True)]
+        cast = tuple(f.with_nullability(a.is_nullable) for f, a in zip(found, arguments.types, strict=True) if f)
+        if len(cast) != count:
+            return None
+        given = Arguments(cast, arguments.constants, arguments.options)
+        result = to if isinstance(to, t.DataType) else to(given)
+        return None if result is None else Resolved(with_nulls(result, given, nulls), cast)
+
+    return rule
+
+
+def with_nulls(kind: t.DataType, arguments: Arguments, nulls: str) -> t.DataType:
+    """Return a type with the nullability that follows from the arguments."""
+    if nulls == "own":
+        return kind
+    if nulls == "all":
+        return kind.with_nullability(all(a.is_nullable for a in arguments.types))
+    nullable = {"any": arguments.any_nullable, "always": True, "never": False}[nulls]
+    return kind.with_nullability(nullable)
+
+
+def same_as(index: int) -> Callable[[Arguments], t.DataType]:
+    """Return the type of an argument."""
+    return lambda arguments: arguments.types[index]
+
+
+def common(to: Result | None = None, least: int = 1, most: int | None = None, nulls: str = "any") -> Rule:
+    """Return a rule of arguments that are all cast to their common type, which is the result's unless `to` is given."""
+
+    def rule(arguments: Arguments) -> Resolved | None:
+        if len(arguments) < least or (most is not None and len(arguments) > most):
+            return None
+        found = type_rules.common_type(arguments.types)
+        if found is None:
+            return None
+        cast = tuple(found.with_nullability(a.is_nullable) for a in arguments.types)
+        given = Arguments(cast, arguments.constants, arguments.options)
+        result = found if to is None else to if isinstance(to, t.DataType) else to(given)
+        return None if result is None else Resolved(with_nulls(result, given, nulls), cast)
+
+    return rule
+
+
+def first_of(*rules: Rule) -> Rule:
+    """Return the rule that takes what one of some takes, the first first."""
+
+    def rule(arguments: Arguments) -> Resolved | None:
+        return next((found for r in rules if (found := r(arguments)) is not None), None)
+
+    return rule

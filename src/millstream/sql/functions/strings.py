@@ -1,0 +1,291 @@
+"""Functions of text. Positions count from 1; arguments that make no sense give null."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.sql import type_rules
+from millstream.sql import types as t
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.errors import TableException
+from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
+from millstream.sql.functions.rules import (
+    BOOLEAN,
+    INT,
+    STRING,
+    integer,
+    same_as,
+    takes,
+    text,
+    text_or_binary,
+    whole,
+)
+from millstream.sql.functions.vectors import as_array, by_row
+
+
+def simple(operation: Callable[..., Any]) -> Kernel:
+    """Return the kernel that applies an operation of Arrow's to all arguments."""
+    return lambda site, rows, values: operation(*values)
+
+
+def is_ascii(value: Value) -> bool:
+    """Tell whether all characters are of one byte."""
+    if isinstance(value, pa.Scalar):
+        return value.as_py() is None or value.as_py().isascii()
+    return bool(pc.all(pc.string_is_ascii(value)).as_py() is not False)
+
+
+def _upper(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    if is_ascii(values[0]):
+        return pc.ascii_upper(values[0])
+    return by_row(str.upper)(site, rows, values)
+
+
+def _lower(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    if is_ascii(values[0]):
+        return pc.ascii_lower(values[0])
+    return by_row(str.lower)(site, rows, values)
+
+
+def _length(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return pc.utf8_length(values[0])
+
+
+def _concatenated(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    if isinstance(site.type, t.ArrayType):
+        return by_row(lambda *lists: [v for some in lists for v in some])(site, rows, values)
+    empty = pa.scalar("" if type_rules.is_string(site.type) else b"", values[0].type)
+    if all(isinstance(v, pa.Scalar) for v in values):
+        joined = [v.as_py() for v in values]
+        return pa.scalar(None if None in joined else empty.as_py().join(joined), arrow_type(site.type))
+    return pc.binary_join_element_wise(*values, empty)
+
+
+def _concat_rule(arguments: Arguments) -> Resolved | None:
+    if len(arguments) != 2:
+        return None
+    left, right = (STRING if isinstance(k, t.NullType) else k for k in arguments.types)
+    found = type_rules.concatenated(left, right)
+    if found is None:
+        return None
+    if isinstance(found, t.ArrayType):
+        return Resolved(found, (found.with_nullability(left.is_nullable), found.with_nullability(right.is_nullable)))
+    return Resolved(found, (left, right))
+
+
+def _concat_ws(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    separator, *rest = values
+    if not rest:
+        return by_row(lambda s: "")(site, rows, values)
+    columns = [as_array(v, rows) for v in rest]
+    return pc.binary_join_element_wise(*columns, as_array(separator, rows), null_handling="skip")
+
+
+# --- parts
+
+
+def substring(value: str, start: int, length: int | None = None) -> str | None:
+    """Return a part of text by Flink's rules; a start below zero counts from the end."""
+    if length is not None and length < 0:
+        return None
+    begin = start - 1 if start > 0 else 0 if start == 0 else len(value) + start
+    if begin < 0:
+        return ""
+    return value[begin:] if length is None else value[begin : begin + length]
+
+
+def _substring(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    value, *places = values
+    fixed = [p.as_py() for p in places if isinstance(p, pa.Scalar)]
+    if isinstance(value, pa.Scalar) or len(fixed) < len(places) or None in fixed:
+        return by_row(substring)(site, rows, values)
+    start, length = (*fixed, None)[:2]
+    if start < 0 or (length is not None and length < 0):
+        return by_row(substring)(site, rows, values)
+    begin = max(start - 1, 0)
+    return pc.utf8_slice_codeunits(value, begin, None if length is None else begin + length)
+
+
+def _trim(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    side = site.options[0] if site.options else "BOTH"
+    what, value = values
+    if isinstance(what, pa.Scalar) and what.is_valid and what.as_py():
+        return _TRIMS[side](value, what.as_py())
+    strip = {"BOTH": str.strip, "LEADING": str.lstrip, "TRAILING": str.rstrip}[side]
+    return by_row(lambda w, v: strip(v, w) if w else v)(site, rows, values)
+
+
+_TRIMS: dict[str, Callable[[Any, str], Any]] = {
+    "BOTH": lambda value, what: pc.utf8_trim(value, what),
+    "LEADING": lambda value, what: pc.utf8_ltrim(value, what),
+    "TRAILING": lambda value, what: pc.utf8_rtrim(value, what),
+}
+
+
+def _one_sided(side: str) -> Kernel:
+    strip = {"BOTH": str.strip, "LEADING": str.lstrip, "TRAILING": str.rstrip}[side]
+
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        if len(values) == 1:
+            return _TRIMS[side](values[0], " ")
+        if isinstance(values[1], pa.Scalar) and values[1].as_py():
+            return _TRIMS[side](values[0], values[1].as_py())
+        return by_row(lambda v, w: strip(v, w) if w else v)(site, rows, values)
+
+    return kernel
+
+
+def _trim_type(arguments: Arguments) -> t.DataType:
+    return varying(arguments.types[1])
+
+
+def _part_type(arguments: Arguments) -> t.DataType:
+    return varying(arguments.types[0])
+
+
+def varying(kind: t.DataType) -> t.DataType:
+    """Return the type of text that is cut from text of a type."""
+    assert isinstance(kind, (t.CharType, t.VarCharType))
+    return t.VarCharType(1).with_length(kind.length)
+
+
+def _replace(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    value, what, by = values
+    if isinstance(what, pa.Scalar) and isinstance(by, pa.Scalar) and what.as_py() and by.is_valid:
+        return pc.replace_substring(value, what.as_py(), by.as_py())
+    return by_row(str.replace)(site, rows, values)
+
+
+def _position(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    needle, value, *start = values
+    if not start and isinstance(needle, pa.Scalar) and needle.as_py() and is_ascii(value):
+        return pc.add(pc.find_substring(value, needle.as_py()), 1).cast(pa.int32())
+    return by_row(_found_at)(site, rows, values)
+
+
+def _found_at(needle: str, value: str, start: int = 1) -> int:
+    if start < 1:
+        return 0
+    if not needle:
+        return 1
+    return value.find(needle, start - 1) + 1
+
+
+# --- LIKE
+
+
+def like_pattern(pattern: str, escape: str | None) -> list[str | None]:
+    """Return the pieces of a LIKE pattern: text, None for `%`, and the empty text for `_`."""
+    pieces: list[str | None] = []
+    at = 0
+    while at < len(pattern):
+        c = pattern[at]
+        if escape is not None and c == escape:
+            at += 1
+            if pattern[at : at + 1] not in ("%", "_", escape):
+                raise TableException(f"Invalid escape sequence '{pattern}', {at - 1}")
+            pieces.append(pattern[at])
+        elif c == "%":
+            pieces.append(None)
+        elif c == "_":
+            pieces.append("")
+        else:
+            pieces.append(c)
+        at += 1
+    return pieces
+
+
+def like_regex(pattern: str, escape: str | None) -> str:
+    """Return a regular expression for a LIKE pattern, for Python and RE2 alike."""
+    pieces = like_pattern(pattern, escape)
+    return "".join(".*" if p is None else "." if p == "" else re.escape(p) for p in pieces)
+
+
+def _like_with(value: Value, pattern: str, escape: str | None) -> Value:
+    pieces = like_pattern(pattern, escape)
+    if "" not in pieces and isinstance(value, pa.Array):
+        inner = [p for p in pieces if p is not None]
+        ends = [i for i, p in enumerate(pieces) if p is None]
+        literal = "".join(inner)
+        if not ends:
+            return pc.equal(value, literal)
+        if ends == [len(pieces) - 1]:
+            return pc.starts_with(value, literal)
+        if ends == [0]:
+            return pc.ends_with(value, literal)
+        if ends == [0, len(pieces) - 1]:
+            return pc.match_substring(value, literal)
+    if isinstance(value, pa.Scalar):
+        found = re.fullmatch(like_regex(pattern, escape), value.as_py(), re.DOTALL) if value.is_valid else None
+        return pa.scalar(found is not None if value.is_valid else None, pa.bool_())
+    quoted = "".join(".*" if p is None else "." if p == "" else _re2_quoted(p) for p in pieces)
+    return pc.match_substring_regex(value, f"(?s)^{quoted}$")
+
+
+def _re2_quoted(c: str) -> str:
+    return c if c.isalnum() or ord(c) > 127 else f"\\{c}" if c.isprintable() else f"\\x{{{ord(c):x}}}"
+
+
+def _like(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    value, pattern, *escape = values
+    constant = isinstance(pattern, pa.Scalar) and all(isinstance(e, pa.Scalar) for e in escape)
+    if constant and pattern.is_valid:
+        return _like_with(value, pattern.as_py(), escape[0].as_py() if escape else None)
+    return by_row(_like_one)(site, rows, values)
+
+
+def _like_one(value: str, pattern: str, escape: str | None = None) -> bool:
+    return re.fullmatch(like_regex(pattern, escape), value, re.DOTALL) is not None
+
+
+def _edge(operation: Callable[..., Any], test: Callable[[Any, Any], bool]) -> Kernel:
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        value, edge = values
+        if isinstance(edge, pa.Scalar) and edge.is_valid and not isinstance(value, pa.Scalar):
+            return operation(value, edge.as_py())
+        return by_row(test)(site, rows, values)
+
+    return kernel
+
+
+FUNCTIONS = [
+    Function("UPPER", takes(text, to=same_as(0)), _upper, ("UPPER(<CHARACTER>)",), "upper_case"),
+    Function("LOWER", takes(text, to=same_as(0)), _lower, ("LOWER(<CHARACTER>)",), "lower_case"),
+    Function("CHAR_LENGTH", takes(text, to=INT), _length, ("CHAR_LENGTH(<CHARACTER>)",), "char_length"),
+    Function("CHARACTER_LENGTH", takes(text, to=INT), _length, ("CHARACTER_LENGTH(<CHARACTER>)",)),
+    Function("||", _concat_rule, _concatenated, ("<CHARACTER> || <CHARACTER>",)),
+    Function("CONCAT", takes(text, rest=text, to=STRING), _concatenated, api="concat"),
+    Function("CONCAT_WS", takes(text, rest=text, to=STRING), _concat_ws, api="concat_ws"),
+    *(
+        Function(name, takes(text, whole, whole, to=_part_type, optional=1, nulls="always"), _substring, api=api)
+        for name, api in (("SUBSTRING", "substring"), ("SUBSTR", "substr"))
+    ),
+    Function("TRIM", takes(text, text, to=_trim_type), _trim, api="trim"),
+    *(
+        Function(
+            name, takes(text, text, to=lambda a: varying(a.types[0]), optional=1), _one_sided(side), api=name.lower()
+        )
+        for name, side in (("LTRIM", "LEADING"), ("RTRIM", "TRAILING"))
+    ),
+    Function("BTRIM", takes(text, text, to=STRING, optional=1), _one_sided("BOTH"), api="btrim"),
+    Function("REPLACE", takes(text, text, text, to=STRING), _replace, api="replace"),
+    Function("POSITION", takes(text, text, integer, to=INT, optional=1), _position, api="position"),
+    Function("LIKE", takes(text, text, text, to=BOOLEAN, optional=1), _like, api="like"),
+    Function(
+        "STARTSWITH",
+        takes(text_or_binary, text_or_binary, to=BOOLEAN),
+        _edge(pc.starts_with, lambda v, e: v.startswith(e)),
+        api="starts_with",
+    ),
+    Function(
+        "ENDSWITH",
+        takes(text_or_binary, text_or_binary, to=BOOLEAN),
+        _edge(pc.ends_with, lambda v, e: v.endswith(e)),
+        api="ends_with",
+    ),
+]

@@ -1,0 +1,85 @@
+"""All functions of the language, by name: the one table that SQL and the Table API are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.sql.errors import ValidationException
+from millstream.sql.expressions import Constant
+from millstream.sql.functions import (
+    aggregates,
+    arithmetic,
+    casts,
+    clock,
+    codes,
+    collections,
+    comparison,
+    dates,
+    formatting,
+    forms,
+    json_functions,
+    math,
+    patterns,
+    strings,
+    texts,
+    values,
+)
+from millstream.sql.functions.function import Arguments, Function, Resolved
+from millstream.sql.types import DataType, IntType, VarCharType, quoted
+
+_FAMILIES = (
+    *(arithmetic, comparison, forms, casts, values, math, strings, texts, patterns, codes, clock, dates, formatting),
+    *(collections, json_functions, aggregates),
+)
+
+FUNCTIONS: dict[str, Function] = {f.name: f for family in _FAMILIES for f in family.FUNCTIONS}
+
+
+def find(name: str) -> Function | None:
+    """Return the function of a name, in any case; None if there is none."""
+    return FUNCTIONS.get(name.upper())
+
+
+def resolve(
+    name: str,
+    types: Sequence[DataType],
+    constants: Sequence[Constant | None] = (),
+    options: tuple[object, ...] = (),
+) -> Resolved:
+    """Return the type of a call and the types that its arguments are cast to.
+
+    Args:
+        name: of the function.
+        types: of the arguments.
+        constants: the arguments that are constants, None for others; the types of some results depend on them.
+        options: what is not a value, as in `expressions.Call`.
+
+    Raises:
+        ValidationException: there is no such function, or it does not take such arguments.
+    """
+    function = find(name)
+    if function is None:
+        raise ValidationException(f"No match found for function signature {signature(name, types)}")
+    found = function.rule(Arguments(tuple(types), tuple(constants), options))
+    if found is None:
+        raise refused(function, types)
+    return found
+
+
+def signature(name: str, types: Sequence[DataType]) -> str:
+    """Return a call as errors show it."""
+    return f"{name}({', '.join(f'<{_family(k)}>' for k in types)})"
+
+
+def _family(kind: DataType) -> str:
+    if isinstance(kind, VarCharType):
+        return f"VARCHAR({kind.length})"
+    return "INTEGER" if isinstance(kind, IntType) else str(kind.nullable())
+
+
+def refused(function: Function, types: Sequence[DataType]) -> ValidationException:
+    """Return what to say of arguments that a function does not take."""
+    forms = f" Supported form(s): {', '.join(map(quoted, function.forms))}" if function.forms else ""
+    return ValidationException(
+        f"Cannot apply '{function.name}' to arguments of type '{signature(function.name, types)}'.{forms}"
+    )

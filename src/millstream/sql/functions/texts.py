@@ -1,0 +1,276 @@
+"""More functions of text: parts, padding, splitting, formats, what it looks like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.sql import type_rules
+from millstream.sql import types as t
+from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
+from millstream.sql.functions.java_format import BadFormat, formatted
+from millstream.sql.functions.java_regex import BadPattern, java_pattern
+from millstream.sql.functions.rules import (
+    BOOLEAN,
+    INT,
+    STRING,
+    anything,
+    either,
+    integer,
+    same_as,
+    takes,
+    text,
+    text_or_binary,
+    whole,
+)
+from millstream.sql.functions.strings import varying
+from millstream.sql.functions.vectors import by_row
+
+# --- parts and padding
+
+
+def _left(value: str, count: int) -> str:
+    return value[:count] if count > 0 else ""
+
+
+def _right(value: str, count: int) -> str:
+    return value[-count:] if count > 0 else ""
+
+
+def _ends(function: Callable[[str, int], str], left: bool) -> Kernel:
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        value, count = values
+        if isinstance(count, pa.Scalar) and count.is_valid and not isinstance(value, pa.Scalar) and count.as_py() > 0:
+            n = count.as_py()
+            return pc.utf8_slice_codeunits(value, 0, n) if left else pc.utf8_slice_codeunits(value, -n)
+        return by_row(function)(site, rows, values)
+
+    return kernel
+
+
+def _padded(left: bool) -> Callable[[str, int, str], str | None]:
+    def pad(value: str, length: int, by: str) -> str | None:
+        if length < 0 or not by:
+            return None
+        missing = length - len(value)
+        if missing <= 0:
+            return value[:length]
+        filling = (by * (missing // len(by) + 1))[:missing]
+        return filling + value if left else value + filling
+
+    return pad
+
+
+def _pad_kernel(left: bool) -> Kernel:
+    operation = pc.utf8_lpad if left else pc.utf8_rpad
+
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        value, length, by = values
+        constant = isinstance(length, pa.Scalar) and isinstance(by, pa.Scalar) and length.is_valid and by.is_valid
+        if constant and not isinstance(value, pa.Scalar) and length.as_py() >= 0 and len(by.as_py()) == 1:
+            cut = pc.utf8_slice_codeunits(value, 0, length.as_py())
+            return operation(cut, length.as_py(), by.as_py())
+        return by_row(_padded(left))(site, rows, values)
+
+    return kernel
+
+
+def _repeat(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return by_row(lambda v, n: v * max(n, 0))(site, rows, values)
+
+
+def _reverse(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return pc.utf8_reverse(values[0])
+
+
+_WORD = re.compile(r"[a-zA-Z0-9]+")
+
+
+def _initcap(value: str) -> str:
+    """Make the first letter of each word large, where words are letters and digits of ASCII."""
+    return _WORD.sub(lambda found: found.group().capitalize(), value)
+
+
+def _overlay(value: str, by: str, start: int, length: int | None = None) -> str:
+    if start <= 0 or start > len(value):
+        return value
+    size = len(by) if length is None else length
+    if start + size > len(value) or size < 0:
+        return value[: start - 1] + by
+    return value[: start - 1] + by + value[start - 1 + size :]
+
+
+def _overlaid(arguments: Arguments) -> t.DataType:
+    lengths = [varying(kind).length for kind in arguments.types[:2]]  # type: ignore[attr-defined]
+    return t.VarCharType(1).with_length(min(sum(lengths), t.MOST_LENGTH))
+
+
+def _translate(value: str, source: str | None, target: str | None) -> str:
+    if not source:
+        return value
+    table: dict[int, int | None] = {}
+    for i, c in enumerate(source):
+        table.setdefault(ord(c), ord(target[i]) if target is not None and i < len(target) else None)
+    return value.translate(table)
+
+
+def _locate(needle: str, value: str, start: int = 1) -> int:
+    return value.find(needle, max(start - 1, 0)) + 1 if needle else 1
+
+
+def _instr(value: str, needle: str) -> int:
+    return _locate(needle, value)
+
+
+def _split(value: str, delimiter: str) -> list[str]:
+    return list(value) if not delimiter else value.split(delimiter)
+
+
+def _split_index(value: str, separator: str | int, index: int) -> str | None:
+    if index < 0:
+        return None
+    if isinstance(separator, int):
+        if not 0 < separator <= 255:
+            return None
+        separator = chr(separator)
+    parts = _split_preserving(value, separator)
+    return parts[index] if index < len(parts) else None
+
+
+def _split_preserving(value: str, separator: str) -> list[str]:
+    if not value:
+        return []
+    return value.split(separator) if separator else re.split(r"\s+", value)
+
+
+def _str_to_map(value: str, of_list: str = ",", of_pair: str = "=") -> list[tuple[str, str | None]] | None:
+    if not value:
+        return []
+    found: dict[str, str | None] = {}
+    try:
+        between, within = java_pattern(of_list).python, java_pattern(of_pair).python
+    except BadPattern:
+        return None
+    for part in _java_split(value, between, 0):
+        pair = _java_split(part, within, 2)
+        found[pair[0]] = pair[1] if len(pair) > 1 else None
+    return list(found.items())
+
+
+def _java_split(value: str, pattern: re.Pattern[str], limit: int) -> list[str]:
+    parts: list[str] = []
+    at = 0
+    for match in pattern.finditer(value):
+        if limit and len(parts) == limit - 1:
+            break
+        if match.end() == 0:
+            continue
+        parts.append(value[at : match.start()])
+        at = match.end()
+    if not parts:
+        return [value]
+    parts.append(value[at:])
+    while not limit and len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _elt(index: int, *values: Any) -> Any:
+    return values[index - 1] if 1 <= index <= len(values) else None
+
+
+def _elt_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return by_row(lambda i, *v: None if i is None else _elt(i, *v), keep_nulls=True)(site, rows, values)
+
+
+def _elt_rule(arguments: Arguments) -> Resolved | None:
+    if len(arguments) < 2 or whole(arguments.types[0]) is None:
+        return None
+    kinds = arguments.types[1:]
+    result = type_rules.common_type(kinds)
+    if result is None or text_or_binary(result) is None or (arguments.constant(0) or 0) < 0:
+        return None
+    return Resolved(result.nullable(), (arguments.types[0], *(result.with_nullability(k.is_nullable) for k in kinds)))
+
+
+def _ascii(value: str) -> int:
+    encoded = value.encode()
+    return encoded[0] - 256 if encoded and encoded[0] > 127 else encoded[0] if encoded else 0
+
+
+def _chr(value: int) -> str:
+    if value < 0:
+        return ""
+    code = value & 0xFF
+    return chr(code)
+
+
+def _printf(pattern: str | None, *arguments: Any) -> str | None:
+    if pattern is None:
+        return None
+    try:
+        return formatted(pattern, list(arguments))
+    except BadFormat:
+        return None
+
+
+# --- what text looks like
+
+
+def _test(name: str, test: Callable[[str], bool]) -> Function:
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        if isinstance(site.types[0], (t.CharType, t.VarCharType)):
+            return by_row(lambda v: v is not None and test(v), keep_nulls=True)(site, rows, values)
+        return by_row(lambda v: name != "IS_ALPHA" and v is not None, keep_nulls=True)(site, rows, values)
+
+    return Function(name, takes(anything, to=BOOLEAN, nulls="never"), kernel)
+
+
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?|[+-]?(NaN|Infinity)")
+
+FUNCTIONS = [
+    Function(
+        "LEFT", takes(text, integer, to=lambda a: varying(a.types[0]), nulls="always"), _ends(_left, True), api="left"
+    ),
+    Function(
+        "RIGHT",
+        takes(text, integer, to=lambda a: varying(a.types[0]), nulls="always"),
+        _ends(_right, False),
+        api="right",
+    ),
+    Function("LPAD", takes(text, integer, text, to=STRING), _pad_kernel(True), api="lpad"),
+    Function("RPAD", takes(text, integer, text, to=STRING), _pad_kernel(False), api="rpad"),
+    Function("REPEAT", takes(text, integer, to=STRING), _repeat, api="repeat"),
+    Function("REVERSE", takes(text, to=STRING, nulls="always"), _reverse, api="reverse"),
+    Function("INITCAP", takes(text, to=same_as(0)), by_row(_initcap), api="init_cap"),
+    Function("OVERLAY", takes(text, text, integer, integer, to=_overlaid, optional=1), by_row(_overlay), api="overlay"),
+    Function("TRANSLATE", takes(text, text, text, to=STRING), by_row(_translate, keep_nulls=False), api="translate"),
+    Function("LOCATE", takes(text, text, integer, to=INT, optional=1), by_row(_locate), api="locate"),
+    Function("INSTR", takes(text, text, to=INT), by_row(_instr), api="instr"),
+    Function("SPLIT", takes(text, text, to=t.ArrayType(STRING)), by_row(_split), api="split"),
+    Function(
+        "SPLIT_INDEX",
+        takes(text, either(text, integer), integer, to=STRING, nulls="always"),
+        by_row(_split_index),
+        api="split_index",
+    ),
+    Function(
+        "STR_TO_MAP",
+        takes(text, text, text, to=t.MapType(STRING, STRING), optional=2, nulls="always"),
+        by_row(_str_to_map),
+        api="str_to_map",
+    ),
+    Function("ELT", _elt_rule, _elt_kernel, api="elt"),
+    Function("ASCII", takes(text, to=INT), by_row(_ascii), api="ascii"),
+    Function("CHR", takes(whole, to=STRING, nulls="always"), by_row(_chr), api="chr"),
+    Function(
+        "PRINTF", takes(text, rest=anything, to=STRING, nulls="always"), by_row(_printf, keep_nulls=True), api="printf"
+    ),
+    _test("IS_ALPHA", lambda v: bool(v) and v.isalpha()),
+    _test("IS_DIGIT", lambda v: bool(v) and v.isdigit()),
+    _test("IS_DECIMAL", lambda v: bool(v) and _DECIMAL.fullmatch(v) is not None),
+]

@@ -1,0 +1,243 @@
+"""Functions of values of any type: lists of constants, the larger and the smaller, what a value's type is called."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.sql import type_rules
+from millstream.sql import types as t
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.errors import TableException
+from millstream.sql.functions.casts import cast_value
+from millstream.sql.functions.comparison import comparable, compare
+from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
+from millstream.sql.functions.rules import BOOLEAN, STRING, anything, boolean, common, takes
+from millstream.sql.functions.vectors import as_array, from_stored, stored, stored_scalar, to_numpy
+
+
+def _in(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    """Tell whether the first value is among the others, which are constants."""
+    value, *among = values
+    known = [v for v in among if v.is_valid]
+    found: Value
+    if not known:
+        found = pa.scalar(False)
+    elif isinstance(value, pa.Scalar):
+        found = pa.scalar(any(stored_scalar(value) == stored_scalar(k) for k in known))
+    else:
+        choices = from_stored([stored_scalar(k) for k in known], value.type)
+        found = pc.is_in(value, value_set=choices)
+    if len(known) < len(among):
+        # One that is not known might be equal.
+        found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
+    return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
+
+
+def _in_rule(arguments: Arguments) -> Resolved | None:
+    cast = comparable(arguments.types)
+    if len(arguments) < 2 or cast is None:
+        return None
+    return Resolved(BOOLEAN.with_nullability(arguments.any_nullable), cast)
+
+
+def _nullif_rule(arguments: Arguments) -> Resolved | None:
+    if len(arguments) != 2 or not type_rules.is_comparable(*arguments.types):
+        return None
+    return Resolved(arguments.types[0].nullable(), arguments.types)
+
+
+def _nullif(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    kinds = comparable(site.types)
+    assert kinds is not None
+    both = [cast_value(v, s, k, site.context) for v, s, k in zip(values, site.types, kinds, strict=True)]
+    equal = pc.fill_null(compare("=", kinds[0], both[0], both[1], rows), False)
+    if isinstance(equal, pa.Scalar):
+        return pa.scalar(None, values[0].type) if equal.as_py() else values[0]
+    return pc.if_else(equal, pa.scalar(None, values[0].type), values[0])
+
+
+def _extreme(operation: Callable[..., Any]) -> Kernel:
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        if isinstance(site.type, t.BooleanType):
+            whole = operation(*(v.cast(pa.int8()) for v in values), skip_nulls=False)
+            return whole.cast(pa.bool_())
+        return operation(*values, skip_nulls=False)
+
+    return kernel
+
+
+def _typeof(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    kind = site.types[0]
+    return pa.scalar(str(kind))
+
+
+def _uuid(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return pa.array([str(uuid.uuid4()) for _ in range(rows)], pa.string())
+
+
+def _database(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    return pa.scalar(site.context.database)
+
+
+# --- rows, arrays, maps
+
+
+def _row_rule(arguments: Arguments) -> Resolved:
+    fields = [t.RowField(f"EXPR${i}", kind) for i, kind in enumerate(arguments.types)]
+    return Resolved(t.RowType(fields, False), arguments.types)
+
+
+def _row(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    kind = arrow_type(site.type)
+    fixed = all(isinstance(v, pa.Scalar) for v in values)
+    count = 1 if fixed else rows
+    columns = [as_array(v, count) for v in values]
+    columns = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, kind, strict=True)]
+    made = pa.StructArray.from_arrays(columns, fields=list(kind))
+    return made[0] if fixed else made
+
+
+def _array_rule(arguments: Arguments) -> Resolved | None:
+    found = type_rules.least_restrictive(arguments.types)
+    if found is None or not len(arguments):
+        return None
+    return Resolved(t.ArrayType(found, False), (found,) * len(arguments))
+
+
+def interleaved(columns: Sequence[pa.Array], rows: int) -> pa.Array:
+    """Return the members of the first row, then of the second, and so on."""
+    if len(columns) == 1:
+        return columns[0]
+    places = (np.arange(rows)[:, None] + np.arange(len(columns))[None, :] * rows).ravel()
+    return pa.concat_arrays(columns).take(pa.array(places))
+
+
+def _array(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    kind = arrow_type(site.type)
+    fixed = all(isinstance(v, pa.Scalar) for v in values)
+    count = 1 if fixed else rows
+    columns = [as_array(v, count).cast(kind.value_type) for v in values]
+    offsets = pa.array(np.arange(0, count * len(values) + 1, len(values), dtype=np.int32))
+    made = pa.ListArray.from_arrays(offsets, interleaved(columns, count))
+    return made[0] if fixed else made
+
+
+def _map_rule(arguments: Arguments) -> Resolved | None:
+    keys, values = arguments.types[::2], arguments.types[1::2]
+    key, value = type_rules.least_restrictive(keys), type_rules.least_restrictive(values)
+    if len(arguments) % 2 or key is None or value is None:
+        return None
+    return Resolved(t.MapType(key, value, False), (key, value) * len(keys))
+
+
+def _map(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    kind = arrow_type(site.type)
+    fixed = all(isinstance(v, pa.Scalar) for v in values)
+    count = 1 if fixed else rows
+    columns = [as_array(v, count) for v in values]
+    keys = interleaved([c.cast(kind.key_type) for c in columns[::2]], count)
+    items = interleaved([c.cast(kind.item_type) for c in columns[1::2]], count)
+    if keys.null_count:
+        raise TableException("A key of a MAP is null, which has no place in it.")
+    pairs = len(values) // 2
+    constant = [stored_scalar(v) for v in values[::2] if isinstance(v, pa.Scalar)]
+    if pairs > 1 and (len(constant) < pairs or len({repr(c) for c in constant}) < pairs):
+        return _map_of_last(keys, items, pairs, count, kind, fixed)
+    offsets = pa.array(np.arange(0, count * pairs + 1, pairs, dtype=np.int32))
+    made = pa.MapArray.from_arrays(offsets, keys, items)
+    return made[0] if fixed else made
+
+
+def _map_of_last(keys: pa.Array, items: pa.Array, pairs: int, rows: int, kind: pa.DataType, fixed: bool) -> Value:
+    """Make maps of pairs whose keys may be equal: the last one counts."""
+    all_keys, all_items = stored(keys), stored(items)
+    made = []
+    for row in range(rows):
+        at = slice(row * pairs, (row + 1) * pairs)
+        made.append(list(dict(zip(all_keys[at], all_items[at], strict=True)).items()))
+    column = from_stored(made, kind)
+    return column[0] if fixed else column
+
+
+def _item_rule(arguments: Arguments) -> Resolved | None:
+    if len(arguments) != 2:
+        return None
+    value, key = arguments.types
+    if isinstance(value, t.ArrayType):
+        if not isinstance(key, (t.IntegralType, t.NullType)):
+            return None
+        return Resolved(value.element_type.nullable(), (value, t.DataTypes.INT(key.is_nullable)))
+    fits = isinstance(value, t.MapType) and type_rules.common_type([value.key_type, key]) is not None
+    if isinstance(value, t.MapType) and fits:
+        return Resolved(value.value_type.nullable(), (value, value.key_type))
+    return None
+
+
+def _item(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    fixed = all(isinstance(v, pa.Scalar) for v in values)
+    count = 1 if fixed else rows
+    column = as_array(values[0], count)
+    if pa.types.is_map(column.type):
+        found = _looked_up(column, values[1], count)
+        return found[0] if fixed else found
+    index = as_array(values[1], count)
+    ends = to_numpy(column.offsets)
+    places = ends[:-1] + to_numpy(index).astype(np.int64) - 1
+    valid = (places >= ends[:-1]) & (places < ends[1:])
+    for part in (column, index):
+        if part.null_count:
+            valid &= part.is_valid().to_numpy(zero_copy_only=False)
+    found = column.values.take(pa.array(np.where(valid, places, 0), mask=~valid))
+    return found[0] if fixed else found
+
+
+def _looked_up(column: pa.Array, key: Value, rows: int) -> pa.Array:
+    if isinstance(key, pa.Scalar) and key.is_valid and not pa.types.is_nested(key.type):
+        return pc.map_lookup(column, key, "last")
+    keys = stored(as_array(key, rows))
+    maps = stored(column)
+    found = [None if m is None or k is None else dict(m).get(k) for m, k in zip(maps, keys, strict=True)]
+    return from_stored(found, column.type.item_type)
+
+
+def _field_rule(arguments: Arguments) -> Resolved | None:
+    (kind,) = arguments.types
+    if not isinstance(kind, t.RowType) or arguments.options[0] not in kind.names:
+        return None
+    found = kind[arguments.options[0]].data_type
+    return Resolved(found.with_nullability(found.is_nullable or kind.is_nullable), arguments.types)
+
+
+def _field(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    kind = site.types[0]
+    assert isinstance(kind, t.RowType)
+    index = kind.names.index(site.options[0])
+    if isinstance(values[0], pa.Scalar):
+        return pc.struct_field(as_array(values[0], 1), [index])[0]
+    return pc.struct_field(values[0], [index])
+
+
+_NONE = takes(to=t.DataTypes.CHAR(36), nulls="never")
+
+FUNCTIONS = [
+    Function("IN", _in_rule, _in, api="in_"),
+    Function("NULLIF", _nullif_rule, _nullif),
+    Function("GREATEST", common(), _extreme(pc.max_element_wise)),
+    Function("LEAST", common(), _extreme(pc.min_element_wise)),
+    Function("TYPEOF", takes(anything, boolean, to=STRING, optional=1, nulls="always"), _typeof),
+    Function("UUID", _NONE, _uuid, api="uuid", deterministic=False),
+    Function(
+        "CURRENT_DATABASE", takes(to=STRING, nulls="never"), _database, api="current_database", deterministic=False
+    ),
+    Function("ROW", _row_rule, _row, api="row"),
+    Function("ARRAY", _array_rule, _array, api="array"),
+    Function("MAP", _map_rule, _map, api="map_", fails=True),
+    Function("ITEM", _item_rule, _item, api="at"),
+    Function("FIELD", _field_rule, _field, api="get"),
+]

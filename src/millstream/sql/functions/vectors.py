@@ -1,0 +1,228 @@
+"""What kernels are made of: values of rows and of all rows at once, nulls, and the detour through Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.functions.function import Kernel, Site, Value
+from millstream.sql.types import DataType
+
+
+def is_scalar(value: Value) -> bool:
+    """Tell whether it is one value for all rows."""
+    return isinstance(value, pa.Scalar)
+
+
+def as_array(value: Value, rows: int) -> pa.Array:
+    """Return a value as a column of so many rows."""
+    if not isinstance(value, pa.Scalar):
+        return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+    if not value.is_valid:
+        return pa.nulls(rows, value.type)
+    return pa.repeat(value, rows)
+
+
+def nulls(kind: DataType) -> pa.Scalar:
+    """Return null for all rows."""
+    return pa.scalar(None, arrow_type(kind))
+
+
+def validity(values: Sequence[Value]) -> pa.Array | pa.Scalar | None:
+    """Return where none of the values is null; None if that is everywhere."""
+    found = None
+    for value in values:
+        if isinstance(value, pa.Scalar):
+            if not value.is_valid:
+                return pa.scalar(False)
+            continue
+        if value.null_count:
+            valid = value.is_valid()
+            found = valid if found is None else pc.and_(found, valid)
+    return found
+
+
+def where_valid(valid: pa.Array | pa.Scalar | None, result: Value) -> Value:
+    """Return the result with nulls where `valid` is false."""
+    if valid is None:
+        return result
+    if isinstance(valid, pa.Scalar):
+        return pa.scalar(None, result.type) if not valid.as_py() else result
+    return pc.if_else(valid, result, pa.scalar(None, result.type))
+
+
+def to_numpy(array: pa.Array) -> NDArray[Any]:
+    """Return the numbers of a column; those under nulls are whatever stands there.
+
+    They are read from Arrow's own buffer: nothing is copied, and a null does not make floats of whole numbers.
+    """
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return pc.fill_null(array, False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    dtype = _DTYPES.get(kind)
+    if dtype is None:
+        dtype = np.dtype(np.int64 if kind.bit_width == 64 else np.int32)
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+
+
+_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
+    pa.int8(): np.dtype(np.int8),
+    pa.int16(): np.dtype(np.int16),
+    pa.int32(): np.dtype(np.int32),
+    pa.int64(): np.dtype(np.int64),
+    pa.float32(): np.dtype(np.float32),
+    pa.float64(): np.dtype(np.float64),
+}
+
+
+def from_numpy(values: NDArray[Any], kind: pa.DataType, like: Sequence[pa.Array] = ()) -> pa.Array:
+    """Return numbers as a column that is null where one of the columns `like` is."""
+    masked = [array for array in like if array.null_count]
+    if not masked:
+        validity_buffer = None
+    elif len(masked) == 1 and masked[0].offset == 0:
+        validity_buffer = masked[0].buffers()[0]
+    else:
+        valid = masked[0].is_valid()
+        for array in masked[1:]:
+            valid = pc.and_(valid, array.is_valid())
+        validity_buffer = valid.buffers()[1]
+    data = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [validity_buffer, data])
+
+
+def scattered(parts: Sequence[tuple[NDArray[Any], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
+    """Return the column that has each part's values at its places, and null elsewhere."""
+    places = np.full(rows, -1, np.int64)
+    start = 0
+    for at, values in parts:
+        places[at] = np.arange(start, start + len(values))
+        start += len(values)
+    joined = pa.concat_arrays([values for _, values in parts]) if parts else pa.nulls(0, kind)
+    return joined.take(pa.array(places, mask=places < 0))
+
+
+# --- Python, value by value
+
+
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type with numbers where there are times: Python's own have fewer digits and years."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date(kind) or pa.types.is_time(kind):
+        return pa.int32()
+    if pa.types.is_list(kind):
+        return pa.list_(storage_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(storage_type(kind.key_type), storage_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, storage_type(f.type)) for f in kind])
+    return kind
+
+
+def stored(column: pa.Array) -> list[Any]:
+    """Return the values of a column as Python has them, times as numbers: as `Constant` has values.
+
+    Rows are tuples: two fields of theirs may have one name.
+    """
+    kind = storage_type(column.type)
+    plain = column if kind == column.type else column.cast(kind)
+    if not _has_rows(kind):
+        return plain.to_pylist()  # type: ignore[no-any-return]
+    return _members(plain)
+
+
+def _has_rows(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) or any(_has_rows(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _members(column: pa.Array) -> list[Any]:
+    kind = column.type
+    valid = column.is_valid().to_pylist()
+    if pa.types.is_struct(kind):
+        fields = [_members(column.field(i)) for i in range(kind.num_fields)]
+        return [row if ok else None for row, ok in zip(zip(*fields, strict=True), valid, strict=True)]
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        ends = column.offsets.to_pylist()
+        if pa.types.is_map(kind):
+            inner: list[Any] = list(zip(_members(column.keys), _members(column.items), strict=True))
+        else:
+            inner = _members(column.values)
+        return [inner[ends[i] : ends[i + 1]] if ok else None for i, ok in enumerate(valid)]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def stored_scalar(value: pa.Scalar) -> Any:
+    """Return one value as `stored` does."""
+    kind = value.type
+    if pa.types.is_nested(kind) or storage_type(kind) != kind:
+        return stored(as_array(value, 1))[0]
+    return value.as_py()
+
+
+def from_stored(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return the column of values that `stored` gave."""
+    storage = storage_type(kind)
+    made = pa.array(values, storage)
+    return made if storage == kind else made.cast(kind)
+
+
+def by_row(function: Callable[..., Any], keep_nulls: bool = False, with_site: bool = False) -> Kernel:
+    """Return the kernel that calls a Python function for each row, or once where all arguments are constants.
+
+    It is for what no vector operation does. The values are Python's as Arrow tells them; unless `keep_nulls` is set a
+    null among them gives null without a call.
+    """
+
+    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+        kind = arrow_type(site.type)
+        call = partial(function, site) if with_site else function
+        if all(isinstance(v, pa.Scalar) for v in values):
+            given = [stored_scalar(v) for v in values]
+            empty = not keep_nulls and any(g is None for g in given)
+            return from_stored([None if empty else call(*given)], kind)[0]
+        return from_stored(_called(call, values, rows, keep_nulls), kind)
+
+    return kernel
+
+
+def _called(call: Callable[..., Any], values: Sequence[Value], rows: int, keep_nulls: bool) -> list[Any]:
+    varying = [i for i, v in enumerate(values) if not isinstance(v, pa.Scalar)]
+    fixed = [stored_scalar(v) if isinstance(v, pa.Scalar) else None for v in values]
+    if not keep_nulls and any(fixed[i] is None for i in range(len(values)) if i not in varying):
+        return [None] * rows
+    if len(varying) == 1:
+        return _called_once_each(call, values, varying[0], fixed, keep_nulls)
+    columns = [stored(v) if i in varying else [fixed[i]] * rows for i, v in enumerate(values)]
+    if keep_nulls:
+        return list(map(call, *columns))
+    return [None if None in row else call(*row) for row in zip(*columns, strict=True)]
+
+
+def _called_once_each(
+    call: Callable[..., Any], values: Sequence[Value], varying: int, fixed: list[Any], keep_nulls: bool
+) -> list[Any]:
+    """Call the function once for each value of the one column among the arguments."""
+    before, after = fixed[:varying], fixed[varying + 1 :]
+    given = stored(values[varying])
+    if not keep_nulls:
+        call = _around_nulls(call, varying)
+    kind = values[varying].type
+    if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+        return [call(*before, value, *after) for value in given]
+    known = {value: call(*before, value, *after) for value in set(given)}
+    return [known[value] for value in given]
+
+
+def _around_nulls(call: Callable[..., Any], place: int) -> Callable[..., Any]:
+    return lambda *arguments: None if arguments[place] is None else call(*arguments)

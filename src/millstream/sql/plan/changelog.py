@@ -1,0 +1,143 @@
+"""Which kinds of changes rows can say at each node, and whether an update is a pair or its new half alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from millstream.sql.changes import ALL_CHANGES, INSERTS, Changes
+from millstream.sql.expressions import columns_of, conjuncts
+from millstream.sql.plan import nodes as n
+from millstream.sql.plan.keys import Keys
+from millstream.sql.schema import TimeAttribute
+
+Kinds = frozenset[Changes]
+_UPDATE = frozenset([Changes.UPDATE_BEFORE, Changes.UPDATE_AFTER])
+_ROW_BY_ROW = (n.Calc, n.Project, n.Filter, n.Watermark, n.Correlate, n.Expand, n.WindowTable)
+
+
+class Updates(Enum):
+    """How updates are asked for."""
+
+    PAIRS = "pairs"
+    AFTER = "after"
+
+
+def gives(node: n.Node, inputs: Sequence[Kinds]) -> Kinds:
+    """Return what the rows of a node can say, with updates as pairs."""
+    if isinstance(node, n.Scan):
+        return full(node.source.changes)
+    if isinstance(node, n.StreamScan):
+        return ALL_CHANGES if node.changelog else INSERTS
+    if isinstance(node, n.Values):
+        return INSERTS
+    if isinstance(node, (*_ROW_BY_ROW, n.Union)):
+        return frozenset().union(*inputs) if inputs else INSERTS
+    if isinstance(node, n.Aggregate):
+        return _of_aggregate(node, inputs[0])
+    if isinstance(node, (n.WindowAggregate, n.IntervalJoin)):
+        return INSERTS
+    if isinstance(node, n.TemporalJoin):
+        return inputs[0]
+    if isinstance(node, n.Over):
+        return INSERTS if is_over_time(node) else ALL_CHANGES
+    if isinstance(node, n.Deduplicate):
+        return _of_deduplicate(node, inputs[0])
+    if isinstance(node, n.Rank):
+        return ALL_CHANGES
+    if isinstance(node, n.Sort):
+        return _of_sort(node, inputs[0])
+    if isinstance(node, n.Join):
+        if node.kind in (n.JoinKind.INNER, n.JoinKind.SEMI):
+            return inputs[0] | inputs[1]
+        return ALL_CHANGES
+    if isinstance(node, n.SetOperation):
+        return ALL_CHANGES
+    if isinstance(node, n.ChangelogNormalize):
+        return ALL_CHANGES
+    assert isinstance(node, (n.Sink, n.Collected, n.ToStream))
+    return inputs[0]
+
+
+def takes_inserts_alone(node: n.Node) -> bool:
+    """Tell whether a node cannot take back what it was given."""
+    if isinstance(node, n.Over):
+        return is_over_time(node)
+    if isinstance(node, n.Sort):
+        return bool(node.order) and node.limit is None and not node.offset
+    return isinstance(node, n.IntervalJoin)
+
+
+def full(kinds: Kinds) -> Kinds:
+    """Return kinds with both halves of an update where there is one."""
+    return kinds | _UPDATE if kinds & _UPDATE else kinds
+
+
+def is_over_time(node: n.Over) -> bool:
+    """Tell whether an OVER goes by time, and so each row is known for good."""
+    order = node.over.order
+    return len(order) == 1 and not order[0][1] and node.fields[order[0][0]].time is not None
+
+
+def _of_deduplicate(node: n.Deduplicate, below: Kinds) -> Kinds:
+    if below != INSERTS:
+        return ALL_CHANGES
+    return INSERTS | _UPDATE if node.keeps_last else INSERTS
+
+
+def _of_aggregate(node: n.Aggregate, below: Kinds) -> Kinds:
+    if not node.calls and below == INSERTS:
+        return INSERTS
+    deletes = {Changes.DELETE} if below != INSERTS else set()
+    return frozenset({Changes.INSERT, *_UPDATE, *deletes}) if node.calls else frozenset({Changes.INSERT, *deletes})
+
+
+def _of_sort(node: n.Sort, below: Kinds) -> Kinds:
+    if not node.order:
+        return INSERTS if below == INSERTS else ALL_CHANGES
+    if node.limit is None and not node.offset:
+        first = node.fields[node.order[0][0]]
+        return INSERTS if first.time is TimeAttribute.ROWTIME or first.time is TimeAttribute.PROCTIME else below
+    return ALL_CHANGES
+
+
+def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[Keys]) -> list[Updates] | None:
+    """Return how a node asks its inputs for updates so that it can give them as wanted; None if it cannot.
+
+    Args:
+        node: the node.
+        wanted: how its updates are wanted.
+        inputs: what its inputs' rows can say.
+        keys: the upsert keys of its inputs.
+    """
+    if isinstance(node, n.ChangelogNormalize):
+        return [Updates.AFTER]
+    if isinstance(node, (n.Calc, n.Filter)):
+        if wanted is Updates.AFTER and node.condition is not None and not _filters_by_key(node, keys[0]):
+            return None
+        return [wanted]
+    if isinstance(node, (*_ROW_BY_ROW, n.Union)):
+        return [wanted] * len(inputs)
+    if isinstance(node, n.TemporalJoin):
+        return [wanted, Updates.AFTER]
+    if isinstance(node, n.Join) and not isinstance(node, n.IntervalJoin):
+        sides = ((node.left_keys, keys[0]), (node.right_keys, keys[1]))
+        return [_of_side(wanted, on, unique) for on, unique in sides]
+    if isinstance(node, (n.Rank, n.Sort)) and node.strategy == "UpdateFastStrategy":
+        return [Updates.AFTER]
+    return [Updates.PAIRS] * len(inputs)
+
+
+def _of_side(wanted: Updates, on: Sequence[int], unique: Keys) -> Updates:
+    by_key = any(key <= frozenset(on) for key in unique)
+    return Updates.AFTER if wanted is Updates.AFTER and by_key else Updates.PAIRS
+
+
+def _filters_by_key(node: n.Calc | n.Filter, keys: Keys) -> bool:
+    used = {c for test in conjuncts(node.condition) for c in columns_of(test)}
+    return any(used <= key for key in keys)
+
+
+def as_wanted(kinds: Kinds, wanted: Updates) -> Kinds:
+    """Return what rows can say when updates are given as wanted."""
+    return kinds - {Changes.UPDATE_BEFORE} if wanted is Updates.AFTER else kinds

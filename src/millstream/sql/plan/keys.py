@@ -1,0 +1,115 @@
+"""Which columns tell a row from all others: upsert keys, derived through the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.sql.expressions import Call, Column, Expression
+from millstream.sql.plan import nodes as n
+
+Keys = frozenset[frozenset[int]]
+NONE: Keys = frozenset()
+
+
+def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
+    """Return sets of columns of a node of which each tells its rows apart; the empty set: there is one row at most."""
+    if isinstance(node, n.Scan):
+        return _primary_key(node.table.primary_key, node.fields.names)
+    if isinstance(node, n.Values):
+        return frozenset([frozenset()]) if len(node.rows) == 1 else NONE
+    if isinstance(node, (n.Filter, n.Watermark, n.Sort)):
+        return inputs[0]
+    if isinstance(node, n.Calc):
+        return _projected(node.expressions, inputs[0])
+    if isinstance(node, n.Project):
+        return _projected(node.expressions, inputs[0])
+    if isinstance(node, n.Aggregate):
+        return frozenset([frozenset(range(len(node.keys)))])
+    if isinstance(node, n.WindowAggregate):
+        return _of_windows(node)
+    if isinstance(node, n.Deduplicate):
+        return frozenset([frozenset(node.keys)])
+    if isinstance(node, n.Rank):
+        return _of_rank(node, inputs[0])
+    if isinstance(node, n.Over):
+        return inputs[0]
+    if isinstance(node, n.ChangelogNormalize):
+        return frozenset([frozenset(node.keys)])
+    if isinstance(node, n.Join):
+        return _of_join(node, inputs[0], inputs[1])
+    if isinstance(node, n.SetOperation):
+        return NONE if node.all else frozenset([frozenset(range(len(node.fields)))])
+    if isinstance(node, (n.Sink, n.Collected, n.ToStream)):
+        return inputs[0]
+    return NONE
+
+
+def _primary_key(names: Sequence[str], columns: Sequence[str]) -> Keys:
+    if not names or not set(names) <= set(columns):
+        return NONE
+    return frozenset([frozenset(columns.index(name) for name in names)])
+
+
+def _projected(expressions: Sequence[Expression], keys: Keys) -> Keys:
+    places: dict[int, list[int]] = {}
+    for place, e in enumerate(expressions):
+        column = _same_value(e)
+        if column is not None:
+            places.setdefault(column, []).append(place)
+    found = {frozenset(places[k][0] for k in key) for key in keys if all(k in places for k in key)}
+    return frozenset(found)
+
+
+def _same_value(e: Expression) -> int | None:
+    """Return the column whose value an expression is, or is one to one with."""
+    if isinstance(e, Column):
+        return e.index
+    if isinstance(e, Call) and e.function == "CAST" and isinstance(e.arguments[0], Column):
+        return e.arguments[0].index if _loses_nothing(e) else None
+    return None
+
+
+def _loses_nothing(cast: Call) -> bool:
+    from millstream.sql.types import IntegralType, VarCharType
+
+    source, target = cast.arguments[0].type, cast.type
+    if isinstance(source, IntegralType) and isinstance(target, IntegralType):
+        return source.bits <= target.bits
+    return isinstance(source, IntegralType) and isinstance(target, VarCharType)
+
+
+def _of_windows(node: n.WindowAggregate) -> Keys:
+    first = len(node.keys) + len(node.calls)
+    found = set()
+    for i, part in enumerate(node.properties):
+        if part in ("start", "end"):
+            found.add(frozenset([*range(len(node.keys)), first + i]))
+    return frozenset(found)
+
+
+def _of_rank(node: n.Rank, below: Keys) -> Keys:
+    if node.first == node.last == 1 and node.function == "ROW_NUMBER":
+        return frozenset([*below, frozenset(node.partition)])
+    if node.shows_rank and node.function == "ROW_NUMBER":
+        return frozenset([*below, frozenset([*node.partition, len(node.fields) - 1])])
+    return below
+
+
+def _of_join(node: n.Join, left: Keys, right: Keys) -> Keys:
+    if node.kind in (n.JoinKind.SEMI, n.JoinKind.ANTI):
+        return left
+    width = len(node.left.fields)
+    moved = frozenset(frozenset(k + width for k in key) for key in right)
+    left_unique = any(key <= frozenset(node.left_keys) for key in left)
+    right_unique = any(key <= frozenset(node.right_keys) for key in right)
+    found: set[frozenset[int]] = set()
+    # Where a row has one partner at most, the key of its side is one of the pair.
+    if right_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.LEFT):
+        found |= left
+    if left_unique and node.kind in (n.JoinKind.INNER, n.JoinKind.RIGHT):
+        found |= moved
+    if not found:
+        found = {a | b for a in left for b in moved}
+    if not isinstance(node, n.TemporalJoin) or right_unique:
+        return frozenset(found)
+    return frozenset(left)

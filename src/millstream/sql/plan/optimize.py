@@ -1,0 +1,45 @@
+"""The rules in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from millstream.sql.plan.nodes import Node
+from millstream.sql.plan.rewrite import bottom_up
+from millstream.sql.plan.rules.calcs import merge_calcs, remove_calc, skip_renaming, to_calc
+from millstream.sql.plan.rules.columns import prune_columns
+from millstream.sql.plan.rules.filters import filters_into_scan, push_filter, push_join_condition
+from millstream.sql.plan.rules.folding import fold_constants
+from millstream.sql.plan.rules.intervals import find_interval_join
+from millstream.sql.plan.rules.joins import find_equal_keys
+from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
+from millstream.sql.plan.rules.sources import limit_scan, normalize_upserts
+from millstream.sql.plan.rules.subqueries import without_subqueries
+from millstream.sql.plan.rules.times import check_times, retimed
+from millstream.sql.plan.rules.windows import find_window_aggregate
+
+
+def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
+    """Return a plan that gives the same rows for less."""
+    node = without_subqueries(node)
+    node = bottom_up(node, fold_constants)
+    node = bottom_up(node, lambda n: push_join_condition(push_filter(n)))
+    node = bottom_up(node, lambda n: limit_scan(filters_into_scan(n)))
+    node = bottom_up(node, lambda n: find_equal_keys(n) if batch else find_interval_join(find_equal_keys(n)))
+    if not batch:
+        node = bottom_up(node, normalize_upserts)
+        node = bottom_up(node, retimed)
+    node = _with_calcs(node)
+    node = bottom_up(node, find_rank)
+    node = _with_calcs(node)
+    node = prune_columns(node)
+    node = _with_calcs(node)
+    if not batch:
+        node = bottom_up(node, lambda n: find_deduplicate(retimed(n)))
+    node = bottom_up(node, find_window_aggregate)
+    node = skip_renaming(_with_calcs(prune_columns(node)))
+    return node if batch else bottom_up(node, check_times)
+
+
+def _with_calcs(node: Node) -> Node:
+    return bottom_up(node, lambda n: remove_calc(fold_constants(merge_calcs(to_calc(n)))))

@@ -1,0 +1,252 @@
+"""Plans: rules make better nodes of what was bound, then each node gets its traits, name and id.
+
+A `Planned` stands for one operator: where two places of a plan, or two sinks, need the same rows of the same nodes, it
+is the same object, and is to be translated once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+
+from millstream.sql.changes import INSERTS, Changes
+from millstream.sql.errors import TableException
+from millstream.sql.expressions import AggregateCall, Expression
+from millstream.sql.plan import nodes as n
+from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives, takes_inserts_alone
+from millstream.sql.plan.keys import Keys, keys_of
+from millstream.sql.plan.names import name_of
+from millstream.sql.plan.optimize import optimized
+from millstream.sql.plan.rewrite import bottom_up
+from millstream.sql.plan.sinks import materialized, prepared, takes_new_halves
+from millstream.sql.plan.text import aggregate_text, by_place, text
+from millstream.sql.schema import TimeAttribute
+
+_WINDOWED = (n.WindowAggregate, n.WindowTable, n.IntervalJoin, n.Watermark, n.Calc, n.Scan, n.Values, n.Union)
+
+
+def plan(
+    ends: Sequence[n.Sink | n.Collected | n.ToStream], settings: Mapping[str, str], batch: bool = False
+) -> list[n.Planned]:
+    """Return a plan for each end, with what they share planned once."""
+    planner = Planner(settings, batch)
+    return [planner.planned(optimized(end, settings, batch)) for end in ends]
+
+
+class Planner:
+    """Plans the ends of one job."""
+
+    def __init__(self, settings: Mapping[str, str], batch: bool) -> None:
+        self._settings = settings
+        self._batch = batch
+        self._known: dict[int, tuple[n.Node, Kinds, Keys]] = {}
+        self._planned: dict[str, list[n.Planned]] = {}
+        self._ends: dict[str, int] = {}
+
+    def planned(self, end: n.Node) -> n.Planned:
+        """Return the plan of an end."""
+        end = self._with_strategies(end)
+        assert isinstance(end, n.Single)
+        kinds, keys = self._known_of(end.input)
+        end = prepared(end, kinds, keys, self._settings)
+        self._refuse(end, kinds)
+        if takes_new_halves(end):
+            if self._can(end.input, Updates.AFTER):
+                return self._end(end, self._plan(end.input, Updates.AFTER))
+            # Then it is given pairs, and what is left of them by key is made out before it.
+            end = materialized(end, self._settings)
+        return self._end(end, self._plan(end.input, Updates.PAIRS))
+
+    # --- what is known of nodes, inputs first
+
+    def _known_of(self, node: n.Node) -> tuple[Kinds, Keys]:
+        found = self._known.get(id(node))
+        if found is None:
+            below = [self._known_of(i) for i in node.inputs]
+            kinds = INSERTS if self._batch else gives(node, [k for k, _ in below])
+            if not self._batch:
+                self._refuse_updates(node)
+            keys = keys_of(node, [u for _, u in below])
+            # The node is kept, so that its id stays its own.
+            found = (node, kinds, keys)
+            self._known[id(node)] = found
+        return found[1], found[2]
+
+    def _with_strategies(self, node: n.Node) -> n.Node:
+        def choose(one: n.Node) -> n.Node:
+            if not isinstance(one, (n.Rank, n.Sort)):
+                return one
+            kinds, keys = self._known_of(one.input)
+            return replace(one, strategy=_strategy(one, kinds, keys))
+
+        return bottom_up(node, choose)
+
+    # --- how updates are given
+
+    def _can(self, node: n.Node, wanted: Updates) -> bool:
+        below = [self._known_of(i) for i in node.inputs]
+        if not _has_updates(self._known_of(node)[0]):
+            # Then it does not matter how they are wanted.
+            wanted = Updates.PAIRS
+        asked = asks(node, wanted, [k for k, _ in below], [u for _, u in below])
+        return asked is not None and all(self._can(i, a) for i, a in zip(node.inputs, asked, strict=True))
+
+    def _plan(self, node: n.Node, wanted: Updates) -> n.Planned:
+        kinds, keys = self._known_of(node)
+        if not _has_updates(kinds):
+            wanted = Updates.PAIRS
+        below = [self._known_of(i) for i in node.inputs]
+        asked = asks(node, wanted, [k for k, _ in below], [u for _, u in below])
+        assert asked is not None
+        inputs = tuple(self._plan(i, a) for i, a in zip(node.inputs, asked, strict=True))
+        if isinstance(node, n.Scan):
+            wanted = Updates.PAIRS if Changes.UPDATE_BEFORE in node.source.changes else Updates.AFTER
+        traits = n.Traits(as_wanted(kinds, wanted), keys, self._state_ttl(node))
+        name = name_of(node, [i.traits for i in inputs])
+        uid = _uid(node, name, inputs)
+        alike = self._planned.setdefault(uid, [])
+        for known in alike:
+            same = known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True))
+            if same and _is_same(known.node, node):
+                return known
+        made = n.Planned(node, inputs, traits, name, f"{uid}-{len(alike)}" if alike else uid)
+        alike.append(made)
+        return made
+
+    def _end(self, end: n.Single, below: n.Planned) -> n.Planned:
+        name = name_of(end, [below.traits])
+        uid = _uid(end, name, (below,))
+        again = self._ends.get(uid, 0)
+        self._ends[uid] = again + 1
+        return n.Planned(end, (below,), below.traits, name, f"{uid}-{again}" if again else uid)
+
+    def _state_ttl(self, node: n.Node) -> int:
+        if isinstance(node, _WINDOWED):
+            return 0
+        return milliseconds(self._settings.get("table.exec.state.ttl", "0"))
+
+    # --- what cannot be
+
+    def _refuse(self, end: n.Single, kinds: Kinds) -> None:
+        if not isinstance(end, (n.Sink, n.ToStream)):
+            return
+        _refuse_two_times(end)
+        taken = end.sink.changes if isinstance(end, n.Sink) else _stream_takes(end)
+        for kind, word in ((Changes.UPDATE_AFTER, "update"), (Changes.DELETE, "delete")):
+            if kind in kinds and kind not in taken:
+                raise TableException(
+                    f"Table sink '{_called(end)}' doesn't support consuming {word} changes which is produced by node "
+                    f"{self._producer(end.input, kind)}"
+                )
+
+    def _refuse_updates(self, node: n.Node) -> None:
+        """Refuse a node that works on inserts alone where its input gives more."""
+        if not takes_inserts_alone(node):
+            return
+        for below in node.inputs:
+            kinds = self._known_of(below)[0]
+            for kind, word in ((Changes.UPDATE_AFTER, "update"), (Changes.DELETE, "delete")):
+                if kind in kinds:
+                    raise TableException(
+                        f"{name_of(node, _no_traits(node)).split('(')[0]} doesn't support consuming {word} changes "
+                        f"which is produced by node {self._producer(below, kind)}"
+                    )
+
+    def _producer(self, node: n.Node, kind: Changes) -> str:
+        """Return the name of the node that first makes a kind of change."""
+        for below in node.inputs:
+            if kind in self._known_of(below)[0]:
+                return self._producer(below, kind)
+        traits = [n.Traits(*self._known_of(i)) for i in node.inputs]
+        return name_of(node, traits)
+
+
+def _refuse_two_times(end: n.Sink | n.ToStream) -> None:
+    times = [f.name for f in end.input.fields.fields if f.time is TimeAttribute.ROWTIME]
+    if len(times) > 1:
+        raise TableException(
+            f"The query contains more than one rowtime attribute column [{', '.join(times)}] for writing into table "
+            f"'{_called(end)}'.\nPlease select the column that should be used as the event-time timestamp for the "
+            "table sink by casting all other columns to regular TIMESTAMP or TIMESTAMP_LTZ."
+        )
+
+
+def _no_traits(node: n.Node) -> list[n.Traits]:
+    return [n.Traits(INSERTS) for _ in node.inputs]
+
+
+def _called(end: n.Single) -> str:
+    return ".".join(end.name) if isinstance(end, n.Sink) else "*anonymous_datastream_sink$1*"
+
+
+def _stream_takes(end: n.ToStream) -> Kinds:
+    return frozenset(Changes) if end.changelog else INSERTS
+
+
+def _is_same(a: n.Node, b: n.Node) -> bool:
+    """Tell whether two nodes that say the same read the same."""
+    if isinstance(a, n.StreamScan) and isinstance(b, n.StreamScan):
+        return a.stream is b.stream
+    if isinstance(a, n.Scan) and isinstance(b, n.Scan):
+        return a.table == b.table
+    return True
+
+
+def _has_updates(kinds: Kinds) -> bool:
+    return Changes.UPDATE_AFTER in kinds
+
+
+def _strategy(node: n.Rank | n.Sort, kinds: Kinds, keys: Keys) -> str:
+    if kinds == INSERTS:
+        return "AppendFastStrategy"
+    return "RetractStrategy"
+
+
+def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
+    """Return the id of an operator: of what it does, and of what it does it to."""
+    types = ",".join(str(t) for t in node.fields.types)
+    digest = hashlib.sha256("\n".join([name, signature(node), types, *(i.uid for i in inputs)]).encode()).hexdigest()
+    return f"{name.split('(')[0]}-{digest[:16]}"
+
+
+_NOT_SAID = frozenset(["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream"])
+
+
+def signature(node: n.Node) -> str:
+    """Return what a node does, with columns by their places: two names of a plan may be alike, their places are not."""
+    return ";".join(f"{f}={_said(v)}" for f, v in vars(node).items() if f not in _NOT_SAID)
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Expression):
+        return f"{text(value, by_place)}:{value.type}"
+    if isinstance(value, tuple):
+        return f"({','.join(map(_said, value))})"
+    if isinstance(value, AggregateCall):
+        return f"{aggregate_text(value, by_place)}{value.order}{value.options}:{value.type}"
+    if isinstance(value, n.OverSpec):
+        return ";".join(_said(v) for v in vars(value).values())
+    if value is None or isinstance(value, (str, int, bool, Enum, n.WindowSpec)):
+        return repr(value)
+    return str(getattr(value, "name", type(value).__name__))
+
+
+_UNITS = {
+    1: ("", "ms", "milli", "millis", "millisecond", "milliseconds"),
+    1000: ("s", "sec", "secs", "second", "seconds"),
+    60_000: ("m", "min", "mins", "minute", "minutes"),
+    3_600_000: ("h", "hour", "hours"),
+    86_400_000: ("d", "day", "days"),
+}
+_LENGTHS = {name: length for length, names in _UNITS.items() for name in names}
+
+
+def milliseconds(text: str) -> int:
+    """Return a length of time that a setting says, such as `1 h`."""
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    if found is None or found.group(2) not in _LENGTHS:
+        raise TableException(f"'{text}' is no length of time; write such as '1 h' or '500 ms'.")
+    return int(found.group(1)) * _LENGTHS[found.group(2)]

@@ -1,0 +1,41 @@
+"""How rules are applied to a tree of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.sql.expressions import Column, Expression, replaced
+from millstream.sql.plan.nodes import Node
+
+Rule = Callable[[Node], Node]
+
+
+def bottom_up(node: Node, rule: Rule) -> Node:
+    """Apply a rule to every node, inputs first; a node that stands at several places stays one."""
+    done: dict[int, Node] = {}
+
+    def visit(n: Node) -> Node:
+        found = done.get(id(n))
+        if found is None:
+            inputs = tuple(visit(i) for i in n.inputs)
+            same = all(a is b for a, b in zip(inputs, n.inputs, strict=True))
+            found = rule(n if same else n.with_inputs(inputs))
+            done[id(n)] = found
+        return found
+
+    return visit(node)
+
+
+def inlined(expression: Expression, below: tuple[Expression, ...]) -> Expression:
+    """Return an expression about a projection's columns as one about the projection's input."""
+    return replaced(expression, lambda e: below[e.index] if isinstance(e, Column) else None)
+
+
+def shifted(expression: Expression, by: int) -> Expression:
+    """Return an expression with its columns so many places further."""
+    return replaced(expression, lambda e: Column(e.type, e.index + by) if isinstance(e, Column) else None)
+
+
+def moved(expression: Expression, places: dict[int, int]) -> Expression:
+    """Return an expression with its columns at other places."""
+    return replaced(expression, lambda e: Column(e.type, places[e.index]) if isinstance(e, Column) else None)

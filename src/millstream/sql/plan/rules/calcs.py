@@ -1,0 +1,81 @@
+"""Filters and projections become one Calc where they follow each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, conjunction, conjuncts, walk
+from millstream.sql.plan.nodes import Calc, Collected, Filter, Node, Project, Sink
+from millstream.sql.plan.rewrite import inlined
+
+# Calls whose value is another at every evaluation: they are not written twice.
+UNSTABLE = frozenset(["RAND", "RAND_INTEGER", "UUID", "CURRENT_WATERMARK"])
+
+
+def to_calc(node: Node) -> Node:
+    """Make a Calc of a Filter or Project."""
+    if isinstance(node, Filter):
+        columns = tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields))
+        return Calc(node.fields, node.input, columns, node.condition)
+    if isinstance(node, Project):
+        return Calc(node.fields, node.input, node.expressions)
+    return node
+
+
+def merge_calcs(node: Node) -> Node:
+    """Make one of a Calc over a Calc."""
+    while isinstance(node, Calc) and isinstance(node.input, Calc) and _can_merge(node, node.input):
+        below = node.input
+        expressions = tuple(inlined(e, below.expressions) for e in node.expressions)
+        condition = below.condition
+        if node.condition is not None:
+            condition = conjunction([*conjuncts(condition), *conjuncts(inlined(node.condition, below.expressions))])
+        node = Calc(node.fields, below.input, expressions, condition)
+    return node
+
+
+def _can_merge(above: Calc, below: Calc) -> bool:
+    """Tell whether nothing is computed more often by it that costs much or differs each time."""
+    uses: dict[int, int] = {}
+    asked = [*above.expressions, *conjuncts(above.condition)]
+    for e in asked:
+        for part in walk(e):
+            if isinstance(part, Column):
+                uses[part.index] = uses.get(part.index, 0) + 1
+    for place, e in enumerate(below.expressions):
+        count = uses.get(place, 0)
+        if any(_is_unstable(p) for p in walk(e)) and (count > 1 or above.condition is not None):
+            return False
+        if count > 1 and any(isinstance(p, UserCall) for p in walk(e)):
+            return False
+    return True
+
+
+def _is_unstable(e: Expression) -> bool:
+    if isinstance(e, UserCall):
+        return not e.function.deterministic
+    return isinstance(e, Call) and e.function in UNSTABLE
+
+
+def remove_calc(node: Node) -> Node:
+    """Leave out a Calc that changes nothing, not even a name."""
+    if not isinstance(node, Calc):
+        return node
+    condition = node.condition
+    if isinstance(condition, Constant) and condition.value is True:
+        node = Calc(node.fields, node.input, node.expressions)
+    if node.condition is not None or len(node.expressions) != len(node.input.fields):
+        return node
+    same = all(isinstance(e, Column) and e.index == i for i, e in enumerate(node.expressions))
+    return node.input if same and node.fields == node.input.fields else node
+
+
+def skip_renaming(end: Node) -> Node:
+    """Leave out a Calc below an end that only gives columns other names: an end goes by their places."""
+    if not isinstance(end, (Sink, Collected)) or not isinstance(end.input, Calc):
+        return end
+    calc = end.input
+    if calc.condition is not None or len(calc.expressions) != len(calc.input.fields):
+        return end
+    same = all(isinstance(e, Column) and e.index == i for i, e in enumerate(calc.expressions))
+    return replace(end, input=calc.input) if same else end

@@ -1,0 +1,76 @@
+"""What is the same in every row is computed once, when the query is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.sql.expressions import Call, Constant, Expression, UserCall, conjunction, conjuncts
+from millstream.sql.functions.evaluate import folded
+from millstream.sql.functions.table import find
+from millstream.sql.plan import nodes as n
+from millstream.sql.types import BooleanType
+
+
+def fold_constants(node: n.Node) -> n.Node:
+    """Compute constants in the expressions of a node; leave out conditions that are always true."""
+    if isinstance(node, n.Project):
+        return replace(node, expressions=tuple(map(simplified, node.expressions)))
+    if isinstance(node, n.Calc):
+        return _calc(node)
+    if isinstance(node, n.Filter):
+        condition = simplified(node.condition)
+        if isinstance(condition, Constant):
+            return node.input if condition.value is True else n.Values(node.fields, ())
+        return replace(node, condition=condition)
+    if isinstance(node, n.Join) and node.condition is not None:
+        condition = simplified(node.condition)
+        always = isinstance(condition, Constant) and condition.value is True
+        return replace(node, condition=None if always else condition)
+    if isinstance(node, n.Correlate):
+        left = None if node.condition is None else simplified(node.condition)
+        always = isinstance(left, Constant) and left.value is True
+        arguments = tuple(map(simplified, node.arguments))
+        return replace(node, arguments=arguments, condition=None if always else left)
+    if isinstance(node, n.Watermark):
+        return replace(node, strategy=simplified(node.strategy))
+    return node
+
+
+def _calc(node: n.Calc) -> n.Node:
+    condition = None if node.condition is None else simplified(node.condition)
+    if isinstance(condition, Constant):
+        if condition.value is not True:
+            return n.Values(node.fields, ())
+        condition = None
+    return replace(node, expressions=tuple(map(simplified, node.expressions)), condition=condition)
+
+
+def simplified(e: Expression) -> Expression:
+    """Return an expression with constants computed, and conditions without parts that say nothing."""
+    if isinstance(e, UserCall):
+        return UserCall(e.type, e.name, e.function, tuple(map(simplified, e.arguments)))
+    if not isinstance(e, Call):
+        return e
+    found = Call(e.type, e.function, tuple(map(simplified, e.arguments)), e.options)
+    function = find(e.function)
+    if found.arguments and function is not None and all(isinstance(a, Constant) for a in found.arguments):
+        return folded(found) if function.deterministic else found
+    return _logic(found)
+
+
+def _logic(e: Call) -> Expression:
+    if e.function == "AND":
+        tests = conjuncts(e)
+        if any(isinstance(t, Constant) and t.value is False for t in tests):
+            return Constant(BooleanType(False), False)
+        kept = list(dict.fromkeys(t for t in tests if not (isinstance(t, Constant) and t.value is True)))
+        return conjunction(kept)
+    if e.function == "OR":
+        sides = list(e.arguments)
+        if any(isinstance(s, Constant) and s.value is True for s in sides):
+            return Constant(BooleanType(False), True)
+        kept = [s for s in sides if not (isinstance(s, Constant) and s.value is False)]
+        if not kept:
+            return Constant(BooleanType(False), False)
+        return kept[0] if len(kept) == 1 else Call(e.type, "OR", tuple(kept), e.options)
+    return e

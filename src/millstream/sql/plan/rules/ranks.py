@@ -1,0 +1,87 @@
+"""Recognises Top-N and deduplication: ROW_NUMBER() OVER (..) under a condition on the number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of, conjunction, conjuncts, replaced
+from millstream.sql.plan import nodes as n
+from millstream.sql.schema import Fields, TimeAttribute
+
+_RANKS = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK"])
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def find_rank(node: n.Node) -> n.Node:
+    """Make a Rank of a Calc over an Over whose condition is on the number of a row."""
+    if not isinstance(node, n.Calc) or not isinstance(node.input, n.Over) or node.condition is None:
+        return node
+    over = node.input.over
+    if len(over.calls) != 1 or over.calls[0].function not in _RANKS or not over.order:
+        return node
+    place = len(node.input.input.fields)
+    first, last, rest = _bounds(conjuncts(node.condition), place)
+    if last is None:
+        return node
+    function = over.calls[0].function
+    shows = not (function == "ROW_NUMBER" and first == last)
+    below = node.input.input
+    fields = node.input.fields if shows else Fields(below.fields.fields)
+    found: n.Node = n.Rank(fields, below, over.partition, over.order, function, first, last, shows)
+    expressions, condition = list(node.expressions), rest
+    if not shows:
+        number = Constant(node.input.fields[place].type.not_null(), first)
+        expressions = [_with_constant(e, place, number) for e in expressions]
+        condition = [_with_constant(e, place, number) for e in condition]
+    return n.Calc(node.fields, found, tuple(expressions), conjunction(condition) if condition else None)
+
+
+def _with_constant(e: Expression, place: int, constant: Constant) -> Expression:
+    return replaced(e, lambda c: constant if isinstance(c, Column) and c.index == place else None)
+
+
+def _bounds(tests: list[Expression], place: int) -> tuple[int, int | None, list[Expression]]:
+    first, last = 1, None
+    rest: list[Expression] = []
+    for test in tests:
+        found = _compared(test, place)
+        if found is None:
+            rest.append(test)
+            continue
+        operator, number = found
+        if operator in (">", ">=", "="):
+            first = max(first, number + 1 if operator == ">" else number)
+        if operator in ("<", "<=", "="):
+            most = number - 1 if operator == "<" else number
+            last = most if last is None else min(last, most)
+    return first, last, rest
+
+
+def _compared(test: Expression, place: int) -> tuple[str, int] | None:
+    if not isinstance(test, Call) or test.function not in _TURNED or columns_of(test) != {place}:
+        return None
+    a, b = test.arguments
+    if isinstance(a, Column) and isinstance(b, Constant) and isinstance(b.value, int):
+        return test.function, b.value
+    if isinstance(b, Column) and isinstance(a, Constant) and isinstance(a.value, int):
+        return _TURNED[test.function], a.value
+    return None
+
+
+def find_deduplicate(node: n.Node) -> n.Node:
+    """Make a Deduplicate of a Rank that keeps one row of each key by time."""
+    if not isinstance(node, n.Rank) or node.shows_rank or not (node.first == node.last == 1):
+        return node
+    if len(node.order) != 1 or node.function != "ROW_NUMBER":
+        return node
+    time, descending, _ = node.order[0]
+    attribute = node.input.fields[time].time
+    if attribute is None:
+        return node
+    is_event_time = attribute is TimeAttribute.ROWTIME
+    return n.Deduplicate(node.fields, node.input, node.partition, time, is_event_time, descending)
+
+
+def without_rank_column(node: n.Rank) -> n.Rank:
+    """Return the Rank without its number."""
+    return replace(node, fields=node.input.fields, shows_rank=False)

@@ -1,0 +1,165 @@
+"""Recognises window aggregates: groups by the start and end of a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from millstream.sql.expressions import AggregateCall, Column, columns_of, conjuncts
+from millstream.sql.plan import nodes as n
+from millstream.sql.schema import Field, Fields, TimeAttribute
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """Where the columns of a window are in a node: `time` None where it is not there."""
+
+    start: int
+    end: int
+    time: int | None
+    spec: n.WindowSpec
+
+
+def windowed(node: n.Node) -> Windowed | None:
+    """Return the window that the rows of a node are in, None if they are in none."""
+    if isinstance(node, n.WindowTable):
+        width = len(node.input.fields)
+        return Windowed(width, width + 1, width + 2, node.window)
+    if isinstance(node, n.Calc):
+        return _through_calc(node)
+    if isinstance(node, (n.Rank, n.Deduplicate, n.Filter)):
+        return windowed(node.input)
+    if isinstance(node, n.WindowAggregate) and {"start", "end"} <= set(node.properties):
+        first = len(node.keys) + len(node.calls)
+        places = {p: first + i for i, p in enumerate(node.properties)}
+        return Windowed(places["start"], places["end"], places.get("rowtime", places.get("proctime")), node.window)
+    return None
+
+
+def _through_calc(node: n.Calc) -> Windowed | None:
+    below = windowed(node.input)
+    if below is None:
+        return None
+    places: dict[int, int] = {}
+    for i, e in enumerate(node.expressions):
+        if isinstance(e, Column):
+            places.setdefault(e.index, i)
+    if below.start not in places or below.end not in places:
+        return None
+    time = places.get(below.time) if below.time is not None else None
+    return Windowed(places[below.start], places[below.end], time, below.spec)
+
+
+def find_window_aggregate(node: n.Node) -> n.Node:
+    """Make a WindowAggregate of an Aggregate that is grouped by a window."""
+    if not isinstance(node, n.Aggregate):
+        return node
+    window = windowed(node.input)
+    if window is None or not {window.start, window.end} <= set(node.keys):
+        return node
+    special = {window.start: "start", window.end: "end"}
+    if window.time is not None:
+        special[window.time] = "rowtime" if window.spec.is_event_time else "proctime"
+    keys = [k for k in node.keys if k not in special]
+    properties = [p for k, p in special.items() if k in node.keys]
+    fused = _fused(node, window, keys)
+    width = len(node.keys)
+    fields = [node.fields[node.keys.index(k)] for k in keys]
+    fields += node.fields.fields[width:]
+    fields += [_property_field(node, special, p) for p in properties]
+    if fused is not None:
+        below, moved_keys, calls, spec = fused
+        found = n.WindowAggregate(Fields(tuple(fields)), below, spec, moved_keys, calls, tuple(properties))
+    else:
+        spec = replace(window.spec, time=window.time if window.time is not None else window.end, partition=())
+        has = (window.start, window.end)
+        found = n.WindowAggregate(
+            Fields(tuple(fields)), node.input, spec, tuple(keys), node.calls, tuple(properties), has_window=has
+        )
+    return _reordered(node, found, keys, special, properties)
+
+
+def _property_field(node: n.Aggregate, special: dict[int, str], part: str) -> Field:
+    key = next(k for k, p in special.items() if p == part)
+    field = node.fields[node.keys.index(key)]
+    time = {"rowtime": TimeAttribute.ROWTIME, "proctime": TimeAttribute.PROCTIME}.get(part)
+    return replace(field, time=time)
+
+
+def _reordered(
+    node: n.Aggregate, found: n.WindowAggregate, keys: list[int], special: dict[int, str], properties: list[str]
+) -> n.Node:
+    """Put keys and windows in the order in which the Aggregate had them."""
+    first = len(keys) + len(node.calls)
+    places = [keys.index(k) if k in keys else first + properties.index(special[k]) for k in node.keys]
+    places += [len(keys) + i for i in range(len(node.calls))]
+    columns = tuple(Column(found.fields[p].type, p) for p in places)
+    fields = tuple(replace(node.fields[i], time=found.fields[p].time) for i, p in enumerate(places))
+    return n.Calc(Fields(fields), found, columns)
+
+
+def _fused(
+    node: n.Aggregate, window: Windowed, keys: list[int]
+) -> tuple[n.Node, tuple[int, ...], tuple[AggregateCall, ...], n.WindowSpec] | None:
+    """Return the aggregate's input without the window node, where nothing but its keys looks at the window."""
+    calc, table = _calc_over_table(node.input)
+    if table is None:
+        return None
+    width = len(table.input.fields)
+    used = {c for call in node.calls for c in (*call.arguments, *(p for p, _, _ in call.order))}
+    used |= {call.condition for call in node.calls if call.condition is not None}
+    if calc is None:
+        if used & {width, width + 1, width + 2} or any(k >= width for k in keys):
+            return None
+        return _checked_session(table.input, tuple(keys), node.calls, table.window)
+    looked = {c for t in conjuncts(calc.condition) for c in columns_of(t)}
+    kept = sorted({*keys, *used})
+    for place in kept:
+        looked |= columns_of(calc.expressions[place])
+    if any(c >= width for c in looked):
+        return None
+    expressions = [calc.expressions[p] for p in kept]
+    fields = [calc.fields[p] for p in kept]
+    spec = table.window
+    extra = [spec.time, *spec.partition]
+    for column in extra:
+        if not any(isinstance(e, Column) and e.index == column for e in expressions):
+            expressions.append(Column(table.input.fields[column].type, column))
+            fields.append(table.input.fields[column])
+    where = {
+        column: next(i for i, e in enumerate(expressions) if isinstance(e, Column) and e.index == column)
+        for column in extra
+    }
+    fields = [
+        replace(f, time=table.input.fields[e.index].time if isinstance(e, Column) else f.time)
+        for f, e in zip(fields, expressions, strict=True)
+    ]
+    below = n.Calc(Fields(tuple(fields)), table.input, tuple(expressions), calc.condition)
+    places = {p: i for i, p in enumerate(kept)}
+    calls = tuple(
+        replace(
+            c,
+            arguments=tuple(places[a] for a in c.arguments),
+            condition=None if c.condition is None else places[c.condition],
+            order=tuple((places[p], d, f) for p, d, f in c.order),
+        )
+        for c in node.calls
+    )
+    moved = replace(spec, time=where[spec.time], partition=tuple(where[p] for p in spec.partition))
+    return _checked_session(below, tuple(places[k] for k in keys), calls, moved)
+
+
+def _checked_session(
+    below: n.Node, keys: tuple[int, ...], calls: tuple[AggregateCall, ...], spec: n.WindowSpec
+) -> tuple[n.Node, tuple[int, ...], tuple[AggregateCall, ...], n.WindowSpec] | None:
+    """Sessions are those of the key they are partitioned by: that must be what is grouped by."""
+    if spec.kind is n.WindowKind.SESSION and set(spec.partition) != set(keys):
+        return None
+    return below, keys, calls, spec
+
+
+def _calc_over_table(node: n.Node) -> tuple[n.Calc | None, n.WindowTable | None]:
+    if isinstance(node, n.WindowTable):
+        return None, node
+    if isinstance(node, n.Calc) and isinstance(node.input, n.WindowTable):
+        return node, node.input
+    return None, None

@@ -1,0 +1,48 @@
+"""What stands before a sink: how it wants updates, and whether the last row of each key must be known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from millstream.sql.changes import INSERTS, Changes
+from millstream.sql.plan.changelog import Kinds
+from millstream.sql.plan.keys import Keys
+from millstream.sql.plan.nodes import Single, Sink, ToStream
+
+
+def takes_new_halves(end: Single) -> bool:
+    """Tell whether an end does with the new half of an update, for it goes by key."""
+    if isinstance(end, Sink):
+        return Changes.UPDATE_BEFORE not in end.sink.changes and end.materialize is None
+    return isinstance(end, ToStream) and end.upsert
+
+
+def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str]) -> Single:
+    """Return the end with the key by which it is materialized, if it must be."""
+    if not isinstance(end, Sink):
+        return end
+    primary = _primary_key(end)
+    mode = _mode(settings)
+    if not primary or mode == "NONE" or (kinds == INSERTS and mode != "FORCE"):
+        return end
+    if Changes.UPDATE_BEFORE in end.sink.changes and mode != "FORCE":
+        return end
+    if mode == "FORCE" or not any(key <= frozenset(primary) for key in keys):
+        return replace(end, materialize=primary)
+    return end
+
+
+def materialized(end: Single, settings: Mapping[str, str]) -> Single:
+    """Return an end that goes by key with the key by which it is materialized, where that may be."""
+    if not isinstance(end, Sink) or not end.table.primary_key or _mode(settings) == "NONE":
+        return end
+    return replace(end, materialize=_primary_key(end))
+
+
+def _primary_key(end: Sink) -> tuple[int, ...]:
+    return tuple(end.fields.names.index(k) for k in end.table.primary_key)
+
+
+def _mode(settings: Mapping[str, str]) -> str:
+    return settings.get("table.exec.sink.upsert-materialize", "AUTO").upper()

@@ -1,0 +1,645 @@
+"""Plans: what each rule makes of a query, keys and kinds of changes, names and ids, EXPLAIN, and Nexmark's queries."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sql_planning import Scalar, Session, kinds, nodes
+
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.expressions import Call, Column, Constant
+from millstream.sql.language.statement_grammar import read_statements
+from millstream.sql.plan import nodes as n
+from millstream.sql.plan.planner import milliseconds
+from millstream.sql.types import DataTypes
+
+NEXMARK = Path(__file__).parents[1] / "sql" / "nexmark"
+SCAN = "TableSourceScan(table=[[default_catalog, default_database, {}]], fields=[{}])"
+T = "WatermarkAssigner(rowtime=[ts], watermark=[(ts - 5000:INTERVAL SECOND)])"
+U = "WatermarkAssigner(rowtime=[uts], watermark=[uts])"
+
+
+def scan(table: str, *columns: str) -> str:
+    return SCAN.format(table, ", ".join(columns))
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session()
+
+
+def only(session: Session, query: str, kind: type[n.Node]) -> Any:
+    """Return the only node of a kind in the plan of a query."""
+    (found,) = [p for p in nodes(session.planned(query)[0]) if type(p.node) is kind]
+    return found
+
+
+# --- filters, columns, constants
+
+
+def test_filters_and_projections_become_one_calc_over_the_columns_that_are_read(session: Session) -> None:
+    query = "SELECT x + 1 AS y FROM (SELECT a * 2 AS x, b FROM files WHERE b > 2) WHERE x < 10"
+    assert session.plan(query) == [
+        "Calc(select=[((a * 2) + 1) AS y], where=[((b > 2) AND ((a * 2) < 10))])",
+        "  "
+        + "TableSourceScan(table=[[default_catalog, default_database, files, filter=[(b > 2) AND ((a * 2) < 10)]]], "
+        "fields=[a, b])",
+    ]
+
+
+def test_filters_go_to_the_side_of_a_join_they_are_about(session: Session) -> None:
+    query = "SELECT t.a, u.v FROM t, u WHERE t.a = u.k AND t.b > 4 AND u.v = 'x' AND t.c <> u.v"
+    assert session.plan(query) == [
+        "Calc(select=[a, v])",
+        "  Join(joinType=[InnerJoin], where=[((a = k) AND (c <> v))], select=[a, c, k, v], "
+        "leftInputSpec=[NoUniqueKey], "
+        "rightInputSpec=[JoinKeyContainsUniqueKey])",
+        "    Calc(select=[a, c], where=[(b > 4)])",
+        f"      {T}",
+        "        " + scan("t", "a", "b", "c", "ts"),
+        "    Calc(select=[k, v], where=[(v = 'x')])",
+        f"      {U}",
+        "        " + scan("u", "k", "v", "uts"),
+    ]
+
+
+def test_a_filter_does_not_pass_an_outer_join_or_a_watermark(session: Session) -> None:
+    join = only(session, "SELECT a FROM t LEFT JOIN u ON a = k AND b > 1 WHERE v IS NULL", n.Join)
+    assert join.node.kind is n.JoinKind.LEFT
+    assert join.node.condition is not None
+    # The rows of a table under its watermark are all looked at: they carry time.
+    assert [p.node for p in nodes(join) if isinstance(p.node, n.Calc) and p.node.condition is not None] == []
+
+
+def test_an_outer_join_under_a_condition_on_its_other_side_is_an_inner_one(session: Session) -> None:
+    assert only(session, "SELECT a FROM t LEFT JOIN u ON a = k WHERE v = 'x'", n.Join).node.kind is n.JoinKind.INNER
+    assert only(session, "SELECT a FROM t FULL JOIN u ON a = k WHERE c = 'x'", n.Join).node.kind is n.JoinKind.LEFT
+
+
+def test_a_filter_on_keys_goes_below_the_aggregate(session: Session) -> None:
+    plan = session.plan("SELECT * FROM (SELECT a, COUNT(*) AS n FROM files GROUP BY a) WHERE a > 1 AND n > 2")
+    assert plan[0] == "Calc(select=[a, n], where=[(n > 2)])"
+    assert plan[2] == "    Calc(select=[a], where=[(a > 1)])"
+
+
+def test_constants_are_computed_when_planning(session: Session) -> None:
+    assert session.plan("SELECT 1 + 2, 'x' || 'y', UPPER('a')") == [
+        "Calc(select=[3 AS EXPR$0, 'xy' AS EXPR$1, 'A' AS EXPR$2])",
+        "  Values(tuples=[[{ 0 }]])",
+    ]
+    assert session.plan("SELECT a FROM files WHERE 1 = 1 AND a > 2 + 3")[0] == "Calc(select=[a], where=[(a > 5)])"
+    assert session.plan("SELECT a FROM files WHERE 1 > 2") == ["Values(tuples=[[]])"]
+
+
+def test_what_differs_each_time_is_not_written_twice(session: Session) -> None:
+    plan = session.plan("SELECT x, x + 1 FROM (SELECT RAND() AS x FROM files)")
+    assert [line.strip() for line in plan[:2]] == [
+        "Calc(select=[x, (x + 1.0:DOUBLE) AS EXPR$1])",
+        "Calc(select=[RAND() AS x])",
+    ]
+    session.catalogs.create_system_function("slow", Scalar("slow", DataTypes.BIGINT()))
+    assert len(session.plan("SELECT x, x + 1 FROM (SELECT slow(a) AS x FROM files)")) == 3
+    assert len(session.plan("SELECT x + 1 FROM (SELECT slow(a) AS x FROM files)")) == 2
+
+
+# --- subqueries
+
+
+def test_in_and_exists_are_semi_joins(session: Session) -> None:
+    join = only(session, "SELECT a FROM t WHERE a IN (SELECT k FROM u)", n.Join)
+    assert (join.node.kind, join.node.left_keys, join.node.right_keys) == (n.JoinKind.SEMI, (0,), (0,))
+    join = only(session, "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.a AND u.v > t.c)", n.Join)
+    assert (join.node.kind, join.node.left_keys) == (n.JoinKind.SEMI, (0,))
+    assert "(v > c)" in join.name
+    join = only(session, "SELECT a FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.a)", n.Join)
+    assert join.node.kind is n.JoinKind.ANTI
+
+
+def test_not_in_minds_nulls(session: Session) -> None:
+    join = only(session, "SELECT a FROM t WHERE a NOT IN (SELECT k FROM u)", n.Join)
+    assert join.node.kind is n.JoinKind.ANTI
+    # A null on either side leaves it open, so it is no plain key.
+    assert join.node.left_keys == ()
+    assert "IS NOT FALSE" in join.name
+    safe = only(session, "SELECT k FROM u WHERE k NOT IN (SELECT k FROM ups)", n.Join)
+    assert safe.node.left_keys == (0,)
+
+
+def test_a_scalar_subquery_is_a_left_join(session: Session) -> None:
+    plan = session.plan("SELECT a, (SELECT MAX(v) FROM u WHERE u.k = t.a) AS m FROM t")
+    assert plan[1].strip().startswith("Join(joinType=[LeftOuterJoin], where=[(a = k)]")
+    assert "GroupAggregate(groupBy=[k], select=[k, MAX(v) AS EXPR$0])" in [line.strip() for line in plan]
+
+
+def test_counting_no_rows_gives_zero(session: Session) -> None:
+    plan = session.plan("SELECT a, (SELECT COUNT(*) FROM u WHERE u.k = t.a) AS n FROM t")
+    assert plan[0] == "Calc(select=[a, CASE($there IS NOT NULL, EXPR$0, 0) AS n])"
+
+
+def test_a_subquery_that_may_have_more_rows_is_checked(session: Session) -> None:
+    aggregate = only(session, "SELECT a, (SELECT c FROM t AS y WHERE y.a = t.a) AS n FROM t", n.Aggregate)
+    assert [c.function for c in aggregate.node.calls] == ["SINGLE_VALUE"]
+    # By its primary key there is one row at most.
+    assert "SINGLE_VALUE" not in " ".join(session.plan("SELECT a, (SELECT v FROM u WHERE u.k = t.a) AS n FROM t"))
+
+
+def test_exists_as_a_value_or_beside_or(session: Session) -> None:
+    plan = session.plan("SELECT a, EXISTS (SELECT 1 FROM u WHERE u.k = t.a) AS e FROM t")
+    assert plan[0] == "Calc(select=[a, $there IS NOT NULL AS e])"
+    assert "LeftOuterJoin" in plan[1]
+    plan = session.plan("SELECT a FROM t WHERE b = 1 OR a IN (SELECT k FROM u)")
+    assert "LeftOuterJoin" in " ".join(plan)
+
+
+def test_subqueries_within_subqueries(session: Session) -> None:
+    query = (
+        "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.a AND EXISTS "
+        "(SELECT 1 FROM ups WHERE ups.k = u.k AND ups.n = t.b))"
+    )
+    found = [p.node.kind for p in nodes(session.planned(query)[0]) if isinstance(p.node, n.Join)]
+    # What the rows around ask is joined to the middle query, for the innermost looks at it.
+    assert found == [n.JoinKind.SEMI, n.JoinKind.SEMI, n.JoinKind.INNER]
+
+
+def test_lateral_top_n(session: Session) -> None:
+    rank = only(
+        session,
+        "SELECT t.a, x.v FROM t, LATERAL (SELECT v FROM u WHERE u.k = t.a ORDER BY uts DESC LIMIT 2) AS x",
+        n.Rank,
+    )
+    assert (rank.node.first, rank.node.last, rank.node.shows_rank) == (1, 2, False)
+
+
+# --- recognising
+
+
+def test_a_window_aggregate_is_an_aggregate_by_start_and_end(session: Session) -> None:
+    plan = session.plan(
+        "SELECT a, window_end, SUM(b) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE)) "
+        "WHERE b > 1 GROUP BY window_start, a, window_end"
+    )
+    assert plan == [
+        "Calc(select=[a, window_end, s])",
+        "  WindowAggregate(groupBy=[a], window=[TUMBLE(time_col=[ts], size=[10 min])], select=[a, SUM(b) AS s, "
+        "start('w$) AS window_start, end('w$) AS window_end])",
+        "    Calc(select=[a, b, ts], where=[(b > 1)])",
+        f"      {T}",
+        "        " + scan("t", "a", "b", "ts"),
+    ]
+
+
+def test_an_aggregate_of_window_aggregates_has_their_windows(session: Session) -> None:
+    query = (
+        "SELECT window_start, MAX(n) FROM (SELECT a, window_start, window_end, COUNT(*) AS n FROM "
+        "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '5' SECOND)) GROUP BY a, window_start, "
+        "window_end) "
+        "GROUP BY window_start, window_end"
+    )
+    outer, inner = [p.node for p in nodes(session.planned(query)[0]) if isinstance(p.node, n.WindowAggregate)]
+    assert outer.has_window is not None
+    assert inner.has_window is None
+    assert kinds(session.planned(query)[0]) == "I"
+
+
+def test_only_one_end_of_a_window_is_a_plain_group(session: Session) -> None:
+    query = (
+        "SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_end"
+    )
+    assert kinds(only(session, query, n.Aggregate)) == "I,UB,UA"
+
+
+def test_sessions_of_another_key_stay_window_functions(session: Session) -> None:
+    query = (
+        "SELECT {}, COUNT(*) FROM TABLE(SESSION(TABLE t PARTITION BY a, DESCRIPTOR(ts), INTERVAL '5' MINUTE)) "
+        "GROUP BY {}, window_start, window_end"
+    )
+    assert only(session, query.format("a", "a"), n.WindowAggregate).node.has_window is None
+    assert only(session, query.format("c", "c"), n.WindowAggregate).node.has_window is not None
+
+
+@pytest.mark.parametrize(
+    ("condition", "first", "last"),
+    [("rn <= 3", 1, 3), ("rn < 4", 1, 3), ("3 >= rn", 1, 3), ("rn BETWEEN 2 AND 5", 2, 5), ("rn = 2", 2, 2)],
+)
+def test_top_n(session: Session, condition: str, first: int, last: int) -> None:
+    query = (
+        f"SELECT * FROM (SELECT a, b, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t) WHERE "
+        f"{condition}"
+    )
+    rank = only(session, query, n.Rank).node
+    assert (rank.first, rank.last, rank.partition, rank.order) == (first, last, (0,), ((1, True, False),))
+    assert rank.shows_rank == (first != last)
+
+
+def test_a_rank_that_nobody_asks_for_is_left_out(session: Session) -> None:
+    query = "SELECT a, b FROM (SELECT a, b, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b) AS rn FROM t) WHERE rn <= 3"
+    assert not only(session, query, n.Rank).node.shows_rank
+
+
+@pytest.mark.parametrize(
+    ("order", "event", "last", "changes"),
+    [
+        ("ts", True, False, "I"),
+        ("ts DESC", True, True, "I,UB,UA"),
+        ("p", False, False, "I"),
+        ("p DESC", False, True, "I,UB,UA"),
+    ],
+)
+def test_deduplication(session: Session, order: str, event: bool, last: bool, changes: str) -> None:
+    query = (
+        f"SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY {order}) AS rn FROM t) WHERE rn = 1"
+    )
+    found = only(session, query, n.Deduplicate)
+    assert (found.node.is_event_time, found.node.keeps_last, kinds(found)) == (event, last, changes)
+    assert found.traits.upsert_keys == frozenset([frozenset([0])])
+
+
+def test_interval_joins(session: Session) -> None:
+    query = (
+        "SELECT t.a, uts FROM t, u WHERE t.a = u.k AND t.ts BETWEEN u.uts - INTERVAL '1' MINUTE AND u.uts + "
+        "INTERVAL '5' SECOND"
+    )
+    join = only(session, query, n.IntervalJoin)
+    # uts - ts is at least -5 s, at most one minute.
+    assert (join.node.lower, join.node.upper, join.node.left_keys) == (-5000, 60_000, (0,))
+    assert kinds(join) == "I"
+    # With one bound only it is a plain join.
+    assert only(session, "SELECT t.a FROM t JOIN u ON t.a = u.k AND t.ts > u.uts", n.Join).node.left_keys == (0,)
+
+
+def test_a_plain_join_loses_time_attributes(session: Session) -> None:
+    query = (
+        "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE((SELECT * FROM t JOIN u ON t.a = u.k{}), DESCRIPTOR(ts), "
+        "INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
+    )
+    with pytest.raises(ValidationException, match="column 'ts' has lost it, by a join without time bounds"):
+        session.planned(query.format(""))
+    bounds = " AND t.ts BETWEEN u.uts AND u.uts + INTERVAL '1' HOUR"
+    assert only(session, query.format(bounds), n.WindowAggregate).node.window.is_event_time
+
+
+def test_temporal_joins(session: Session) -> None:
+    join = only(session, "SELECT t.a, u.v FROM t LEFT JOIN u FOR SYSTEM_TIME AS OF t.ts ON t.a = u.k", n.TemporalJoin)
+    assert (join.node.kind, join.node.is_event_time, join.node.left_keys) == (n.JoinKind.LEFT, True, (0,))
+    join = only(session, "SELECT t.a, v FROM t JOIN u FOR SYSTEM_TIME AS OF t.p ON t.a = u.k", n.TemporalJoin)
+    assert not join.node.is_event_time
+
+
+def test_keys_that_are_computed(session: Session) -> None:
+    join = only(session, "SELECT t.a, u.v FROM t JOIN u ON t.a + 1 = u.k AND t.b = CAST(u.v AS BIGINT)", n.Join)
+    assert len(join.node.left_keys) == 2
+    assert join.node.condition is None
+
+
+# --- kinds of changes
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "changes"),
+    [
+        ("SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate, "I,UB,UA"),
+        ("SELECT DISTINCT a FROM t", n.Aggregate, "I"),
+        ("SELECT a, SUM(b) OVER (PARTITION BY a ORDER BY ts) FROM t", n.Over, "I"),
+        ("SELECT a, SUM(b) OVER (PARTITION BY a ORDER BY b) FROM t", n.Over, "I,UB,UA,D"),
+        ("SELECT a FROM t JOIN u ON a = k", n.Join, "I"),
+        ("SELECT a FROM t LEFT JOIN u ON a = k", n.Join, "I,UB,UA,D"),
+        ("SELECT a FROM t WHERE a IN (SELECT k FROM u)", n.Join, "I"),
+        ("SELECT a FROM t WHERE a NOT IN (SELECT k FROM u)", n.Join, "I,UB,UA,D"),
+        ("SELECT a, b FROM t ORDER BY b LIMIT 3", n.Sort, "I,UB,UA,D"),
+        ("SELECT a FROM t LIMIT 3", n.Sort, "I"),
+        ("SELECT a FROM t ORDER BY ts", n.Sort, "I"),
+        ("SELECT a FROM t EXCEPT SELECT k FROM u", n.SetOperation, "I,UB,UA,D"),
+        ("SELECT k, n FROM ups", n.ChangelogNormalize, "I,UB,UA,D"),
+    ],
+)
+def test_what_rows_can_say(session: Session, query: str, kind: type[n.Node], changes: str) -> None:
+    assert kinds(only(session, query, kind)) == changes
+
+
+def test_deletes_come_of_updates_below(session: Session) -> None:
+    plan = session.planned("SELECT n, COUNT(*) FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) GROUP BY n")[0]
+    outer, inner = [p for p in nodes(plan) if isinstance(p.node, n.Aggregate)]
+    assert (kinds(outer), kinds(inner)) == ("I,UB,UA,D", "I,UB,UA")
+
+
+def test_a_sink_by_key_needs_the_new_half_of_updates_only(session: Session) -> None:
+    plan = session.planned("INSERT INTO keyed SELECT a, COUNT(*) FROM t GROUP BY a")[0]
+    assert kinds(only(session, "INSERT INTO keyed SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate)) == "I,UA"
+    assert isinstance(plan.node, n.Sink)
+    assert plan.node.materialize is None
+    assert kinds(only(session, "INSERT INTO printed SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate)) == "I,UB,UA"
+
+
+def test_a_filter_on_what_changes_needs_pairs(session: Session) -> None:
+    changed = "INSERT INTO keyed SELECT * FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) WHERE n > 1"
+    assert kinds(only(session, changed, n.Aggregate)) == "I,UB,UA"
+    plan = session.planned(changed)[0]
+    # A row that leaves the filter is an old half without a new one: what is left by key is made out before the sink.
+    assert "UB" in kinds(plan.inputs[0])
+    assert isinstance(plan.node, n.Sink)
+    assert plan.node.materialize == (0,)
+
+
+def test_another_key_than_the_sinks_is_materialized(session: Session) -> None:
+    query = "INSERT INTO keyed SELECT k, n FROM (SELECT b AS n, MAX(a) AS k FROM t GROUP BY b)"
+    plan = session.planned(query)[0]
+    assert isinstance(plan.node, n.Sink)
+    assert plan.node.materialize == (0,)
+    assert "upsertMaterialize=[true]" in plan.name
+    assert "UB" in kinds(plan.inputs[0])
+    session.settings["table.exec.sink.upsert-materialize"] = "NONE"
+    try:
+        (plain,) = session.planned(query)
+        assert isinstance(plain.node, n.Sink)
+        assert plain.node.materialize is None
+    finally:
+        session.settings.clear()
+
+
+def test_a_sink_that_takes_inserts_refuses_updates(session: Session) -> None:
+    with pytest.raises(TableException) as e:
+        session.planned("INSERT INTO files SELECT a, SUM(b) FROM t GROUP BY a")
+    assert str(e.value) == (
+        "Table sink 'default_catalog.default_database.files' doesn't support consuming update changes which is "
+        "produced "
+        "by node GroupAggregate(groupBy=[a], select=[a, SUM(b) AS EXPR$1])"
+    )
+    with pytest.raises(TableException, match="IntervalJoin doesn't support consuming update changes"):
+        session.planned(
+            "SELECT x.a FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY ts DESC) AS rn FROM t) x JOIN u "
+            "ON x.a = u.k AND x.ts BETWEEN u.uts AND u.uts + INTERVAL '1' HOUR WHERE x.rn = 1"
+        )
+
+
+def test_sorting_a_stream_needs_time_or_a_limit(session: Session) -> None:
+    with pytest.raises(TableException, match="Sort on a non-time-attribute field is not supported."):
+        session.planned("SELECT a FROM t ORDER BY a")
+    assert session.plan("SELECT a FROM t ORDER BY ts")[1].strip() == "TemporalSort(orderBy=[ts ASC])"
+    batch = Session(batch=True)
+    assert batch.plan("SELECT a FROM t ORDER BY a")[0] == "Sort(orderBy=[a ASC])"
+
+
+def test_batch_has_no_watermarks_and_only_inserts() -> None:
+    batch = Session(batch=True)
+    (plan,) = batch.planned("SELECT a, COUNT(*) FROM t WHERE b > 1 GROUP BY a")
+    assert not any(isinstance(p.node, n.Watermark) for p in nodes(plan))
+    assert {kinds(p) for p in nodes(plan)} == {"I"}
+
+
+# --- keys
+
+
+@pytest.mark.parametrize(
+    ("query", "keys"),
+    [
+        ("SELECT v, k FROM u", [[1]]),
+        ("SELECT v FROM u", []),
+        ("SELECT CAST(k AS BIGINT), v FROM u", [[0]]),
+        ("SELECT a, c, COUNT(*) FROM t GROUP BY a, c", [[0, 1]]),
+        ("SELECT COUNT(*) FROM t", [[]]),
+        ("SELECT a, v FROM t JOIN u ON a = k", []),
+        ("SELECT x.k, n FROM u x JOIN ups y ON x.k = y.k", [[0]]),
+        ("SELECT x.k, y.k FROM u x CROSS JOIN ups y", [[0, 1]]),
+        ("SELECT k FROM u WHERE k IN (SELECT a FROM t)", [[0]]),
+        ("SELECT a FROM t UNION SELECT k FROM u", [[0]]),
+    ],
+)
+def test_upsert_keys(session: Session, query: str, keys: list[list[int]]) -> None:
+    (plan,) = session.planned(query)
+    assert sorted(sorted(k) for k in plan.traits.upsert_keys) == keys
+
+
+# --- names and ids
+
+
+def test_the_same_query_has_the_same_ids_and_another_has_others() -> None:
+    query = "SELECT a, COUNT(*) AS n FROM t WHERE b > 1 GROUP BY a"
+    (first,), (second,) = Session().planned(query), Session().planned(query)
+    assert [p.uid for p in nodes(first)] == [p.uid for p in nodes(second)]
+    (other,) = Session().planned(query.replace("b > 1", "b > 2"))
+    same = {p.uid for p in nodes(first)} & {p.uid for p in nodes(other)}
+    # What is below the filter is the same.
+    assert [p.name.split("(")[0] for p in nodes(other) if p.uid in same] == ["WatermarkAssigner", "TableSourceScan"]
+
+
+def test_columns_with_the_same_name_are_told_apart(session: Session) -> None:
+    query = "SELECT {}.b FROM printed x JOIN printed y ON x.a = y.a"
+    left, right = (session.planned(query.format(side))[0] for side in "xy")
+    assert left.inputs[0].uid != right.inputs[0].uid
+
+
+def test_what_two_sinks_share_is_planned_once(session: Session) -> None:
+    one, two = session.planned(
+        "INSERT INTO printed SELECT a, COUNT(*) FROM t GROUP BY a",
+        "INSERT INTO printed SELECT a, n FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) WHERE n > 3",
+    )
+    shared = {id(p) for p in nodes(one)} & {id(p) for p in nodes(two)}
+    assert {type(p.node) for p in nodes(one) if id(p) in shared} >= {n.Scan, n.Watermark}
+    uids = {}
+    for p in [*nodes(one), *nodes(two)]:
+        assert uids.setdefault(p.uid, id(p)) == id(p), "two operators have one id"
+
+
+def test_state_lives_as_long_as_the_setting_says(session: Session) -> None:
+    session.settings["table.exec.state.ttl"] = "2 h"
+    try:
+        assert only(session, "SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate).traits.state_ttl == 7_200_000
+    finally:
+        session.settings.clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("0", 0), ("500 ms", 500), ("1 h", 3_600_000), ("2d", 172_800_000), ("3 min", 180_000)]
+)
+def test_lengths_of_time(text: str, found: int) -> None:
+    assert milliseconds(text) == found
+
+
+# --- EXPLAIN
+
+
+def test_explain_has_three_parts_as_flinks(session: Session) -> None:
+    # Word for word what Flink 2.3 prints for this table and query, but for the columns that are read.
+    query = (
+        "SELECT a, COUNT(*), SUM(b) AS s, COUNT(DISTINCT c) FILTER (WHERE a > 3) FROM t WHERE b > 2 GROUP BY a "
+        "HAVING COUNT(*) > 1"
+    )
+    assert session.explain(query, "CHANGELOG_MODE") == (
+        "== Abstract Syntax Tree ==\n"
+        "LogicalFilter(condition=[>($1, 1)])\n"
+        "+- LogicalAggregate(group=[{0}], EXPR$1=[COUNT()], s=[SUM($1)], EXPR$3=[COUNT(DISTINCT $2) FILTER $3])\n"
+        "   +- LogicalProject(a=[$0], b=[$1], c=[$2], $f3=[IS TRUE(>($0, 3))])\n"
+        "      +- LogicalFilter(condition=[>($1, 2)])\n"
+        "         +- LogicalWatermarkAssigner(rowtime=[ts], watermark=[-($3, 5000:INTERVAL SECOND)])\n"
+        "            +- LogicalProject(a=[$0], b=[$1], c=[$2], ts=[$3], p=[PROCTIME()], r=[$4], arr=[$5])\n"
+        "               +- LogicalTableScan(table=[[default_catalog, default_database, t]])\n"
+        "\n"
+        "== Optimized Physical Plan ==\n"
+        "Calc(select=[a, EXPR$1, s, EXPR$3], where=[>(EXPR$1, 1)], changelogMode=[I,UB,UA])\n"
+        "+- GroupAggregate(groupBy=[a], select=[a, COUNT(*) AS EXPR$1, SUM(b) AS s, COUNT(DISTINCT c) FILTER $f3 "
+        "AS EXPR$3], "
+        "changelogMode=[I,UB,UA])\n"
+        "   +- Exchange(distribution=[hash[a]], changelogMode=[I])\n"
+        "      +- Calc(select=[a, b, c, IS TRUE(>(a, 3)) AS $f3], where=[>(b, 2)], changelogMode=[I])\n"
+        "         +- WatermarkAssigner(rowtime=[ts], watermark=[-(ts, 5000:INTERVAL SECOND)], changelogMode=[I])\n"
+        "            +- TableSourceScan(table=[[default_catalog, default_database, t]], fields=[a, b, c, ts], "
+        "changelogMode=[I])\n"
+        "\n"
+        "== Optimized Execution Plan ==\n"
+        "Calc(select=[a, EXPR$1, s, EXPR$3], where=[(EXPR$1 > 1)])\n"
+        "+- GroupAggregate(groupBy=[a], select=[a, COUNT(*) AS EXPR$1, SUM(b) AS s, COUNT(DISTINCT c) FILTER $f3 "
+        "AS EXPR$3])\n"
+        "   +- Exchange(distribution=[hash[a]])\n"
+        "      +- Calc(select=[a, b, c, (a > 3) IS TRUE AS $f3], where=[(b > 2)])\n"
+        "         +- WatermarkAssigner(rowtime=[ts], watermark=[(ts - 5000:INTERVAL SECOND)])\n"
+        "            +- TableSourceScan(table=[[default_catalog, default_database, t]], fields=[a, b, c, ts])\n"
+    )
+
+
+def test_explain_of_an_insert_and_of_two_inputs(session: Session) -> None:
+    text = session.explain("INSERT INTO printed SELECT k, 1 FROM u UNION ALL SELECT k, n FROM ups")
+    assert "LogicalSink(table=[default_catalog.default_database.printed], fields=[a, b])" in text
+    physical = text.split("== Optimized Physical Plan ==\n")[1].split("\n\n")[0].splitlines()
+    assert physical[0] == "Sink(table=[default_catalog.default_database.printed], fields=[k, EXPR$1])"
+    assert [line[:12] for line in physical[1:3]] == ["+- Union(all", "   :- Calc(s"]
+
+
+def test_explain_shows_a_query_in_a_query(session: Session) -> None:
+    text = session.explain("SELECT a FROM t WHERE a IN (SELECT k FROM u)")
+    assert "LogicalFilter(condition=[IN($0, {\nLogicalProject(k=[$0])\n  LogicalWatermarkAssigner(" in text
+
+
+def test_all_kinds_of_nodes_can_be_explained(session: Session) -> None:
+    for query in (
+        "SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t) WHERE rn <= 3",
+        "SELECT SUM(b) OVER (PARTITION BY a ORDER BY ts) FROM t",
+        "SELECT a, c, COUNT(*) FROM t GROUP BY GROUPING SETS ((a), (c), ())",
+        (
+            "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY "
+            "window_start, window_end"
+        ),
+        "SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)",
+        "SELECT a, e FROM t CROSS JOIN UNNEST(arr) AS x(e)",
+        "SELECT t.a FROM t JOIN u FOR SYSTEM_TIME AS OF t.ts ON t.a = u.k",
+        "SELECT a FROM t INTERSECT SELECT k FROM u",
+        "SELECT a FROM t LIMIT 3",
+        "SELECT t.a FROM t, LATERAL (SELECT v FROM u WHERE u.k = t.a) AS x",
+        "VALUES (1, 'a'), (2, NULL)",
+    ):
+        text = session.explain(query, "CHANGELOG_MODE")
+        assert text.count("==") == 6
+
+
+# --- Nexmark
+
+
+def nexmark() -> Session:
+    session = Session("")
+    for statement, text in read_statements((NEXMARK / "ddl.sql").read_text()):
+        session.ddl.execute(statement, text)
+    session.catalogs.create_system_function("count_char", Scalar("count_char", DataTypes.BIGINT()))
+    return session
+
+
+QUERIES = sorted(NEXMARK.glob("q*.sql"), key=lambda p: int(p.stem[1:]))
+
+
+def test_there_are_all_of_nexmark() -> None:
+    assert [q.stem for q in QUERIES] == [f"q{i}" for i in range(23)]
+
+
+def test_nexmark_is_planned_in_less_than_50_ms_a_query() -> None:
+    session = nexmark()
+    slow = {}
+    for query in QUERIES:
+        text = query.read_text()
+        best = min(_seconds(session, text) for _ in range(3))
+        if best > 0.05:
+            slow[query.stem] = best
+    assert slow == {}
+
+
+def _seconds(session: Session, text: str) -> float:
+    start = time.perf_counter()
+    session.planned(text)
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("q4", ["GroupAggregate", "Calc", "GroupAggregate", "Calc", "Join"]),
+        ("q5", ["Calc", "Join", "Calc", "WindowAggregate"]),
+        ("q9", ["Rank", "Join"]),
+        ("q11", ["WindowAggregate", "Calc"]),
+        ("q18", ["Deduplicate", "Calc"]),
+        ("q19", ["Rank", "Calc"]),
+    ],
+)
+def test_nexmark_plans(query: str, wanted: list[str]) -> None:
+    plan = nexmark().plan((NEXMARK / f"{query}.sql").read_text())
+    assert [line.strip().split("(")[0] for line in plan][: len(wanted)] == wanted
+
+
+def test_expressions_of_a_plan_are_about_places() -> None:
+    (plan,) = Session().planned("SELECT b, a + 1 FROM files")
+    calc = plan.inputs[0].node
+    assert isinstance(calc, n.Calc)
+    assert calc.expressions == (
+        Column(DataTypes.BIGINT(), 1),
+        Call(DataTypes.INT(), "+", (Column(DataTypes.INT(), 0), Constant(DataTypes.INT(False), 1))),
+    )
+
+
+def test_a_limit_is_told_to_the_source(session: Session) -> None:
+    assert only(session, "SELECT a + 1 FROM files LIMIT 5 OFFSET 2", n.Scan).node.limit == 7
+    assert only(session, "SELECT a FROM files WHERE a > 1 LIMIT 5", n.Scan).node.limit is None
+    assert only(session, "SELECT a FROM files ORDER BY a LIMIT 5", n.Scan).node.limit is None
+
+
+def test_windows_in_batch_are_over_any_point_in_time() -> None:
+    batch = Session(batch=True)
+    query = (
+        "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR({}), INTERVAL '1' HOUR)) "
+        "GROUP BY window_start, window_end"
+    )
+    for table, column in (("t", "ts"), ("plain", "x")):
+        if table == "plain":
+            batch.run("CREATE TABLE plain (x TIMESTAMP(3)) WITH ('connector' = 'none')")
+        assert only(batch, query.format(table, column), n.WindowAggregate).node.window.is_event_time
+    assert only(batch, "SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", n.WindowAggregate)
+
+
+def test_a_query_in_a_group_looks_at_the_groups_row(session: Session) -> None:
+    plan = session.plan("SELECT c, (SELECT MAX(v) FROM u WHERE u.v = t.c) AS m, COUNT(*) FROM t GROUP BY b, c")
+    # c is the second key of the group, the third column of the table.
+    assert "Join(joinType=[LeftOuterJoin], where=[(c = v)]" in plan[1]
+    plan = session.plan("SELECT b, c IN (SELECT v FROM u) AS e FROM t GROUP BY b, c")
+    assert "where=[(c = v)]" in " ".join(plan)
+    with pytest.raises(ValidationException, match="Expression 'a' is not being grouped"):
+        session.bound("SELECT c, (SELECT MAX(v) FROM u WHERE u.k = a) FROM t GROUP BY c")
+
+
+def test_two_event_times_cannot_be_written(session: Session) -> None:
+    session.run("CREATE TEMPORARY TABLE two (x TIMESTAMP(3), y TIMESTAMP(3)) WITH ('connector' = 'none')")
+    query = "INSERT INTO two SELECT ts, {} FROM t JOIN u ON a = k AND ts BETWEEN uts AND uts + INTERVAL '1' HOUR"
+    with pytest.raises(TableException, match=r"more than one rowtime attribute column \[.*\] for writing into table"):
+        session.planned(query.format("uts"))
+    session.planned(query.format("CAST(uts AS TIMESTAMP(3))"))
+    session.run("DROP TEMPORARY TABLE two")
+
+
+def test_columns_are_not_copied_to_be_renamed(session: Session) -> None:
+    plan = session.plan("INSERT INTO printed SELECT a, SUM(b) FROM t GROUP BY a")
+    assert plan[:2] == [
+        "Sink(table=[default_catalog.default_database.printed], fields=[a, EXPR$1])",
+        "  GroupAggregate(groupBy=[a], select=[a, SUM(b) AS EXPR$1])",
+    ]
+
+
+def test_order_by_inside_says_nothing(session: Session) -> None:
+    assert not any("Sort" in line for line in session.plan("SELECT a FROM (SELECT a, b FROM t ORDER BY b) WHERE a > 1"))
+    assert any("Sort" in line for line in session.plan("SELECT a FROM (SELECT a, b FROM t ORDER BY b LIMIT 3)"))
