@@ -14,6 +14,7 @@ import pytest
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.operators.chain import ChainCompiler, ChainNode, ChainOutput
+from millstream.operators.codegen import CodeWriter
 from millstream.operators.failures import SubtaskFailed, locate
 from millstream.operators.functions import UserFunction
 from millstream.operators.stateless import MapOperator
