@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from millstream.sql.bind import insert, steps, windows
 from millstream.sql.bind.errors import Refused, located
-from millstream.sql.bind.expressions import ExpressionBinder, cast
+from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.functions import Functions, UserFunction, resolved_user_call
 from millstream.sql.bind.grouping import GroupWindow
 from millstream.sql.bind.relations import RelationBinder, unordered
@@ -15,6 +15,7 @@ from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.select import SelectBinder, ordinal, whole_number
 from millstream.sql.bind.table_steps import TableSteps
 from millstream.sql.bind.tables import Connectors, scanned
+from millstream.sql.bind.terms import cast
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.language import statements, syntax
@@ -123,7 +124,7 @@ class Binder(TableSteps):
         for key in keys:
             first = not key.descending if key.nulls_first is None else key.nulls_first
             if isinstance(key.value, syntax.Literal) and key.value.kind == "INTEGER":
-                place = ordinal(key.value, len(node.fields), "ORDER BY")
+                place = ordinal(key.value, len(node.fields))
             else:
                 bound = ExpressionBinder(self, Scope.of(node.fields)).raw(key.value)
                 if not isinstance(bound, Column):

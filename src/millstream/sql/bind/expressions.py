@@ -9,14 +9,23 @@ Words such as units of time are options, in the order in which they stand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from millstream.sql import type_rules
 from millstream.sql.bind import literals
+from millstream.sql.bind.aggregates import AggregateBinder
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.functions import resolved_user_call
 from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.terms import (
+    BOOLEAN,
+    GROUP_FUNCTIONS,
+    GROUP_WINDOWS,
+    PROCTIME,
+    TypedExpression,
+    cast,
+    comparison_type,
+)
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, conjunction, disjunction
 from millstream.sql.language import syntax
@@ -24,132 +33,16 @@ from millstream.sql.plan.subqueries import Outer, Subquery, SubqueryKind
 from millstream.sql.schema import TimeAttribute
 from millstream.sql.types import (
     ArrayType,
-    BigIntType,
     BooleanType,
-    CharType,
     DataType,
-    DoubleType,
-    IntegralType,
-    LocalZonedTimestampType,
     MapType,
     NullType,
     RowField,
     RowType,
-    TimestampType,
-    VarCharType,
 )
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
-
-BOOLEAN = BooleanType()
-PROCTIME = Call(LocalZonedTimestampType(3, False), "PROCTIME")
-GROUP_FUNCTIONS = frozenset(["GROUPING", "GROUPING_ID", "GROUP_ID"])
-GROUP_WINDOWS = {
-    f"{kind}_{part}": (kind, part.lower())
-    for kind in ("TUMBLE", "HOP", "SESSION")
-    for part in ("START", "END", "ROWTIME", "PROCTIME")
-}
-
-
-@dataclass(frozen=True)
-class Aggregated(Expression):
-    """An aggregate inside an expression, before it has a column.
-
-    Attributes:
-        function: its name.
-        arguments: about the input's row.
-        distinct, condition, order, options, user: as in `AggregateCall`.
-    """
-
-    function: str
-    arguments: tuple[Expression, ...]
-    distinct: bool = False
-    condition: Expression | None = None
-    order: tuple[tuple[Expression, bool, bool], ...] = ()
-    options: tuple[Any, ...] = ()
-    user: Any = None
-
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return self.arguments
-
-
-@dataclass(frozen=True)
-class Frame:
-    """An OVER, with expressions; otherwise as `OverSpec`."""
-
-    partition: tuple[Expression, ...]
-    order: tuple[tuple[Expression, bool, bool], ...]
-    rows: bool
-    start: int | None
-    end: int | None
-
-
-@dataclass(frozen=True)
-class Overed(Expression):
-    """An aggregate or ranking function over a frame, before it has a column."""
-
-    call: Aggregated
-    frame: Frame
-
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return (self.call,)
-
-
-@dataclass(frozen=True)
-class GroupProperty(Expression):
-    """What only a group has: TUMBLE_START(..) and its kin, GROUPING(..)."""
-
-    function: str
-    arguments: tuple[Expression, ...]
-
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return ()
-
-
-def is_over_free(expression: Expression) -> bool:
-    """Tell whether there is no OVER in an expression."""
-    return not isinstance(expression, Overed) and all(is_over_free(p) for p in expression.parts)
-
-
-def has_aggregate(expression: Expression) -> bool:
-    """Tell whether an expression asks for an aggregate of a group."""
-    if isinstance(expression, (Aggregated, GroupProperty)):
-        return True
-    if isinstance(expression, Overed):
-        inside = (*expression.call.arguments, *expression.frame.partition, *(o[0] for o in expression.frame.order))
-        return any(has_aggregate(p) for p in inside)
-    return any(has_aggregate(p) for p in expression.parts)
-
-
-def cast(expression: Expression, target: DataType) -> Expression:
-    """Return an expression as another type; nothing is done where only nullability differs."""
-    source = expression.type
-    if source.is_same_but_null(target):
-        return expression
-    if isinstance(expression, Constant):
-        written = _as_written(expression, target)
-        if written is not None:
-            return written
-    return Call(target.with_nullability(source.is_nullable), "CAST", (expression,))
-
-
-def _as_written(constant: Constant, target: DataType) -> Constant | None:
-    """Return a constant of another type, where that is only another way to write it."""
-    source, value = constant.type, constant.value
-    if value is None:
-        return Constant(target.nullable(), None)
-    is_text = isinstance(source, (CharType, VarCharType))
-    if is_text and isinstance(target, VarCharType) and len(value) <= target.length:
-        return Constant(target.not_null(), value)
-    if isinstance(source, IntegralType) and isinstance(target, IntegralType) and source.bits <= target.bits:
-        return Constant(target.not_null(), value)
-    if isinstance(source, IntegralType) and isinstance(target, DoubleType):
-        return Constant(target.not_null(), float(value))
-    return None
 
 
 @runtime_checkable
@@ -160,7 +53,7 @@ class BoundByItself(Protocol):
         """Return the typed expression."""
 
 
-class ExpressionBinder:
+class ExpressionBinder(AggregateBinder):
     """Binds the expressions of one place in a query."""
 
     def __init__(
@@ -172,13 +65,9 @@ class ExpressionBinder:
         grouped: bool = False,
         aliases: dict[str, Expression] | None = None,
     ) -> None:
-        self._binder = binder
+        super().__init__(binder, windows or {}, grouped)
         self._scope = scope
-        self._windows = windows or {}
-        # Whether aggregates are over groups: then they have a row each, and SUM of NOT NULL is NOT NULL.
-        self._grouped = grouped
         self._aliases = aliases or {}
-        self._inside_aggregate = False
 
     # --- entry
 
@@ -457,126 +346,6 @@ class ExpressionBinder:
         tests = [self.raw(_binary(e.operator, e.value, x, e.at)) for x in e.among]
         return disjunction(tests) if some else conjunction(tests)
 
-    # --- aggregates
-
-    def _aggregate(self, e: syntax.Call, options: tuple[Any, ...] = ()) -> Expression:
-        if self._inside_aggregate:
-            raise Refused("Aggregate expressions cannot be nested", e.at)
-        self._inside_aggregate = e.over is None
-        try:
-            stars = len(e.arguments) == 1 and isinstance(e.arguments[0], syntax.Star)
-            if stars and e.name.upper() != "COUNT":
-                raise Refused(f"Unknown identifier '*': only COUNT takes it, {e.name} does not", e.at)
-            words = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
-            given = [] if stars else [self.bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
-            try:
-                is_full = (self._grouped or e.over is not None) and e.condition is None
-                resolved = self._binder.functions.aggregate(e.name, given, is_full)
-            except ValidationException as error:
-                raise Refused(str(error), e.at) from None
-            arguments = tuple(cast(a, t) for a, t in zip(given, resolved.arguments, strict=True))
-            if e.over is None and self._binder.functions.needs_over(e.name):
-                raise Refused("OVER clause is necessary for window functions", e.at)
-            if e.name.upper() == "COUNT" and len(arguments) == 1 and not arguments[0].type.is_nullable:
-                arguments = arguments if e.distinct else ()
-            return self._aggregated(e, arguments, resolved.type, None, options + words)
-        finally:
-            self._inside_aggregate = False
-
-    def _aggregated(
-        self,
-        e: syntax.Call,
-        arguments: tuple[Expression, ...],
-        kind: DataType,
-        user: Any,
-        options: tuple[Any, ...] = (),
-    ) -> Expression:
-        condition = None if e.condition is None else self.boolean(e.condition, "FILTER")
-        order = tuple(self._sort_key(k) for k in e.order)
-        name = e.name if user is not None else self._binder.functions.canonical(e.name)
-        if e.nulls is not None:
-            options = (*options, "IGNORE NULLS" if e.nulls else "RESPECT NULLS")
-        call = Aggregated(kind, name, arguments, e.distinct, condition, order, options, user)
-        return call if e.over is None else Overed(kind, call, self._frame(e))
-
-    def _sort_key(self, key: syntax.SortKey) -> tuple[Expression, bool, bool]:
-        # Nulls are low.
-        nulls_first = not key.descending if key.nulls_first is None else key.nulls_first
-        return self.raw(key.value), key.descending, nulls_first
-
-    def _frame(self, e: syntax.Call) -> Frame:
-        window = self._window(e.over, e.at)
-        partition = tuple(self.bind(p) for p in window.partition)
-        order = tuple(self._sort_key(k) for k in window.order)
-        rows = window.unit == "ROWS"
-        start = self._bound(window.start, rows) if window.start is not None else None
-        end = self._bound(window.end, rows) if window.end is not None else 0
-        if window.unit is None and not window.order:
-            end = None
-        if e.name.upper() in _RANKING:
-            rows, start, end = e.name.upper() == "ROW_NUMBER", None, 0
-        return Frame(partition, order, rows, start, end)
-
-    def _window(self, over: syntax.Window | str | None, at: int) -> syntax.Window:
-        if isinstance(over, str):
-            if over not in self._windows:
-                raise Refused(f"Window '{over}' not found", at)
-            return self._window(self._windows[over], at)
-        assert over is not None
-        if over.base is None:
-            return over
-        base = self._window(over.base, at)
-        return replace(
-            base,
-            order=base.order or over.order,
-            unit=over.unit or base.unit,
-            start=over.start or base.start,
-            end=over.end or base.end,
-        )
-
-    def _bound(self, bound: syntax.Bound, rows: bool) -> int | None:
-        if bound.side == 0:
-            return 0
-        if bound.distance is None:
-            return None
-        distance = self._binder.folded(self.bind(bound.distance))
-        if not isinstance(distance, Constant) or not isinstance(distance.value, int):
-            raise Refused("A bound of a window must be a constant", bound.at)
-        if rows == type_rules.is_interval(distance.type):
-            what = "a number of rows" if rows else "an interval"
-            raise Refused(f"Data Type mismatch between ORDER BY and RANGE clause: expected {what}", bound.at)
-        return bound.side * distance.value
-
-    # --- groups
-
-    def _group_property(self, e: syntax.Call) -> Expression:
-        name = e.name.upper()
-        arguments = tuple(self.raw(a) for a in e.arguments)
-        if name in GROUP_FUNCTIONS:
-            return GroupProperty(BigIntType(False), name, arguments)
-        if not arguments:
-            raise Refused(f"No match found for function signature {name}()", e.at)
-        kind = _window_property_type(name, arguments[0].type)
-        return GroupProperty(kind, name, arguments)
-
-
-def _window_property_type(name: str, time: DataType) -> DataType:
-    if name.endswith("_PROCTIME"):
-        return LocalZonedTimestampType(3, False)
-    if name.endswith("_ROWTIME"):
-        return time.not_null()
-    return TimestampType(3, False)
-
-
-_RANKING = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK", "CUME_DIST", "PERCENT_RANK", "NTILE"])
-
-
-@dataclass(frozen=True)
-class TypedExpression(syntax.Expression):
-    """A bound expression where one of syntax stands."""
-
-    value: Expression
-
 
 def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, at: int) -> syntax.Call:
     return syntax.Call(operator, (left, right), at=at)
@@ -584,18 +353,6 @@ def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, at
 
 def _both(left: syntax.Expression, right: syntax.Expression) -> syntax.Call:
     return syntax.Call("AND", (left, right), at=left.at)
-
-
-def comparison_type(left: DataType, right: DataType) -> DataType | None:
-    """Return the type as which two values are compared, None if they cannot be."""
-    if not type_rules.is_comparable(left, right):
-        return None
-    if type_rules.is_string(left) != type_rules.is_string(right):
-        text, other = (left, right) if type_rules.is_string(left) else (right, left)
-        found: DataType | None = text if isinstance(other, NullType) else other
-    else:
-        found = type_rules.common_type([left, right])
-    return None if found is None else found.with_nullability(left.is_nullable or right.is_nullable)
 
 
 _HANDLERS: dict[type, Callable[[ExpressionBinder, Any], Expression]] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
-from millstream.sql.bind.expressions import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
+from millstream.sql.bind.terms import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, replaced
 from millstream.sql.plan.nodes import Aggregate, Expand, Node, WindowAggregate, WindowSpec
 from millstream.sql.plan.subqueries import Subquery, with_outer

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from millstream.sql import type_rules
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
-from millstream.sql.bind.expressions import PROCTIME, ExpressionBinder, cast
+from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.tables import context_of, with_options
+from millstream.sql.bind.terms import PROCTIME, cast
 from millstream.sql.catalog.manager import InlineView
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException

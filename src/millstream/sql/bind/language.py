@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.sql.bind.expressions import cast
 from millstream.sql.bind.functions import AggregateResolved
+from millstream.sql.bind.terms import cast
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Column, Constant, Expression, walk
 from millstream.sql.functions import aggregates, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from millstream.sql.bind import steps
-from millstream.sql.bind.expressions import Frame, Overed
+from millstream.sql.bind.terms import Frame, Overed
 from millstream.sql.expressions import AggregateCall, Column, Expression, replaced, walk
 from millstream.sql.plan.nodes import Node, Over, OverSpec
 from millstream.sql.schema import Field, Fields

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
-from millstream.sql.bind.expressions import ExpressionBinder, TypedExpression, has_aggregate, is_over_free
+from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.grouping import Groups, GroupWindow, NotGrouped, grouping_sets
 from millstream.sql.bind.over import with_overs
 from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.terms import TypedExpression, has_aggregate, is_over_free
 from millstream.sql.expressions import Column, Constant, Expression
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Node
@@ -58,97 +59,76 @@ class SelectBinder:
 
     def bound(self, order: Sequence[syntax.SortKey] = ()) -> tuple[Node, list[tuple[int, bool, bool]], int]:
         """Return the relation, with columns behind its own for the keys of an order, and how many are its own."""
+        values = [self._expressions().raw(i.value) for i in self._items]
+        keys = self._sort_keys(order, values)
+        hidden = [key for key, _, _ in keys if isinstance(key, Expression)]
+        node, computed = self._computed([*values, *hidden], values)
+        names = [i.name for i in self._items]
+        if not self._select.distinct:
+            names += _hidden_names(computed[len(values) :], node.fields.names, names)
+            return steps.project(node, computed, names), _placed(keys, len(values)), len(values)
+        if hidden:
+            raise Refused("Expression in ORDER BY of SELECT DISTINCT must be in the select list", order[0].at)
+        return steps.distinct(steps.project(node, computed, names)), _placed(keys, len(values)), len(values)
+
+    def _expressions(self, values: list[Expression] | None = None) -> ExpressionBinder:
+        """Return what binds expressions; with the values of items, their aliases can be used."""
+        aliases = {} if values is None else {i.name: v for i, v in zip(self._items, values, strict=True) if i.is_named}
+        windows = dict(self._select.windows)
+        grouped = bool(self._select.group)
+        return ExpressionBinder(self._binder, self._scope, windows=windows, grouped=grouped, aliases=aliases)
+
+    def _computed(self, wanted: list[Expression], values: list[Expression]) -> tuple[Node, list[Expression]]:
+        """Return a relation in which what is wanted can be computed, and how: groups, then HAVING, OVER and QUALIFY."""
         select = self._select
-        grouped = bool(select.group)
-        windows = dict(select.windows)
-        expressions = ExpressionBinder(self._binder, self._scope, windows=windows, grouped=grouped)
-        values = [expressions.raw(i.value) for i in self._items]
-        having = None if select.having is None else expressions.boolean(select.having, "HAVING")
-        qualify = None
-        if select.qualify is not None:
-            aliases = {i.name: v for i, v in zip(self._items, values, strict=True) if i.is_named}
-            qualified = ExpressionBinder(self._binder, self._scope, windows=windows, grouped=grouped, aliases=aliases)
-            qualify = qualified.boolean(select.qualify, "QUALIFY")
-        keys = self._sort_keys(order, values, expressions)
-        extra = [k for k in keys if isinstance(k[0], Expression)]
-        wanted = [*values, *(k[0] for k in extra if isinstance(k[0], Expression))]
+        having = None if select.having is None else self._expressions().boolean(select.having, "HAVING")
+        qualify = None if select.qualify is None else self._expressions(values).boolean(select.qualify, "QUALIFY")
         node = self._node
-        asked = [*wanted, *(e for e in (having, qualify) if e is not None)]
-        if select.group is not None or any(map(has_aggregate, asked)):
-            node, wanted, having, qualify = self._grouped(wanted, having, qualify)
-        elif having is not None:
-            raise Refused("HAVING clause needs GROUP BY or an aggregate", select.having.at if select.having else None)
+        asked = wanted if qualify is None else [*wanted, qualify]
+        if select.group is not None or having is not None or any(map(has_aggregate, asked)):
+            node, asked, having = self._grouped(asked, having)
         if having is not None:
             node = steps.filtered(node, having)
-        every = [*wanted, qualify] if qualify is not None else wanted
-        node, every = with_overs(node, every)
+        node, asked = with_overs(node, asked)
         if qualify is not None:
-            node = steps.filtered(node, every.pop())
-        own = len(values)
-        names = [i.name for i in self._items]
-        if select.distinct:
-            if extra:
-                raise Refused("Expression in ORDER BY of SELECT DISTINCT must be in the select list", order[0].at)
-            node = steps.distinct(steps.project(node, every, names))
-        else:
-            node = steps.project(node, every, names + _hidden_names(every[own:], node.fields.names, names))
-        places: list[tuple[int, bool, bool]] = []
-        behind = own
-        for key, descending, first in keys:
-            if isinstance(key, int):
-                places.append((key, descending, first))
-            else:
-                places.append((behind, descending, first))
-                behind += 1
-        return node, places, own
+            node = steps.filtered(node, asked.pop())
+        return node, asked
 
     # --- ORDER BY
 
     def _sort_keys(
-        self, order: Sequence[syntax.SortKey], values: list[Expression], expressions: ExpressionBinder
+        self, order: Sequence[syntax.SortKey], values: list[Expression]
     ) -> list[tuple[int | Expression, bool, bool]]:
         found: list[tuple[int | Expression, bool, bool]] = []
         for key in order:
             first = not key.descending if key.nulls_first is None else key.nulls_first
-            found.append((self._sort_key(key.value, values, expressions), key.descending, first))
+            found.append((self._sort_key(key.value, values), key.descending, first))
         return found
 
-    def _sort_key(
-        self, key: syntax.Expression, values: list[Expression], expressions: ExpressionBinder
-    ) -> int | Expression:
+    def _sort_key(self, key: syntax.Expression, values: list[Expression]) -> int | Expression:
         if isinstance(key, syntax.Literal) and key.kind == "INTEGER":
-            return ordinal(key, len(values), "ORDER BY")
+            return ordinal(key, len(values))
         if isinstance(key, syntax.Name) and len(key.parts) == 1:
             for i, item in enumerate(self._items):
                 if item.name == key.parts[0] and item.is_named:
                     return i
-        aliases = {i.name: v for i, v in zip(self._items, values, strict=True) if i.is_named}
-        binder = ExpressionBinder(
-            self._binder,
-            self._scope,
-            windows=dict(self._select.windows),
-            grouped=bool(self._select.group),
-            aliases=aliases,
-        )
-        bound = binder.raw(key)
+        bound = self._expressions(values).raw(key)
         return values.index(bound) if bound in values else bound
 
     # --- GROUP BY
 
     def _grouped(
-        self, wanted: list[Expression], having: Expression | None, qualify: Expression | None
-    ) -> tuple[Node, list[Expression], Expression | None, Expression | None]:
+        self, wanted: list[Expression], having: Expression | None
+    ) -> tuple[Node, list[Expression], Expression | None]:
         groups = self._groups()
         named = [*(i.name for i in self._items), *([None] * (len(wanted) - len(self._items)))]
         for value, name in zip(wanted, named, strict=True):
             groups.collect(value, name)
-        for more in (having, qualify):
-            if more is not None:
-                groups.collect(more)
+        if having is not None:
+            groups.collect(having)
         rewritten = [self._over_groups(groups, w) for w in wanted]
         condition = None if having is None else self._over_groups(groups, having)
-        qualified = None if qualify is None else self._over_groups(groups, qualify)
-        return groups.node(), rewritten, condition, qualified
+        return groups.node(), rewritten, condition
 
     def _over_groups(self, groups: Groups, e: Expression) -> Expression:
         try:
@@ -294,7 +274,19 @@ def _distinct_names(items: list[Item]) -> list[Item]:
     return found
 
 
-def ordinal(key: syntax.Literal, count: int, clause: str) -> int:
+def _placed(keys: Sequence[tuple[int | Expression, bool, bool]], own: int) -> list[tuple[int, bool, bool]]:
+    """Return where the keys of an order are: among the columns, or one behind the other after them."""
+    found = []
+    for key, descending, first in keys:
+        if isinstance(key, int):
+            found.append((key, descending, first))
+        else:
+            found.append((own, descending, first))
+            own += 1
+    return found
+
+
+def ordinal(key: syntax.Literal, count: int) -> int:
     """Return the place that a number in ORDER BY means."""
     number = int(key.text)
     if not 1 <= number <= count:

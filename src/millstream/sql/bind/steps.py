@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from millstream.sql import type_rules
 from millstream.sql.bind.errors import Refused
-from millstream.sql.bind.expressions import cast
+from millstream.sql.bind.terms import cast
 from millstream.sql.expressions import Call, Column, Constant, Expression
 from millstream.sql.plan.nodes import Aggregate, Filter, Node, Project, SetOperation, Sort, Union, Values
 from millstream.sql.schema import Field, Fields, TimeAttribute

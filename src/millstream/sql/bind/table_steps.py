@@ -8,9 +8,10 @@ from typing import cast as typed
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
-from millstream.sql.bind.expressions import ExpressionBinder, has_aggregate
+from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.relations import Given, joined_fields
 from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.terms import has_aggregate
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Join, JoinKind, Node
 

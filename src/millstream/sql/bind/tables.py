@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
-from millstream.sql.bind.expressions import ExpressionBinder, cast
+from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.terms import cast
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind
 from millstream.sql.connectors import TableContext, TableSink, TableSource
 from millstream.sql.expressions import Column, Expression
