@@ -86,6 +86,9 @@ REASONS = {
         lambda e, t, v: "0.1 AS FLOAT" in e or "-1.0E-5 AS FLOAT" in e or "-0.0E0" in e or "Infinite or NaN" in t
     ),
     "text is cut to the length of its type": lambda e, t, v: "'Infinity' AS DOUBLE) AS VARCHAR(3)" in e,
+    "a letter is no number; Flink reads it as zero when it is alone": (
+        lambda e, t, v: re.match(r"(TRY_)?CAST\('[a-zA-Z]' AS DECIMAL", e) is not None
+    ),
     "only a NULL without a type is cast to everything": (
         lambda e, t, v: e.startswith("CAST(CAST(NULL AS") and " AS TIMESTAMP" in e
     ),
