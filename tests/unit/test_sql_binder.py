@@ -342,6 +342,9 @@ def test_a_mismatch_shows_both_schemas(session: Session) -> None:
         ),
         ("SELECT * FROM t WHERE a", "WHERE clause must be a condition", 23),
         ("SELECT a FROM t ORDER BY 3", "Ordinal out of range", 26),
+        ("SELECT UPPER(x => c) FROM t", "Arguments of UPPER are given by place, not by name", 8),
+        ("SELECT UPPER(DISTINCT c) FROM t", "DISTINCT, FILTER and ORDER BY are for aggregates", 8),
+        ("SELECT 1 FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR, INTERVAL '1' HOUR)", "Invalid number of arguments", 26),
         ("SELECT MAX(*) FROM t", "Unknown identifier '*'", 8),
         ("SELECT ROW_NUMBER() FROM t", "OVER clause is necessary for window functions", 8),
         (
