@@ -13,7 +13,6 @@ from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column, Constant
 from millstream.sql.language.statement_grammar import read_statements
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.planner import milliseconds
 from millstream.sql.types import DataTypes
 
 NEXMARK = Path(__file__).parents[1] / "sql" / "nexmark"
@@ -451,11 +450,12 @@ def test_state_lives_as_long_as_the_setting_says(session: Session) -> None:
         session.settings.clear()
 
 
-@pytest.mark.parametrize(
-    ("text", "found"), [("0", 0), ("500 ms", 500), ("1 h", 3_600_000), ("2d", 172_800_000), ("3 min", 180_000)]
-)
-def test_lengths_of_time(text: str, found: int) -> None:
-    assert milliseconds(text) == found
+def test_a_hint_says_how_long_state_lives(session: Session) -> None:
+    query = "SELECT /*+ STATE_TTL('t' = '1 d', 'u' = '2 d') */ a, COUNT(*) FROM t JOIN u ON a = k GROUP BY a"
+    assert only(session, query, n.Join).traits.state_ttl == 172_800_000
+    assert only(session, query, n.Aggregate).traits.state_ttl == 172_800_000
+    with pytest.raises(ValidationException, match="cannot match the name of input tables: `zz`"):
+        session.bound(query.replace("'u'", "'zz'"))
 
 
 # --- EXPLAIN
