@@ -203,6 +203,17 @@ def test_an_aggregate_of_window_aggregates_has_their_windows(session: Session) -
     assert kinds(session.planned(query)[0]) == "I"
 
 
+def test_grouping_sets_of_a_window(session: Session) -> None:
+    query = (
+        "SELECT window_start, a, c, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        "GROUP BY window_start, window_end, GROUPING SETS ((a), (c))"
+    )
+    aggregate = only(session, query, n.WindowAggregate)
+    assert len(aggregate.node.keys) == 3
+    assert aggregate.node.has_window is not None
+    assert kinds(aggregate) == "I"
+
+
 def test_only_one_end_of_a_window_is_a_plain_group(session: Session) -> None:
     query = (
         "SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_end"
