@@ -163,6 +163,13 @@ def test_subqueries_within_subqueries(session: Session) -> None:
     assert found == [n.JoinKind.SEMI, n.JoinKind.SEMI, n.JoinKind.INNER]
 
 
+def test_a_query_that_is_looked_for_in_another(session: Session) -> None:
+    plan = session.plan("SELECT a FROM t WHERE (SELECT MAX(k) FROM u) IN (SELECT k FROM ups)")
+    assert sum("Join" in line for line in plan) >= 2
+    plan = session.plan("SELECT a, (a, c) IN (SELECT k, v FROM u) AS e FROM t WHERE (a, c) NOT IN (SELECT k, v FROM u)")
+    assert "LeftAntiJoin" in " ".join(plan)
+
+
 def test_lateral_top_n(session: Session) -> None:
     rank = only(
         session,
