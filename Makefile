@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-shuffle test-pyflink parity docs lint format simulate bench chaos clean
+.PHONY: demo test test-shuffle test-pyflink parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,6 +39,14 @@ test-pyflink: $(STAMP)
 parity: $(STAMP)
 	$(BIN)/python tests/pyflink/parity.py
 
+# docs/sql-reference.md from the tables of functions, connectors and formats.
+sql-docs: $(STAMP)
+	$(BIN)/python tests/sql/reference.py
+
+# Thousands of random queries whose answers SQLite knows; a hundred are among the tests.
+sql-oracle: $(STAMP)
+	$(BIN)/python tests/sql/oracle.py --count 5000
+
 # The API reference as a site, in site/: what users import, from its docstrings.
 FORMATS := avro csv json orc parquet
 CONNECTORS := base datagen file_system hybrid_source jdbc number_seq sql
@@ -61,6 +69,10 @@ simulate: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+
+# SQL beside Flink's own Java SQL.
+bench-sql: $(STAMP)
+	$(BIN)/python bench/sql/run.py
 
 # Exceptions and kill -9 at every step of the protocol, on real Spark; about an hour.
 chaos: $(STAMP)

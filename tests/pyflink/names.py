@@ -1,4 +1,4 @@
-"""Print every public name of PyFlink's DataStream API as JSON, with what kind of thing it is.
+"""Print every public name of PyFlink as JSON, with what kind of thing it is.
 
     python names.py                 the kinds
     python names.py --signatures    the parameters of functions, methods and classes; optional ones end in "="
@@ -14,7 +14,7 @@ import pkgutil
 import sys
 import typing
 
-PACKAGES = ["pyflink.common", "pyflink.datastream", "pyflink.metrics"]
+PACKAGES = ["pyflink.common", "pyflink.datastream", "pyflink.metrics", "pyflink.table"]
 
 
 def modules(package):
@@ -50,7 +50,7 @@ def parameters(value):
     found = list(inspect.signature(function).parameters.values())
     if found and found[0].name in ("self", "cls"):
         del found[0]
-    if any(p.name.startswith(("j_", "_j")) for p in found):
+    if any(p.name.startswith(("j_", "_j", "java_")) for p in found):
         return None
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     return [stars.get(p.kind, "") + p.name + ("=" if p.default is not p.empty else "") for p in found]

@@ -146,7 +146,7 @@ def page(parity: dict[str, Any]) -> str:
         "# PyFlink's names, and what each is here",
         "",
         "Made by `make parity` from [parity.yaml](parity.yaml); do not edit. Every public class, method, property,",
-        "enum member, function and constant of `pyflink.datastream`, `pyflink.common` and `pyflink.metrics`",
+        "enum member, function and constant of `pyflink.datastream`, `pyflink.common`, `pyflink.metrics` and `pyflink.table`",
         f"{parity['pyflink']}. **Done**: is there and no difference is known; a test sees to it that it is there and",
         "takes PyFlink's arguments by place and by name, not that every one behaves the same. **Differs**: works, with",
         "the difference that is named. **Not yet** and **never**: can be imported; using it raises one sentence that",
@@ -158,7 +158,7 @@ def page(parity: dict[str, Any]) -> str:
         _counts("without connectors to servers", own),
         _counts("of those, what does not need Java or PyFlink's inside", [e for e in own if e.status != "never"]),
     ]
-    for package in ("common", "datastream", "metrics"):
+    for package in ("common", "datastream", "metrics", "table"):
         lines.append(_counts(f"`{package}`", [e for e in own if e.module.split(".")[0] == package]))
     for module, things in parity["modules"].items():
         lines += _module(module, things or {})

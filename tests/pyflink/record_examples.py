@@ -1,6 +1,6 @@
-"""Record what apache-flink's own DataStream examples print, run unmodified by apache-flink itself.
+"""Record what apache-flink's own examples print, run unmodified by apache-flink itself.
 
-    record_examples.py [name ...]
+    record_examples.py [name | table/name ...]
 
 Run it with the interpreter of a venv that has apache-flink (`make test-pyflink` makes one). What an example prints goes
 to examples/<name>.txt under a first line that says where it comes from. The examples themselves are not copied.
@@ -29,30 +29,47 @@ NAMES = [
     "word_count",
 ]
 
+# Of the Table API: without those that go on for ever, that make up rows at random, or that aggregate in Python.
+TABLE_NAMES = [
+    "async/async_scalar_function",
+    "basic_operations",
+    "multi_sink",
+    "pandas/conversion_from_dataframe",
+    "process_json_data",
+    "process_json_data_with_udf",
+    "windowing/over_window",
+    "windowing/session_window",
+    "windowing/sliding_window",
+    "windowing/tumble_window",
+    "word_count",
+]
+
 # What PyFlink and Beam log when an example lets logs go to its output.
 NOISE = ("Using Any for unsupported type", "No module named google", "PYFLINK_CYTHON_ENABLED")
 
 
-def recording(name: str) -> Path:
-    return EXPECTED / f"{Path(name).name}.txt"
+def recording(name: str, package: str = "datastream") -> Path:
+    folder = EXPECTED if package == "datastream" else HERE / f"{package}_examples"
+    return folder / f"{Path(name).name}.txt"
 
 
-def record(name: str) -> None:
+def record(name: str, package: str = "datastream") -> None:
     """Run one example and keep what it prints."""
     pyflink = Path(find_spec("pyflink").origin).parent
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(pyflink / "examples" / "datastream" / f"{name}.py")],
+        [sys.executable, "-W", "ignore", str(pyflink / "examples" / package / f"{name}.py")],
         stdout=subprocess.PIPE,
         text=True,
         timeout=300,
         check=True,
     )
     printed = "".join(line for line in done.stdout.splitlines(True) if not line.startswith(NOISE))
-    EXPECTED.mkdir(exist_ok=True)
-    recording(name).write_text(f"# recorded from {name}.py of apache-flink {version('apache-flink')}\n{printed}")
+    recording(name, package).parent.mkdir(exist_ok=True)
+    recording(name, package).write_text(f"# recorded from {name}.py of apache-flink {version('apache-flink')}\n{printed}")
     print(f"recorded {name}", flush=True)
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or NAMES:
-        record(chosen)
+    chosen = sys.argv[1:] or [*NAMES, *(f"table/{name}" for name in TABLE_NAMES)]
+    for one in chosen:
+        record(one.removeprefix("table/"), "table") if one.startswith("table/") else record(one)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import sql_runs
+from sql_planned import QUERIES
 from transcripts_runner import FOLDER, Case, FileClock, build, cases
 
 from millstream.common import Configuration
@@ -44,3 +46,14 @@ def test_processing_time(case: Case, parallelism: int, config: Configuration, tm
     sink = build(env, case, clock)
     env.execute()
     assert sorted(sink.results()) == case.expected()
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_sql(parallelism: int, config: Configuration) -> None:
+    """All queries are parts of one job; what is left of their changelogs is what a job in one process leaves."""
+    env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
+    made = {name: make() for name, make in QUERIES.items()}
+    sinks = {name: sql_runs.add(env, query, inputs) for name, (query, inputs) in made.items()}
+    env.execute("sql")
+    found = {name: sql_runs.final(sql_runs.changes_of(sink.results())) for name, sink in sinks.items()}
+    assert found == {name: sql_runs.final(sql_runs.run(*one)) for name, one in made.items()}

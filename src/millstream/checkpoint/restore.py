@@ -27,7 +27,6 @@ from millstream.operators.carried import (
     unread_inputs,
 )
 from millstream.operators.chain import ChainNode
-from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import Vertex
@@ -264,7 +263,7 @@ def _taken_input(vertex: Vertex, place: int, subtask: int, earlier: EarlierInput
     Of records that are partitioned by key it is given all, and picks out its own.
     """
     node = vertex.nodes[place]
-    by_key = {e.input_index for e in vertex.in_edges if place == 0 and isinstance(e.partitioner, KeyPartitioner)}
+    by_key = {e.input_index for e in vertex.in_edges if place == 0 and e.partitioner.by_key}
     taken = []
     for former, one in earlier.get(node.id, []):
         if one[1] >= max(node.operator.inputs, 1):

@@ -109,6 +109,4 @@ def _explain_missing(module: ModuleType) -> None:
 
 
 def _sentence(name: str) -> str:
-    if name.split(".")[:2] == ["pyflink", "table"]:
-        return f"millstream has no Table API yet, so {name} is missing: use pyflink.datastream; {_SEE}."
     return f"millstream has no {name}; {_SEE}."

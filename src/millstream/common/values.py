@@ -30,6 +30,8 @@ def detach(value: Any) -> Any:
         return {k: v if v.__class__ in ATOMS else detach(v) for k, v in value.items()}
     if kind is Row:
         return Row.of(value._fields, [detach(v) for v in value], value._kind)
+    if getattr(kind, "never_changes", False):
+        return value
     try:
         return pickle.loads(cloudpickle.dumps(value, 5))
     except Exception as e:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, is_chainable
-from millstream.operators.blocks import Layout
+from millstream.operators.blocks import BatchLayout, Layout
 from millstream.operators.chain import ChainNode, ChainOutput
 from millstream.operators.edges import Edge
 from millstream.operators.partitioners import KeyPartitioner
@@ -30,8 +30,8 @@ def build_job_graph(graph: StreamGraph, batch: bool = False) -> JobGraph:
     head_of = _heads(graph, chained)
     timestamped: dict[StreamNode, bool] = {}
     for node in graph.nodes:
-        assigned = node.operator.assigns_timestamps
-        timestamped[node] = assigned or any(timestamped[e.source] for e in node.in_edges)
+        assigned, dropped = node.operator.assigns_timestamps, node.operator.drops_timestamps
+        timestamped[node] = assigned or (not dropped and any(timestamped[e.source] for e in node.in_edges))
     offsets = _slot_offsets(graph)
     levels = _levels(graph, chained, head_of)
     vertices: dict[StreamNode, Vertex] = {}
@@ -136,13 +136,17 @@ def _connect(
                 target.id,
                 stream_edge.input_index,
                 stream_edge.partitioner,
-                Layout(_ships_key(stream_edge, batch), stamped),
+                _layout(stream_edge, _ships_key(stream_edge, batch), stamped),
                 None if stream_edge.tag else stream_edge.source.transformation.type_info,
             )
             number += 1
             source.out_edges.append(edge)
             target.in_edges.append(edge)
             nodes[stream_edge.source.operator_id].outputs.append(ChainOutput(*_tag(stream_edge), edge=edge.id))
+
+
+def _layout(edge: StreamEdge, ships_key: bool, stamped: bool) -> Layout:
+    return BatchLayout(False, False) if edge.source.operator.emits_batches else Layout(ships_key, stamped)
 
 
 def _ships_key(edge: StreamEdge, batch: bool) -> bool:

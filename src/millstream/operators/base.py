@@ -99,11 +99,24 @@ class Operator:
 
     # Whether the records it emits have timestamps even if those it takes have none.
     assigns_timestamps = False
+    # Whether the records it emits have none even if those it takes have some.
+    drops_timestamps = False
+
+    # Whether a record that it takes, or emits, is a batch of rows, as all are between operators of SQL. They are never
+    # changed, few of them are much work, and those who count them count their rows.
+    takes_batches = False
+    emits_batches = False
+
+    # Whether it says how far event time has come, by `self.advance`.
+    makes_watermarks = False
 
     @property
     def identity(self) -> str:
         """What kind of operator it is to whoever looks for it in a savepoint."""
         return type(self).__name__
+
+    # Set before the first record comes, of those that make watermarks.
+    advance: Advance
 
     setup: OperatorSetup
     # How far event time has come.
@@ -157,6 +170,14 @@ class Operator:
             for timer in self.timers.event.due(watermark):
                 self.on_event_timer(timer)
         return watermark
+
+    @property
+    def sent(self) -> int:
+        """How far time has come behind this operator, of those that make watermarks."""
+        return MIN_WATERMARK
+
+    def announce(self) -> None:
+        """Say again how far time has come, to those that have not heard it; asked of those that make watermarks."""
 
     def on_idle(self) -> bool:
         """Nothing is to be expected for now: tell whether those behind shall know."""

@@ -121,6 +121,10 @@ class Layout:
         items, controls, *pieces = pickle.loads(body)
         return Block(_layout(self.has_key, self.has_timestamp, *pieces) if pieces else self, items, controls)
 
+    def count(self, block: Block, at: int, end: int) -> int:
+        """Return how many records there are between two places of a block, as those who watch a job count them."""
+        return end - at
+
     def full(self, blocks: list[Block], records: int) -> list[int]:
         """Return the places of the blocks that hold so many records or more."""
         # In one go: it is asked of all buckets after every batch.
@@ -171,6 +175,28 @@ class Layout:
 @cache
 def _layout(has_key: bool, has_timestamp: bool, constants: tuple[int | None, ...], timestamp: int | None) -> Layout:
     return Layout(has_key, has_timestamp, Pieces(constants, timestamp))
+
+
+# A block of batches is sent when it has about so many rows, or bytes.
+_BLOCK_ROWS = 1 << 16
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class BatchLayout(Layout):
+    """The layout of records that are batches of rows: what counts is how many rows there are."""
+
+    def count(self, block: Block, at: int, end: int) -> int:
+        return sum(map(len, block._items[at * self._stride : end * self._stride : self._stride]))
+
+    def full(self, blocks: list[Block], records: int) -> list[int]:
+        return [i for i, block in enumerate(blocks) if block._items and self._is_full(block)]
+
+    def _is_full(self, block: Block) -> bool:
+        return (
+            self.count(block, 0, len(block)) >= _BLOCK_ROWS
+            or sum(batch.nbytes for batch in block._items[:: self._stride]) >= _BLOCK_BYTES
+        )
 
 
 class Block:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
-from millstream.operators.blocks import Layout, Record
+from millstream.operators.blocks import BatchLayout, Layout, Record
 from millstream.operators.carried import Blocks, Earlier
 from millstream.operators.chain import ChainCompiler
 from millstream.operators.edges import Edge, EdgeWriter
@@ -93,11 +93,16 @@ class EarlierInput:
         self._left = queues
 
     def _queue(self, number: int, operator: str, input_index: int, blocks: Blocks) -> EarlierQueue:
-        place, layout = self._places[operator], Layout(*blocks[:2])
+        place = self._places[operator]
+        layout = self._layout(place, *blocks[:2])
         edge = Edge(
             _FIRST_ID - number, -1, self._vertex.id, input_index, self._partitioner(operator, input_index), layout
         )
         return EarlierQueue(place, edge, blocks[2])
+
+    def _layout(self, place: int, has_key: bool, has_timestamp: bool) -> Layout:
+        takes_batches = self._vertex.nodes[place].operator.takes_batches
+        return (BatchLayout if takes_batches else Layout)(has_key, has_timestamp)
 
     def _partitioner(self, operator: str, input_index: int) -> Partitioner:
         """Return how the operator's input is partitioned now."""
@@ -113,7 +118,11 @@ class EarlierInput:
         for body in bodies:
             came = layout.decode(body)
             records: Iterable[Record] = came.records()
-            if isinstance(partitioner, KeyPartitioner):
+            if partitioner.splits:
+                groups, most = self._groups, self._vertex.max_parallelism
+                parts = (partitioner.own_part(value, groups, most) for _, value, _ in records)
+                records = [(None, part, None) for part in parts if len(part)]
+            elif isinstance(partitioner, KeyPartitioner):
                 keys, values, _ = came.columns()
                 found = keys if has_key else map(partitioner.selector.call, values)
                 records = compress(records, map(self._is_own, found))

@@ -83,6 +83,10 @@ class EdgeWriter:
         self._check(w, value)
         value = detached(w, value)
         appends = [b.append for b in self._buckets]
+        if self.edge.partitioner.splits:
+            send = self.edge.partitioner.sender(appends, self._place)
+            w.line(f"{w.bind(send, 'send')}({value.name})", operator, value.name)
+            return
         append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place)
         self._layout.append_code(w, append, key, value)
 
@@ -122,7 +126,7 @@ class EdgeWriter:
         bucket, targets = self._buckets[index], self._targets[index]
         records, written = len(bucket), list(_written(bucket))
         size = sum(map(len, written))
-        self.records_out += records * len(targets)
+        self.records_out += self._layout.count(bucket, 0, records) * len(targets)
         self.bytes_out += size * len(targets)
         if records >= self._block_records:
             fitting = records * BLOCK_BYTES // size

@@ -155,4 +155,4 @@ def _is_ours(tb: TracebackType) -> bool:
     if name.startswith("<millstream "):
         return True
     path = name.replace("\\", "/")
-    return "/millstream/operators/" in path or "/millstream/cep/" in path
+    return any(f"/millstream/{package}/" in path for package in ("operators", "cep", "sql", "table"))

@@ -30,6 +30,10 @@ class Partitioner:
     pointwise = False
     # Whether one bucket serves all targets.
     broadcasts = False
+    # Whether it depends on the record's key alone where it goes.
+    by_key = False
+    # Whether a record is a batch of rows that may go different ways: then `sender` is asked, not `code`.
+    splits = False
 
     def targets(self, subtask: int, parallelism: int, next_parallelism: int) -> range:
         """Return the subtasks of the next vertex that a subtask sends to."""
@@ -42,6 +46,14 @@ class Partitioner:
     ) -> tuple[str, str | None]:
         """Write how the bucket is found; return the variable with its `append` and the variable with the key."""
         return w.bind(appends[0], "append"), None
+
+    def sender(self, appends: list[Append], place: Place) -> Callable[[Any], None]:
+        """Return what puts the rows of a batch into the buckets they belong to."""
+        raise NotImplementedError(f"{type(self).__name__} does not split batches")
+
+    def own_part(self, batch: Any, groups: range, max_parallelism: int) -> Any:
+        """Return the rows of a batch whose keys are in one of the groups."""
+        raise NotImplementedError(f"{type(self).__name__} does not split batches")
 
 
 class Place:
@@ -153,6 +165,7 @@ class KeyPartitioner(Partitioner):
     """To the subtask that owns the key's group."""
 
     name = "HASH"
+    by_key = True
 
     def __init__(self, selector: UserFunction) -> None:
         self.selector = selector

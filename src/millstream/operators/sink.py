@@ -133,11 +133,11 @@ class Taken:
     def __init__(self) -> None:
         self.records: int | None = 0
 
-    def count(self, w: CodeWriter) -> None:
+    def count(self, w: CodeWriter, number_of: str = "1") -> None:
         """Write the lines that count a record: one addition, in the loop's own variable."""
         number = w.var("taken")
         w.before(f"{number} = 0")
-        w.line(f"{number} += 1")
+        w.line(f"{number} += {number_of}")
         w.after(f"{w.bind(self, 'sink')}.records += {number}")
 
 
@@ -159,7 +159,7 @@ class SinkOperator(Operator):
         if self.writer.keeps_values:
             value = detached(w, value)
         w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
-        self.taken.count(w)
+        self.taken.count(w, f"len({value.name})" if self.takes_batches else "1")
 
     def carry(self) -> Any:
         # In a tuple: a writer that is behind must also be told that nothing is carried any more.

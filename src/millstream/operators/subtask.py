@@ -47,6 +47,9 @@ LOOK_SECONDS = 0.002
 # So long an epoch waits for an answer when no more requests can be made, within its slice; then it ends without.
 ROOM_SECONDS = 0.1
 
+# So many batches of rows go through a loop at once, at most.
+FEW_BATCHES = 4
+
 Loop = Callable[[Iterable[Any]], None]
 # Finds the loop over blocks of some layout that came over an edge.
 FindLoop = Callable[[Edge, Layout], Loop]
@@ -112,6 +115,10 @@ class Subtask:
         # How many records go through each loop at once, and the time when it was last looked at. Between two pieces
         # somebody looks whether there is room for another.
         most = sorted(o.capacity for o, _ in self._asking)[:1]
+        first = vertex.head.operator
+        if first.takes_batches or (first.emits_batches and vertex.is_source):
+            # The next batch may have a thousand times the rows of the one before.
+            most = [min(FEW_BATCHES, *most)] if most else [FEW_BATCHES]
         self._paces = defaultdict[int, Pace](partial(Pace, surroundings.stopwatch, *most))
         self._now = 0.0
         self._sinks = [n.operator.taken for n in self._nodes if isinstance(n.operator, (SinkOperator, InvokeOperator))]
@@ -170,7 +177,7 @@ class Subtask:
             )
         compiler.survey(self.vertex.in_edges)
         for place, node in enumerate(self._nodes):
-            if isinstance(node.operator, (WatermarkOperator, AsyncOperator)):
+            if isinstance(node.operator, AsyncOperator) or node.operator.makes_watermarks:
                 node.operator.advance = partial(self._pass_on, place)
             if node.operator.emits_later:
                 node.operator.setup.emit = compiler.emit_function(node)
@@ -187,7 +194,7 @@ class Subtask:
     def _batch_input(self) -> BatchInput | None:
         """Return where input waits until all has come; None when it need not."""
         head, edges = self.vertex.head, self.vertex.in_edges
-        if not (self._settings.batch and head.operator.keyed):
+        if not (self._settings.batch and head.operator.keyed) or head.operator.takes_batches:
             return None
         # A reduce over records without timestamps gives the same in arrival order.
         if isinstance(head.operator, ReduceOperator) and not any(e.layout.has_timestamp for e in edges):
@@ -300,8 +307,10 @@ class Subtask:
         run, head = self._read, self.vertex.head
         assert run is not None
         while (batch := self._guarded(share.batch, head)) is not None:
-            at = self._run_pieces(run, self._paces[SHARES], batch, share.at, len(batch), until)
-            self._records_in += share.took(at)
+            before = share.at
+            at = self._run_pieces(run, self._paces[SHARES], batch, before, len(batch), until)
+            read = share.took(at)
+            self._records_in += sum(map(len, batch[before:at])) if head.operator.emits_batches else read
             yield from self._full_blocks()
             if self._look() >= until or self._is_full():
                 return self._guarded(share.batch, head) is None
@@ -413,7 +422,7 @@ class Subtask:
             state_bytes=sum(s.take_written() for s in self._states.values()),
             committables=staged,
             # In a source's chain, time begins where watermarks are made.
-            watermark=max([self._watermark, *(m.sent for m in self._markers)]),
+            watermark=max([self._watermark, *(n.operator.sent for n in self._nodes if n.operator.makes_watermarks)]),
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
             carried=self._carry(),
             next_wake=None if self.ended else self._next_wake(),
@@ -494,7 +503,7 @@ class Subtask:
             end = end if most is None else min(end, at + most)
             run, pace = loop(edge, block.layout), self._paces[edge.id]
             end = self._run_pieces(run, pace, block.content, at, end, until, block.width)
-        self._records_in += end - at
+        self._records_in += block.layout.count(block, at, end)
         queue.took(end)
 
     def _run_pieces(
@@ -750,8 +759,9 @@ class Subtask:
         self._must_announce = False
         if not self.vertex.is_source and self._watermark > MIN_WATERMARK:
             self._pass_on(-1, self._watermark)
-        for marker in self._markers:
-            marker.announce()
+        for node in self._nodes:
+            if node.operator.makes_watermarks:
+                node.operator.announce()
 
     # --- failures
 

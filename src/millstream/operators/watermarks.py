@@ -19,7 +19,7 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup
+from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen import CodeWriter, Key, Var
 
 
@@ -77,7 +77,7 @@ class WatermarkOperator(Operator):
     """Assigns timestamps and makes watermarks; those that come from before it end here, but for the last."""
 
     encodes_input = True
-    advance: Advance
+    makes_watermarks = True
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterator
 from copy import copy
 from enum import Enum
 from typing import Any, ClassVar, TypeVar, overload
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.missing import JAVA, missing_function
 from millstream.common.typeinfo import TypeInformation, Types
 
 _Type = TypeVar("_Type", bound="DataType")
+
+INSIDE = "it is a part of PyFlink's inside"
 
 # The longest text and the longest bytes: STRING and BYTES.
 MOST_LENGTH = 2147483647
@@ -89,6 +93,10 @@ class DataType:
 
     def __hash__(self) -> int:
         return hash((type(self), self._nullable, self.parameters()))
+
+    need_conversion = missing_function("need_conversion", INSIDE)
+    to_sql_type = missing_function("to_sql_type", INSIDE)
+    from_sql_type = missing_function("from_sql_type", INSIDE)
 
     def type_information(self) -> TypeInformation:
         """Return the type of `Types` that values of it have in a stream; lengths and nullability are not kept."""
@@ -265,6 +273,8 @@ class DateType(AtomicType):
     """Days."""
 
     root = "DATE"
+    # The number that Python gives the first day of 1970.
+    EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
     streamed = staticmethod(Types.SQL_DATE)
 
 
@@ -289,6 +299,8 @@ class TimeType(_Precise):
     """Times of a day."""
 
     root = "TIME"
+    # The number that Python gives the first day of 1970.
+    EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
     streamed = staticmethod(Types.SQL_TIME)
 
 
@@ -306,6 +318,8 @@ class LocalZonedTimestampType(_Precise):
     """Points in time, shown in the session's zone."""
 
     root = "TIMESTAMP_LTZ"
+    # The number that Python gives the first day of 1970.
+    EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
     streamed = staticmethod(Types.INSTANT)
 
     def __init__(self, precision: int = 6, nullable: bool = True) -> None:
@@ -535,6 +549,10 @@ class MapViewType(_OfPairs):
 class RowField:
     """A field of a row."""
 
+    need_conversion = missing_function("need_conversion", INSIDE)
+    to_sql_type = missing_function("to_sql_type", INSIDE)
+    from_sql_type = missing_function("from_sql_type", INSIDE)
+
     def __init__(self, name: str, data_type: DataType, description: str | None = None) -> None:
         if not isinstance(data_type, DataType):
             raise TypeError(f"The type of field {name!r} should be a DataType, not {data_type!r}.")
@@ -661,6 +679,8 @@ class UserDefinedType(DataType):
     def module(cls) -> str:
         """Return the module of the class."""
         raise NotImplementedError("UDT must implement module().")
+
+    java_udt = missing_function("java_udt", JAVA)
 
     def serialize(self, obj: Any) -> Any:
         """Turn an object into a value of the type under it."""

@@ -23,7 +23,7 @@ from millstream.state.columns import text_of
 from millstream.state.key_groups import key_group, thaw
 from millstream.state.kinds import kind_named
 from millstream.state.restored import StoredState, key_of
-from millstream.state.table import BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
+from millstream.state.table import BY_GROUP, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
 
 # Writes a file from its pieces.
 Write = Callable[[str, Iterable[bytes]], Any]
@@ -69,15 +69,20 @@ def _batch(section: Section, max_parallelism: int) -> pa.RecordBatch:
         value = content
         if section.address == BY_PANE:
             ((key, value),) = content.items()
-        elif section.address != BY_NAME:
+        elif section.address not in (BY_NAME, BY_GROUP):
             key = key_of(section.address, row)
         plain = thaw(key)
-        named = section.address == BY_NAME
+        group = None
+        if section.address == BY_GROUP:
+            group = row
+        elif section.address != BY_NAME:
+            group = key_group(key, max_parallelism)
+        named = section.address in (BY_NAME, BY_GROUP)
         cells = (
             section.table,
             section.kind.name,
             section.address,
-            None if named else key_group(key, max_parallelism),
+            group,
             None if named else text_of(plain),
             _namespace(section.address, row),
             text_of(value),

@@ -33,6 +33,7 @@ from millstream.state.ttl import (
 )
 
 if TYPE_CHECKING:
+    from millstream.state.column_table import LiveColumns
     from millstream.state.lmdb_base import LmdbStore
 
 
@@ -146,6 +147,13 @@ class KeyedState:
                 "use another name."
             )
         return table
+
+    def columns(self, name: str, live: LiveColumns) -> None:
+        """Make a table of what an operator has as columns."""
+        # Here, since programs without SQL need neither numpy nor Arrow.
+        from millstream.state.column_table import ColumnTable
+
+        self._tables[name] = ColumnTable(name, live)
 
     def timers(self, name: str) -> TimerQueue:
         """Return a queue of timers that is part of this state."""
@@ -291,6 +299,8 @@ class KeyedState:
             attempt: what tells this run of the epoch from every other.
             whole: whether the file must not depend on others.
         """
+        for table in self._tables.values():
+            table.collect()
         # What was taken over from another run is made this one's own.
         taken_over = isinstance(self._version, Restored)
         changed = self._is_ahead or any(t.overlay for t in self._tables.values())
@@ -370,8 +380,7 @@ class KeyedState:
 
     def _reload(self, version: Version) -> None:
         for table in self._tables.values():
-            table.base.clear()
-            table.overlay.clear()
+            table.clear()
         self._chain, self._pending, self._dirty = Chain(), None, False
         self._epoch, self._holds, self._is_ahead, self._bytes_in = None, False, False, 0
         self._version = version

@@ -13,6 +13,7 @@ a kind is written by its name.
     panes        what each key of a window has come to         the keys that are new or have changed
     sessions     the open sessions of a key                    all of them
     windows      which window of a key holds whose state       all of it
+    columns      what the keys of a group have, as columns     a tuple of RowChange: keys to set and to remove
 
 Where state expires, every value, element and entry is stored as (content, stamp), the time of its last use.
 """
@@ -250,6 +251,22 @@ class _SessionsKind(StateKind):
         return windows[0] if len(windows) == 1 else tuple(windows)
 
 
+class _ColumnsKind(StateKind):
+    """The keys of a key group with what they have, as columns: what was set and removed, in order."""
+
+    def reader(self, base: Base, overlay: dict[Any, Any]) -> ReadRow:
+        changed, kept = overlay.get, base.get
+
+        def read(row: Any) -> Any:
+            return (*(kept(row) or ()), *(changed(row) or ())) or None
+
+        return read
+
+    def apply(self, base: Base, delta: dict[Any, Any]) -> None:
+        for row, change in delta.items():
+            base[row] = (*(base.get(row) or ()), *change)
+
+
 VALUE = StateKind("value")
 LIST = _ListKind("list")
 MAP = _MapKind("map")
@@ -259,8 +276,9 @@ TIMERS = _TimersKind("timers")
 PANES = _PanesKind("panes")
 SESSIONS = _SessionsKind("sessions")
 WINDOWS = StateKind("windows")
+COLUMNS = _ColumnsKind("columns")
 
-_BY_NAME = {k.name: k for k in (VALUE, LIST, MAP, REDUCING, AGGREGATING, TIMERS, PANES, SESSIONS, WINDOWS)}
+_BY_NAME = {k.name: k for k in (VALUE, LIST, MAP, REDUCING, AGGREGATING, TIMERS, PANES, SESSIONS, WINDOWS, COLUMNS)}
 
 
 def kind_named(name: str, whose: str) -> StateKind:

@@ -13,7 +13,7 @@ from typing import Any
 
 from millstream.state.changelog import ChangelogFile, Loads, Section, replay
 from millstream.state.key_groups import key_group
-from millstream.state.table import BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
+from millstream.state.table import BY_GROUP, BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
 
 SPLIT_LIST, UNION_LIST = "split.", "union."
 
@@ -141,6 +141,12 @@ def owned(
     if address == BY_PANE:
         for row, content in rows:
             yield row, {k: v for k, v in content.items() if key_group(k, max_parallelism) in groups}
+        return
+    if address == BY_GROUP:
+        for row, content in rows:
+            mine = tuple(change.part(groups, max_parallelism) for change in content)
+            if any(len(change) for change in mine):
+                yield row, mine
         return
     assert address in (BY_KEY, BY_NAMESPACE, BY_TIME), address
     for row, content in rows:

@@ -23,8 +23,10 @@ MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "<missing>", "__sl
 
 
 # How the rows of a table are addressed: by key, by (key, window or other namespace), by (time, key, namespace), by
-# window with the keys inside, or, for state that is a subtask's and no key's, by a name.
+# window with the keys inside, by key group where a row has all its keys as columns, or, for state that is a subtask's
+# and no key's, by a name.
 BY_KEY, BY_NAMESPACE, BY_TIME, BY_PANE, BY_NAME = "key", "namespace", "time", "pane", "name"
+BY_GROUP = "group"
 
 
 # Files of changes name this module for the following three, so here they stay.
@@ -177,6 +179,14 @@ class StateTable:
     def apply(self, delta: dict[Any, Any]) -> None:
         """Move changes into the base."""
         self.kind.apply(self.base, delta)
+
+    def collect(self) -> None:
+        """Have all that has changed in the overlay, because a file is written."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.base.clear()
+        self.overlay.clear()
 
     def advance(self) -> None:
         """The epoch counts: its changes become part of the base."""

@@ -1,5 +1,88 @@
-"""What there is of PyFlink's table module: the types that formats take. There is no Table API yet."""
+"""The Table API and SQL, under PyFlink's names: see docs/sql.md."""
 
+from millstream.common.types import Row, RowKind
+from millstream.table.changelog_mode import ChangelogMode
+from millstream.table.compiled_plan import CompiledPlan
+from millstream.table.data_view import DataView, ListView, MapView
+from millstream.table.environment_settings import EnvironmentSettings
+from millstream.table.explain_detail import ExplainDetail
+from millstream.table.expression import Expression
+from millstream.table.module import Module, ModuleEntry
+from millstream.table.plan_reference import PlanReference
+from millstream.table.result_kind import ResultKind
+from millstream.table.schema import Schema
+from millstream.table.sql_dialect import SqlDialect
+from millstream.table.statement_set import StatementSet
+from millstream.table.table import GroupedTable, GroupWindowedTable, OverWindowedTable, Table, WindowGroupedTable
+from millstream.table.table_config import TableConfig
+from millstream.table.table_descriptor import FormatDescriptor, TableDescriptor
+from millstream.table.table_environment import StreamTableEnvironment, TableEnvironment
+from millstream.table.table_pipeline import TablePipeline
+from millstream.table.table_result import TableResult
+from millstream.table.table_schema import TableSchema
 from millstream.table.types import DataTypes, UserDefinedType
+from millstream.table.udf import (
+    AggregateFunction,
+    AsyncScalarFunction,
+    FunctionContext,
+    ScalarFunction,
+    TableAggregateFunction,
+    TableFunction,
+)
 
-__all__ = ["DataTypes", "UserDefinedType"]
+__all__ = [
+    "AggregateFunction",
+    "AsyncScalarFunction",
+    "ChangelogMode",
+    "CompiledPlan",
+    "DataTypes",
+    "DataView",
+    "EnvironmentSettings",
+    "ExplainDetail",
+    "Expression",
+    "FormatDescriptor",
+    "FunctionContext",
+    "GroupWindowedTable",
+    "GroupedTable",
+    "ListView",
+    "MapView",
+    "Module",
+    "ModuleEntry",
+    "OverWindowedTable",
+    "PlanReference",
+    "ResultKind",
+    "Row",
+    "RowKind",
+    "ScalarFunction",
+    "Schema",
+    "SqlDialect",
+    "StatementSet",
+    "StreamTableEnvironment",
+    "Table",
+    "TableAggregateFunction",
+    "TableConfig",
+    "TableDescriptor",
+    "TableEnvironment",
+    "TableFunction",
+    "TablePipeline",
+    "TableResult",
+    "TableSchema",
+    "UserDefinedType",
+    "WindowGroupedTable",
+]
+
+
+_GONE = {
+    "BatchTableEnvironment": "it is gone in Flink 2: use TableEnvironment.create(EnvironmentSettings.in_batch_mode())",
+    "CsvTableSource": "it is gone in Flink 2: use CREATE TABLE with the connector 'filesystem' and the format 'csv'",
+    "CsvTableSink": "it is gone in Flink 2: use CREATE TABLE with the connector 'filesystem' and the format 'csv'",
+    "WriteMode": "it is gone in Flink 2: INSERT OVERWRITE replaces what is there",
+}
+
+
+def __getattr__(name: str) -> object:
+    from millstream.common.missing import missing_class
+
+    if name not in _GONE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return missing_class(__name__, name, _GONE[name])

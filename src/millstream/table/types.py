@@ -1,5 +1,11 @@
 """The types of the Table API, under the name of PyFlink's module."""
 
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.types import Row, RowKind
+from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.types import (
     ArrayType,
     AtomicType,
@@ -65,7 +71,9 @@ __all__ = [
     "NumericType",
     "RawType",
     "Resolution",
+    "Row",
     "RowField",
+    "RowKind",
     "RowType",
     "SmallIntType",
     "TimeType",
@@ -76,4 +84,25 @@ __all__ = [
     "VarCharType",
     "YearMonthIntervalType",
     "ZonedTimestampType",
+    "create_arrow_schema",
+    "from_arrow_type",
+    "to_arrow_type",
 ]
+
+
+def create_arrow_schema(field_names: list[str], field_types: list[DataType]) -> Any:
+    """Return the Arrow schema of columns."""
+    named = zip(field_names, field_types, strict=True)
+    return pa.schema([pa.field(n, arrow_type(t), t.is_nullable) for n, t in named])
+
+
+def from_arrow_type(arrow_type: Any, nullable: bool = True) -> DataType:
+    """Return the type of a column for one of Arrow's."""
+    from millstream.table.elements import data_type_of
+
+    return data_type_of(arrow_type, nullable)
+
+
+def to_arrow_type(data_type: DataType) -> Any:
+    """Return the type of Arrow for one of a column's."""
+    return arrow_type(data_type)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from millstream.testing.local_environment import LocalEnvironment
     from millstream.testing.saved import save_checkpoint, save_savepoint, start_from
     from millstream.testing.testing_source import ABORT, KILL, TestingSource
+    from millstream.testing.values_table import ValuesTable
     from millstream.testing.watermarks import per_element_watermarks
 
 _HOMES = {
@@ -46,6 +47,7 @@ _HOMES = {
     "local_environment": ["LocalEnvironment"],
     "saved": ["save_checkpoint", "save_savepoint", "start_from"],
     "testing_source": ["ABORT", "KILL", "TestingSource"],
+    "values_table": ["ValuesTable"],
     "watermarks": ["per_element_watermarks"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -71,6 +73,7 @@ __all__ = [
     "TestingSource",
     "TimerView",
     "TwoInputHarness",
+    "ValuesTable",
     "WindowHarness",
     "per_element_watermarks",
     "run_locally",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 
 Kinds = NDArray[np.int8]
+# So many rows are shown where a batch is shown.
+_SHOWN = 3
 
 
 class Batch:
@@ -27,6 +29,9 @@ class Batch:
 
     __slots__ = ("_rows", "columns", "kinds")
 
+    # So that nobody copies it before it is sent.
+    never_changes: ClassVar[bool] = True
+
     def __init__(self, columns: Sequence[pa.Array], kinds: Kinds | None = None, rows: int | None = None) -> None:
         self.columns = tuple(columns)
         self.kinds = kinds
@@ -36,6 +41,11 @@ class Batch:
     def __len__(self) -> int:
         """Return how many rows it has."""
         return self._rows
+
+    def __repr__(self) -> str:
+        shown = [c.slice(0, _SHOWN).to_pylist() for c in self.columns]
+        rows = ", ".join(map(repr, zip(*shown, strict=True)))
+        return f"a batch of {self._rows} rows: {rows}{', ...' if self._rows > _SHOWN else ''}"
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,107 @@
+"""SQL beside Flink's own Java SQL: the same queries over a number sequence to blackhole, in turns, parallelism 2.
+
+    python bench/sql/run.py [--only projection,...] [--rounds 2] [--scale 1.0] [--engine spark]
+
+Both sides are warm: a process runs the query on fewer records first. The best of the rounds counts, because neighbours
+on the machine only ever make a run slower. Functions in Python are compared with PyFlink.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from queries import QUERIES, Query  # noqa: E402
+from venvs import CACHE, existing_venv  # noqa: E402
+
+OPENS = ["java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "java.time", "sun.nio.ch"]
+# Flink reads fewer, to take about as long.
+_SHARE = {"projection": 0.2, "scalar UDF": 0.05, "pandas UDF": 0.05}
+
+
+def _last_json(command: list[str], environment: dict[str, str] | None = None) -> dict[str, float]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command[:8])}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
+    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def here(query: Query, records: int, engine: str) -> float:
+    source = str(HERE.parents[1] / "src")
+    path = f"{source}:{os.environ['PYTHONPATH']}" if os.environ.get("PYTHONPATH") else source
+    environment = {**os.environ, "PYTHONPATH": path}
+    found = _last_json([sys.executable, str(HERE / "here.py"), query.name, str(records), engine], environment)
+    return found["records"] / found["seconds"]
+
+
+def flink(query: Query, records: int) -> float | None:
+    python = existing_venv("pyflink")
+    if python is None or shutil.which("javac") is None:
+        return None
+    if "UDF" in query.name:
+        kind = "pandas" if "pandas" in query.name else "general"
+        environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"}
+        environment.pop("PYTHONPATH", None)
+        found = _last_json([str(python), str(HERE / "flink_udf.py"), kind, str(records)], environment)
+        return found["records"] / found["seconds"]
+    jars = ":".join(map(str, sorted((python.parents[1] / "lib").glob("python*/site-packages/pyflink/lib/*.jar"))))
+    built = CACHE / "flink-sql"
+    built.mkdir(parents=True, exist_ok=True)
+    source = HERE / "FlinkSql.java"
+    if not (built / "FlinkSql.class").exists() or (built / "FlinkSql.class").stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", str(built), str(source)], check=True)
+        (built / "log4j2.properties").write_text("rootLogger.level = OFF\n")
+    opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENS]
+    settings = [f"{key}={value}" for key, value in query.settings]
+    found = _last_json(
+        [
+            "java",
+            "-Xmx3g",
+            *opens,
+            "-cp",
+            f"{built}:{jars}",
+            "FlinkSql",
+            str(records),
+            query.columns,
+            query.insert,
+            *settings,
+        ]
+    )
+    return found["records"] / found["seconds"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--engine", default="spark")
+    parser.add_argument("--without-flink", action="store_true")
+    options = parser.parse_args()
+    chosen = [q for q in QUERIES if not options.only or q.name in options.only.split(";")]
+    print("| query | millstream, million rows a second | Flink | ratio |\n|---|---:|---:|---:|", flush=True)
+    for query in chosen:
+        records = int(query.records * options.scale)
+        ours: list[float] = []
+        theirs: list[float] = []
+        for _ in range(options.rounds):
+            ours.append(here(query, records, options.engine))
+            other = None if options.without_flink else flink(query, int(records * _SHARE.get(query.name, 0.3)))
+            if other is not None:
+                theirs.append(other)
+        best, beside = max(ours), max(theirs, default=0.0)
+        told = f"{beside / 1e6:.2f} | {best / beside:.1f}" if beside else "- | -"
+        print(f"| {query.name} | {best / 1e6:.2f} | {told} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""Finds the slot of a key.
+
+Keys of numbers and times are words of 64 bits, and their index is a hash table in numpy: a batch of keys is looked up
+by vectors. Other keys, with text in them for example, are Python's and their index is a dict. Figures are in adr/0020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.sql.columns.growing import Growing
+from millstream.sql.columns.keys import Grouped, grouped, hashable_values
+from millstream.sql.columns.numbers import is_number_like, plain, valid_of
+
+Slots = NDArray[np.int64]
+
+# What stands in a place of the table that is no slot; from `_NUMBER` downwards, keys that are being added.
+_EMPTY, _REMOVED, _NUMBER = -1, -2, -3
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_FEWEST = 1 << 10
+
+
+class Index(Protocol):
+    """From keys, which are columns, to slots, which are numbered in the order in which keys were added."""
+
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
+        """Return the slots of keys; -1 for those that are not there."""
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        """Return the slots of keys, and the rows in which those come first that were added for it."""
+
+    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        """Forget keys."""
+
+
+def index_for(kinds: Sequence[pa.DataType]) -> Index:
+    """Return an empty index for keys of some types."""
+    return WordIndex(len(kinds)) if kinds and all(map(is_number_like, kinds)) else DictIndex()
+
+
+class DictIndex:
+    """An index of keys of any kind."""
+
+    def __init__(self) -> None:
+        self._slots: dict[Any, int] = {}
+        self._next = 0
+
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
+        by_key = grouped(columns, rows)
+        return self._found(_distinct(columns, by_key))[by_key.codes]
+
+    def _found(self, keys: list[Any]) -> Slots:
+        get = self._slots.get
+        return np.fromiter((get(key, -1) for key in keys), np.int64, len(keys))
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        by_key = grouped(columns, rows)
+        keys = _distinct(columns, by_key)
+        found = self._found(keys)
+        new = np.flatnonzero(found < 0)
+        found[new] = np.arange(self._next, self._next + len(new))
+        self._next += len(new)
+        self._slots.update(zip([keys[i] for i in new.tolist()], found[new].tolist(), strict=True))
+        return found[by_key.codes], by_key.first[new]
+
+    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        for key in _python_keys(columns, len(slots)):
+            del self._slots[key]
+
+
+def _distinct(columns: Sequence[pa.Array], by_key: Grouped) -> list[Any]:
+    first = pa.array(by_key.first)
+    return _python_keys([c.take(first) for c in columns], by_key.count)
+
+
+def _python_keys(columns: Sequence[pa.Array], rows: int) -> list[Any]:
+    if len(columns) == 1:
+        return hashable_values(columns[0])
+    return list(zip(*map(hashable_values, columns), strict=True)) if columns else [()] * rows
+
+
+class WordIndex:
+    """An index of keys that are words: open addressing, with the next free place taken when one is taken."""
+
+    def __init__(self, width: int) -> None:
+        # The words of each slot's key, and which of its columns are null, once there was one.
+        self._words = [Growing(np.uint64) for _ in range(width)]
+        self._nulls: Growing | None = None
+        self._count = 0
+        self._live = Growing(np.bool_)
+        self._make_table(_FEWEST)
+
+    def _make_table(self, size: int) -> None:
+        self._table = np.full(size, _EMPTY, np.int32)
+        self._shift = np.uint64(64 - (size.bit_length() - 1))
+        self._mask = size - 1
+        self._used = 0
+
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
+        words, nulls = self._key_words(columns)
+        return self._lookup(words, nulls, self._places(words, nulls))
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        words, nulls = self._key_words(columns)
+        found = self._lookup(words, nulls, self._places(words, nulls))
+        missing = np.flatnonzero(found < 0)
+        if not len(missing):
+            return found, missing
+        added, first = self._add([w[missing] for w in words], None if nulls is None else nulls[missing])
+        found[missing] = added
+        return found, missing[first]
+
+    def _key_words(self, columns: Sequence[pa.Array]) -> tuple[list[NDArray[np.uint64]], NDArray[np.uint64] | None]:
+        words, nulls = [], None
+        for i, column in enumerate(columns):
+            word, valid = _word(column), valid_of(column)
+            if valid is not None:
+                word = np.where(valid, word, np.uint64(0))
+                flags = (~valid).astype(np.uint64) << np.uint64(i)
+                nulls = flags if nulls is None else nulls | flags
+            words.append(word)
+        if nulls is not None and self._nulls is None:
+            self._nulls = Growing(np.uint64)
+            self._nulls.extend(np.zeros(self._count, np.uint64))
+            # What is null is hashed too from here on.
+            self._make_table(len(self._table))
+            self._place_all(np.flatnonzero(self._live.values))
+        if nulls is None and self._nulls is not None:
+            nulls = np.zeros(len(words[0]), np.uint64)
+        return words, nulls
+
+    def _places(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None) -> NDArray[np.int64]:
+        h = words[0] * _MULTIPLIER
+        for word in words[1:] if nulls is None else [*words[1:], nulls]:
+            h ^= h >> np.uint64(29)
+            h = (h ^ word) * _MULTIPLIER
+        h ^= h >> np.uint64(32)
+        return (h * _MULTIPLIER >> self._shift).astype(np.int64)
+
+    def _lookup(
+        self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None, place: NDArray[np.int64]
+    ) -> Slots:
+        slots = self._table[place].astype(np.int64)
+        if not self._count:
+            return slots
+        equal = self._equal(slots, words, nulls)
+        found = np.where(equal, slots, -1)
+        left = np.flatnonzero(~equal & (slots != _EMPTY))
+        place = place[left]
+        while len(left):
+            place = (place + 1) & self._mask
+            slots = self._table[place].astype(np.int64)
+            equal = self._equal(slots, [w[left] for w in words], None if nulls is None else nulls[left])
+            found[left[equal]] = slots[equal]
+            on = ~equal & (slots != _EMPTY)
+            left, place = left[on], place[on]
+        return found
+
+    def _equal(
+        self, slots: Slots, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None
+    ) -> NDArray[np.bool_]:
+        equal: NDArray[np.bool_] = slots >= 0
+        at = np.maximum(slots, 0)
+        for kept, word in zip(self._words, words, strict=True):
+            equal &= kept.values[at] == word
+        if nulls is not None and self._nulls is not None:
+            equal &= self._nulls.values[at] == nulls
+        return equal
+
+    def _add(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None) -> tuple[Slots, Slots]:
+        """Add keys that are not there, some of which may be equal; return their slots, and where each comes first."""
+        self._make_room(len(words[0]))
+        every = words if nulls is None else [*words, nulls]
+        owner, place = self._take_places(every, self._places(words, nulls))
+        first = np.flatnonzero(place >= 0)
+        numbers = np.empty(len(owner), np.int64)
+        numbers[first] = np.arange(self._count, self._count + len(first))
+        self._table[place[first]] = numbers[first]
+        for kept, word in zip(self._words, words, strict=True):
+            kept.extend(word[first])
+        if nulls is not None and self._nulls is not None:
+            self._nulls.extend(nulls[first])
+        self._live.extend(np.ones(len(first), np.bool_))
+        self._count += len(first)
+        self._used += len(first)
+        return numbers[owner], first
+
+    def _take_places(
+        self, words: list[NDArray[np.uint64]], place: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Give each key a place in the table; return which of the equal ones has it, and where; -1 for the others."""
+        table, count = self._table, len(place)
+        owner, taken = np.empty(count, np.int64), np.full(count, -1, np.int64)
+        left = np.arange(count)
+        while len(left):
+            free = table[place] == _EMPTY
+            # Until slots are known, the number of a key stands for it. Of several that want a place the first has it.
+            table[place[free][::-1]] = _NUMBER - left[free][::-1]
+            there = table[place].astype(np.int64)
+            mine = there == _NUMBER - left
+            owner[left[mine]], taken[left[mine]] = left[mine], place[mine]
+            left, place, other = left[~mine], place[~mine], _NUMBER - there[~mine]
+            equal = other >= 0
+            at = np.maximum(other, 0)
+            for word in words:
+                equal &= word[at] == word[left]
+            owner[left[equal]] = other[equal]
+            left, place = left[~equal], (place[~equal] + 1) & self._mask
+        return owner, taken
+
+    def _make_room(self, more: int) -> None:
+        if 2 * (self._used + more) <= len(self._table):
+            return
+        live = np.flatnonzero(self._live.values)
+        size = len(self._table)
+        while 3 * (len(live) + more) > size:
+            size *= 2
+        self._make_table(size)
+        self._place_all(live)
+
+    def _place_all(self, slots: Slots) -> None:
+        """Put slots into the table whose keys are not in it."""
+        words = [kept.values[slots] for kept in self._words]
+        place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
+        self._used += len(slots)
+        table = self._table
+        while len(slots):
+            free = table[place] == _EMPTY
+            table[place[free]] = slots[free]
+            # Of several that wanted the same place one has it.
+            lost = table[place] != slots
+            slots, place = slots[lost], (place[lost] + 1) & self._mask
+
+    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        self._live.values[slots] = False
+        words = [kept.values[slots] for kept in self._words]
+        place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
+        while len(slots):
+            here = self._table[place] == slots
+            self._table[place[here]] = _REMOVED
+            slots, place = slots[~here], (place[~here] + 1) & self._mask
+
+
+def _word(column: pa.Array) -> NDArray[np.uint64]:
+    values = plain(column)
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64) + 0.0
+        return np.where(np.isnan(values), np.nan, values).view(np.uint64)
+    return values.astype(np.int64).view(np.uint64)

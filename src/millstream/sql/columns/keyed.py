@@ -1,0 +1,246 @@
+"""State as columns: for each key, which is columns too, a slot with values."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
+
+from millstream.sql.columns.growing import Growing, GrowingColumn
+from millstream.sql.columns.index import Slots, index_for
+from millstream.sql.columns.keys import hashes
+from millstream.state.column_table import HASH, RowChange
+from millstream.state.hashes import groups_of
+
+# Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
+_MOST_DEAD = 1 << 12
+_ORDER = "order"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A column of values: its name in files, what it is in numpy, and what a key begins with."""
+
+    name: str
+    dtype: DTypeLike
+    start: Any = 0
+
+
+class KeyedColumns:
+    """Keys, each with a slot in some columns of values; follows `LiveColumns`.
+
+    Slots are numbered in the order in which keys have come, and are good until the next `compact`. Columns of values
+    are changed in place, and then `changed` is to be told.
+    """
+
+    def __init__(
+        self, kinds: Sequence[pa.DataType], kept: Sequence[Kept], max_parallelism: int, owners: int | None = None
+    ) -> None:
+        """Make one without keys.
+
+        Args:
+            kinds: the Arrow types of the key's columns.
+            kept: the columns of values.
+            max_parallelism: how many key groups there are.
+            owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
+        """
+        self._kinds = list(kinds)
+        self._kept = list(kept)
+        self._max_parallelism = max_parallelism
+        self._owners = len(kinds) if owners is None else owners
+        # Have something done when slots were given other numbers: it is told the old numbers of those that are left.
+        self.when_compacted: Callable[[Slots], None] = lambda left: None
+        self.clear()
+
+    def clear(self) -> None:
+        self._index = index_for(self._kinds)
+        self._keys = [GrowingColumn(kind) for kind in self._kinds]
+        self._hashes = Growing(np.uint32)
+        self._columns = {k.name: Growing(k.dtype) for k in self._kept}
+        self._live = Growing(np.bool_)
+        self._dead = 0
+        # Numbers in the order in which keys have come; None while slots are.
+        self._order: Growing | None = None
+        self._next_order = 0
+        # Which slots have changed since the last file, which of them files know, and what files know and is gone.
+        self._changed = Growing(np.bool_)
+        self._saved = Growing(np.bool_)
+        self._gone: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
+
+    def __len__(self) -> int:
+        """Return how many keys there are."""
+        return len(self._live) - self._dead
+
+    @property
+    def bound(self) -> int:
+        """The number of the next slot."""
+        return len(self._live)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column of values; good until keys are added."""
+        return self._columns[name].values
+
+    def find(self, keys: Sequence[pa.Array], rows: int) -> Slots:
+        """Return the slots of keys; -1 for those that are not there."""
+        return self._index.find(keys, rows)
+
+    def find_or_add(self, keys: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        """Return the slots of keys, and the rows with which new ones came: those have the last slots, in order."""
+        slots, new = self._index.find_or_add(keys, rows)
+        if len(new):
+            at = pa.array(new)
+            self._append(keys if len(new) == rows else [k.take(at) for k in keys], len(new))
+        return slots, new
+
+    def _append(self, keys: Sequence[pa.Array], count: int) -> None:
+        for column, key in zip(self._keys, keys, strict=True):
+            column.extend(key)
+        self._hashes.extend(hashes(keys[: self._owners], count))
+        for kept in self._kept:
+            self._columns[kept.name].extend(_filled(kept, count))
+        if self._order is not None:
+            self._order.extend(np.arange(self._next_order, self._next_order + count))
+            self._next_order += count
+        self._live.extend(np.ones(count, np.bool_))
+        self._changed.extend(np.ones(count, np.bool_))
+        self._saved.extend(np.zeros(count, np.bool_))
+
+    def changed(self, slots: Slots) -> None:
+        """The values of slots have changed."""
+        self._changed.values[slots] = True
+
+    def remove(self, slots: Slots) -> None:
+        """Forget the keys of slots, each of them once."""
+        if not len(slots):
+            return
+        keys = self.keys_at(slots)
+        self._index.remove(slots, keys)
+        self._live.values[slots] = False
+        self._changed.values[slots] = False
+        self._dead += len(slots)
+        known = self._saved.values[slots]
+        if known.any():
+            mask = pa.array(known)
+            self._gone.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
+
+    def expire(self, name: str, last: int) -> None:
+        """Forget the keys that were last touched then or before, by a column of times."""
+        slots = np.flatnonzero(self._live.values)
+        self.remove(slots[self.column(name)[slots] <= last])
+
+    def keys_at(self, slots: Slots) -> list[pa.Array]:
+        """Return the keys of slots."""
+        return [column.take(slots) for column in self._keys]
+
+    def slots(self) -> Slots:
+        """Return all slots that have a key, in the order in which the keys have come."""
+        slots = np.flatnonzero(self._live.values)
+        return slots if self._order is None else slots[np.argsort(self._order.values[slots], kind="stable")]
+
+    def _came(self, slots: Slots) -> NDArray[np.int64]:
+        """Return numbers that are in the order in which the keys of slots have come."""
+        return slots.astype(np.int64) if self._order is None else self._order.values[slots]
+
+    def compact(self) -> None:
+        """Give up slots without keys if there are many: then the others have other numbers."""
+        if self._dead < _MOST_DEAD or self._dead < len(self):
+            return
+        left = self.slots()
+        keys = self.keys_at(left)
+        self._index = index_for(self._kinds)
+        self._index.find_or_add(keys, len(left))
+        for column, key in zip(self._keys, keys, strict=True):
+            column.replace(key)
+        order = self._came(left)
+        self._order = Growing(np.int64)
+        self._order.extend(order)
+        self._next_order = int(order.max(initial=-1)) + 1
+        for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
+            one.replace(one.values[left].copy())
+        self._dead = 0
+        self.when_compacted(left)
+
+    # --- files
+
+    def load(self, change: RowChange) -> None:
+        if change.gone is not None and change.gone.num_rows:
+            slots = self.find(change.gone.columns[2:], change.gone.num_rows)
+            self._saved.values[slots[slots >= 0]] = False
+            self.remove(slots[slots >= 0])
+        width = len(self._kinds)
+        slots, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
+        for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
+            self._columns[kept.name].values[slots] = _read(kept, column)
+        if self._order is None:
+            self._order = Growing(np.int64)
+            self._order.extend(np.arange(self.bound))
+        came = change.rows.column(1).to_numpy()
+        self._order.values[slots] = came
+        self._next_order = max(self._next_order, len(self._order), int(came.max(initial=-1)) + 1)
+        self._changed.values[slots] = False
+        self._saved.values[slots] = True
+
+    def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
+        slots = self.slots()
+        groups = groups_of(self._hashes.values[slots], self._max_parallelism)
+        order = np.argsort(groups, kind="stable")
+        return RowChange(self._rows(slots[order])), groups[order]
+
+    def changes(self) -> tuple[RowChange, NDArray[np.int64], NDArray[np.int64]] | None:
+        slots = np.flatnonzero(self._changed.values)
+        if not len(slots) and not self._gone:
+            return None
+        self._changed.values[slots] = False
+        self._saved.values[slots] = True
+        groups = groups_of(self._hashes.values[slots], self._max_parallelism)
+        order = np.argsort(groups, kind="stable")
+        gone, gone_groups = self._take_gone()
+        return RowChange(self._rows(slots[order]), gone), groups[order], gone_groups
+
+    def _take_gone(self) -> tuple[pa.RecordBatch | None, NDArray[np.int64]]:
+        if not self._gone:
+            return None, np.zeros(0, np.int64)
+        many = np.concatenate([h for h, _ in self._gone])
+        keys = [pa.concat_arrays(parts) for parts in zip(*(k for _, k in self._gone), strict=True)]
+        groups = groups_of(many, self._max_parallelism)
+        order = np.argsort(groups, kind="stable")
+        at = pa.array(order)
+        self._gone.clear()
+        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]
+        columns = [pa.array(many[order]), pa.nulls(len(at), pa.int64()), *(k.take(at) for k in keys)]
+        return pa.record_batch(columns, names), groups[order]
+
+    def _rows(self, slots: Slots) -> pa.RecordBatch:
+        columns = [pa.array(self._hashes.values[slots]), pa.array(self._came(slots)), *self.keys_at(slots)]
+        columns += [_written(k, self._columns[k.name].values[slots]) for k in self._kept]
+        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
+        return pa.record_batch(columns, names)
+
+
+def _filled(kept: Kept, count: int) -> NDArray[Any]:
+    values = np.empty(count, kept.dtype)
+    if callable(kept.start):
+        values[:] = [kept.start() for _ in range(count)]
+    else:
+        values[:] = kept.start
+    return values
+
+
+def _written(kept: Kept, values: NDArray[Any]) -> pa.Array:
+    if values.dtype == object:
+        return pa.array([pickle.dumps(v, 5) for v in values], pa.binary())
+    return pa.array(values)
+
+
+def _read(kept: Kept, column: pa.Array) -> NDArray[Any]:
+    if np.dtype(kept.dtype) != object:
+        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    values = np.empty(len(column), object)
+    for i, body in enumerate(column.to_pylist()):
+        values[i] = pickle.loads(body)
+    return values

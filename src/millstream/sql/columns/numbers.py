@@ -1,0 +1,114 @@
+"""Columns as numpy arrays and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Valid = NDArray[np.bool_] | None
+
+_HALF = 1 << 64
+
+
+def is_number_like(kind: pa.DataType) -> bool:
+    """Whether values of a type are numbers of at most 64 bits, so that numpy can hold them."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_temporal(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+def valid_of(column: pa.Array) -> Valid:
+    """Return which values are not null; None when all are not."""
+    if column.null_count == 0:
+        return None
+    return pc.is_valid(column).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def plain(column: pa.Array) -> NDArray[Any]:
+    """Return a column of numbers, times or truth values as numbers; what stands for a null is not said."""
+    kind = column.type
+    if column.null_count:
+        column = column.fill_null(
+            pa.scalar(False) if pa.types.is_boolean(kind) else pa.scalar(0).cast(_base(kind)).cast(kind)
+        )
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    if pa.types.is_temporal(kind):
+        column = column.view(_base(kind))
+    return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _base(kind: pa.DataType) -> pa.DataType:
+    """Return the type of numbers that a type's values are."""
+    if pa.types.is_temporal(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return kind
+
+
+def from_plain(values: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
+    """Return numbers as a column of a type."""
+    mask = None if valid is None or valid.all() else ~valid
+    if pa.types.is_boolean(kind):
+        return pa.array(values.astype(np.bool_), mask=mask)
+    if pa.types.is_temporal(kind):
+        base = _base(kind)
+        return pa.array(values.astype(base.to_pandas_dtype(), copy=False), base, mask=mask).view(kind)
+    return pa.array(values.astype(kind.to_pandas_dtype(), copy=False), kind, mask=mask)
+
+
+def unscaled(column: pa.Array) -> NDArray[Any]:
+    """Return the digits of decimals as ints: of 64 bits where they fit, else Python's; nulls are 0."""
+    words = np.frombuffer(column.buffers()[1], "<i8")[2 * column.offset : 2 * (column.offset + len(column))]
+    low, high = words[0::2], words[1::2]
+    valid = valid_of(column)
+    if valid is not None:
+        low, high = np.where(valid, low, 0), np.where(valid, high, 0)
+    if column.type.precision <= 18 or ((low >> 63) == high).all():
+        return low
+    return low.astype(object) % _HALF + high.astype(object) * _HALF
+
+
+def decimals(digits: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
+    """Return digits as decimals; those that have too many for the type are null."""
+    words = np.empty((len(digits), 2), "<i8")
+    if digits.dtype == object:
+        most = 10**kind.precision
+        fits = np.fromiter((-most < d < most for d in digits), np.bool_, len(digits))
+        valid = fits if valid is None else valid & fits
+        low = np.fromiter((d % _HALF if f else 0 for d, f in zip(digits, fits, strict=True)), np.uint64, len(digits))
+        words[:, 0] = low.view("<i8")
+        words[:, 1] = np.fromiter(
+            (d >> 64 if f else 0 for d, f in zip(digits, fits, strict=True)), np.int64, len(digits)
+        )
+    else:
+        if kind.precision <= 18:
+            most = 10**kind.precision
+            fits = (digits < most) & (digits > -most)
+            valid = fits if valid is None else valid & fits
+        words[:, 0] = digits
+        words[:, 1] = digits >> 63
+    bits = None
+    if valid is not None and not valid.all():
+        bits = pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    return pa.Array.from_buffers(kind, len(digits), [bits, pa.py_buffer(words.tobytes())])
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """Return values as Python has them, times as the ints that they are."""
+    if pa.types.is_temporal(column.type):
+        column = column.view(_base(column.type))
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def from_python(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return a column of what `python_values` gave."""
+    if pa.types.is_temporal(kind):
+        return pa.array(values, _base(kind)).view(kind)
+    return pa.array(values, kind)

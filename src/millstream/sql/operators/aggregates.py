@@ -1,0 +1,173 @@
+"""The aggregates of one node: what they keep, and what comes of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.numbers import plain
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.accumulators import Accumulator, vector_accumulator
+from millstream.sql.operators.object_accumulators import object_accumulator
+from millstream.sql.operators.running import Running
+from millstream.sql.operators.segments import Ints, Segments
+
+# The time at which a key was last touched, for those that live for a time only.
+TOUCHED = "touched"
+
+Keep = Callable[[str, KeyedColumns], KeyedColumns]
+
+
+class Aggregates:
+    """Accumulators side by side, over the same keys.
+
+    Distinct values are keys of tables of their own: (key, value) with how often it is there. Only a row by which a
+    value comes or goes counts for the aggregate.
+    """
+
+    def __init__(self, calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType], retracts: bool) -> None:
+        """Make them.
+
+        Args:
+            calls: the aggregates.
+            kinds: the Arrow types of the input's columns.
+            retracts: whether rows may be taken back.
+        """
+        self.calls = list(calls)
+        self._kinds = list(kinds)
+        self.accumulators: list[Accumulator] = []
+        for i, call in enumerate(calls):
+            arguments = [kinds[a] for a in call.arguments]
+            name = f"a{i}"
+            found = vector_accumulator(call, name, arguments, retracts)
+            self.accumulators.append(found or object_accumulator(call, name, retracts))
+
+    @property
+    def kept(self) -> list[Kept]:
+        """The columns that all of them keep."""
+        return [k for a in self.accumulators for k in a.kept]
+
+    def open(self, keys: Sequence[pa.DataType], max_parallelism: int, keep: Keep, owners: int | None = None) -> None:
+        """Make the tables of distinct values, for keys of some types."""
+        self._now = 0
+        self._distinct: dict[tuple[Any, ...], KeyedColumns] = {}
+        for call in self.calls:
+            if call.distinct and _which(call) not in self._distinct:
+                kinds = [*keys, *(self._kinds[a] for a in call.arguments)]
+                most = len(keys) if owners is None else owners
+                kept = [Kept("times", np.int64), Kept(TOUCHED, np.int64)]
+                table = KeyedColumns(kinds, kept, max_parallelism, most)
+                self._distinct[_which(call)] = keep(f"distinct{len(self._distinct)}", table)
+
+    def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:
+        """Take a batch, whose rows have keys and are cut into segments; return what each comes to after each row."""
+        order = pa.array(segments.order)
+        sorted_columns: dict[int, pa.Array] = {}
+
+        def column(index: int) -> pa.Array:
+            if index not in sorted_columns:
+                sorted_columns[index] = batch.columns[index].take(order)
+            return sorted_columns[index]
+
+        comings: dict[tuple[Any, ...], NDArray[np.int64]] = {}
+        found = []
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            counted: NDArray[Any] | None = None
+            if call.distinct:
+                counted = self._distinct_counted(call, batch, keys, comings)[segments.order]
+            elif call.condition is not None:
+                counted = _is_true(column(call.condition))
+            arguments = [column(a) for a in call.arguments]
+            found.append(accumulator.run(segments, arguments, counted, state))
+        return found
+
+    def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: KeyedColumns) -> None:
+        """Take a batch, whose rows have keys and slots, when nobody asks what comes after each row."""
+        signs = signs_of(batch)
+        comings: dict[tuple[Any, ...], NDArray[np.int64]] = {}
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            counted: NDArray[Any] | None = None
+            if call.distinct:
+                counted = self._distinct_counted(call, batch, keys, comings)
+            elif call.condition is not None:
+                counted = _is_true(batch.columns[call.condition])
+            accumulator.fold(slots, signs, [batch.columns[a] for a in call.arguments], counted, state)
+
+    def _distinct_counted(
+        self,
+        call: AggregateCall,
+        batch: Batch,
+        keys: Sequence[pa.Array],
+        known: dict[tuple[Any, ...], NDArray[np.int64]],
+    ) -> NDArray[np.int64]:
+        """Return what `_comings` does, once for all aggregates over the same distinct values."""
+        if _which(call) not in known:
+            known[_which(call)] = self._comings(call, batch, keys)
+        return known[_which(call)]
+
+    def _comings(self, call: AggregateCall, batch: Batch, keys: Sequence[pa.Array]) -> NDArray[np.int64]:
+        """Return for each row 1 if its value comes with it, -1 if it goes, else 0."""
+        table = self._distinct[_which(call)]
+        rows = np.arange(len(batch))
+        if call.condition is not None:
+            rows = np.flatnonzero(_is_true(batch.columns[call.condition]))
+        at = pa.array(rows)
+        columns = [k.take(at) for k in keys] + [batch.columns[a].take(at) for a in call.arguments]
+        table.compact()
+        first_new = table.bound
+        slots, _ = table.find_or_add(columns, len(rows))
+        signs = signs_of(batch)
+        segments = Segments.of(slots, first_new, table.bound, None if signs is None else signs[rows])
+        weights = np.ones(len(rows), np.int64) if segments.signs is None else segments.signs
+        times = table.column("times")
+        after = segments.sums(weights, segments.begins(times, 0))
+        segments.leave(times, after)
+        table.column(TOUCHED)[segments.slots] = self._now
+        table.changed(segments.slots)
+        table.remove(segments.slots[times[segments.slots] == 0])
+        come = np.where((weights > 0) & (after == 1), 1, np.where((weights < 0) & (after == 0), -1, 0))
+        out = np.zeros(len(batch), np.int64)
+        out[rows[segments.order]] = come
+        return out
+
+    def expire(self, now: int, ttl: int) -> None:
+        """Forget distinct values that have not come for so long; those that come now, come now."""
+        self._now = now
+        for table in self._distinct.values():
+            table.expire(TOUCHED, now - ttl)
+
+    def forget(self, column: int, is_over: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
+        """Forget distinct values of keys that are over, by a column of the key, which is one of ints."""
+        for table in self._distinct.values():
+            slots = table.slots()
+            table.remove(slots[is_over(plain(table.keys_at(slots)[column]))])
+
+    def results(self, state: KeyedColumns, slots: Slots) -> list[pa.Array]:
+        """Return what all have come to, for some keys."""
+        return [a.results(state, slots) for a in self.accumulators]
+
+
+def _which(call: AggregateCall) -> tuple[Any, ...]:
+    return call.arguments, call.condition
+
+
+def _is_true(column: pa.Array) -> NDArray[np.bool_]:
+    return column.fill_null(False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+_SIGNS = np.array([1, -1, 1, -1], np.int64)
+
+
+def signs_of(batch: Batch) -> Ints | None:
+    """Return 1 for rows that are added and -1 for those that are taken back; None when all are added."""
+    if batch.kinds is None:
+        return None
+    signs = _SIGNS[batch.kinds]
+    return signs if (signs < 0).any() else None

@@ -1,0 +1,143 @@
+"""What operators of SQL have in common: records are batches, and state is columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.base import Downstream, Operator
+from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.partitioners import Append, Partitioner, Place
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.operators.session import Session
+from millstream.state.hashes import groups_of
+
+# So many rows are in a batch that an operator makes of much it has kept.
+BATCH_ROWS = 1 << 14
+
+
+class BatchOperator(Operator):
+    """An operator that takes and emits batches.
+
+    What it does with one is `process`, or `process_left` and `process_right` of one with two inputs. What it emits at
+    other times goes through `emit`.
+    """
+
+    takes_batches = True
+    emits_batches = True
+    drops_timestamps = True
+
+    def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
+        name = "process" if self.inputs < 2 else ("process_left", "process_right")[input_index]
+        out = w.var("b")
+        text = f"for {out} in {w.bind(getattr(self, name), name)}({value.name}):"
+        with w.block(text, self, value.name), w.block(f"if len({out}):"):
+            downstream(Var(out, None, detached=True))
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        """Return what comes of a batch."""
+        raise NotImplementedError
+
+    def process_left(self, batch: Batch) -> Iterable[Batch]:
+        """Return what comes of a batch of the first input."""
+        raise NotImplementedError
+
+    def process_right(self, batch: Batch) -> Iterable[Batch]:
+        """Return what comes of a batch of the second input."""
+        raise NotImplementedError
+
+    def emit(self, batches: Iterable[Batch]) -> None:
+        """Emit batches outside the loop."""
+        self.setup.emit([b for b in batches if len(b)])
+
+    @property
+    def max_parallelism(self) -> int:
+        """How many key groups there are."""
+        return self.setup.context.get_max_number_of_parallel_subtasks()
+
+
+class Evaluating(BatchOperator):
+    """An operator with expressions; functions of the user's in them are closed with it."""
+
+    session: Session
+
+    @cached_property
+    def context(self) -> EvaluationContext:
+        """What its expressions are told."""
+        return self.session.context(self.setup, self._current_watermark)
+
+    def _current_watermark(self) -> int | None:
+        # As in Flink there is none before the first.
+        return self.watermark if self.watermark > MIN_WATERMARK else None
+
+    def close(self) -> None:
+        self.context.close()
+        super().close()
+
+
+class KeyedBatchOperator(BatchOperator):
+    """An operator with state as columns, by key."""
+
+    keyed = True
+
+    @property
+    def uses_key(self) -> bool:
+        # It is in the columns.
+        return False
+
+    def keeps(self, name: str, columns: Any) -> Any:
+        """Have columns as a table of the operator's state; return them."""
+        assert self.setup.state is not None
+        self.setup.state.columns(name, columns)
+        return columns
+
+
+class ColumnKeyPartitioner(Partitioner):
+    """To the subtask that owns the key group of a row's key, which is some of its columns."""
+
+    name = "HASH"
+    by_key = True
+    splits = True
+
+    def __init__(self, keys: tuple[int, ...]) -> None:
+        self.keys = keys
+
+    def _groups(self, batch: Batch, max_parallelism: int) -> Any:
+        return groups_of(hashes([batch.columns[k] for k in self.keys], len(batch)), max_parallelism)
+
+    def sender(self, appends: list[Append], place: Place) -> Callable[[Any], None]:
+        if len(appends) == 1:
+            return appends[0]
+        parallelism, max_parallelism = place.next_parallelism, place.next_max_parallelism
+
+        def send(batch: Batch) -> None:
+            owners = self._groups(batch, max_parallelism) * parallelism // max_parallelism
+            ends = np.cumsum(np.bincount(owners, minlength=parallelism))
+            whole = batch
+            if ends[owners[0]] - (ends[owners[0] - 1] if owners[0] else 0) < len(batch):
+                whole = batch.take(stable_order(owners, parallelism))
+            start = 0
+            for owner, end in enumerate(ends.tolist()):
+                if end > start:
+                    appends[owner](whole.slice(start, end))
+                start = end
+
+        return send
+
+    def own_part(self, batch: Any, groups: range, max_parallelism: int) -> Any:
+        found = self._groups(batch, max_parallelism)
+        return batch.filter((found >= groups.start) & (found < groups.stop))
+
+
+def pieces(columns: list[pa.Array], rows: int, kinds: Any = None) -> Iterator[Batch]:
+    """Yield many rows in batches of moderate size."""
+    whole = Batch(columns, kinds, rows)
+    for start in range(0, rows, BATCH_ROWS):
+        yield whole.slice(start, min(start + BATCH_ROWS, rows))

@@ -1,0 +1,136 @@
+"""Correlate: each row with the rows that a table function makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.expressions import Expression
+from millstream.sql.functions.evaluate import compiled, condition
+from millstream.sql.operators.base import Evaluating
+from millstream.sql.operators.session import Session
+from millstream.sql.types import ArrayType, DataType, MapType, MultisetType, RowType
+
+# How many rows a function makes of each row, and their columns.
+Made = tuple[Any, list[pa.Array]]
+
+
+class CorrelateOperator(Evaluating):
+    """The input's columns, and behind them the function's."""
+
+    def __init__(
+        self,
+        function: Any,
+        arguments: Sequence[Expression],
+        types: Sequence[DataType],
+        session: Session,
+        *,
+        keeps_all: bool = False,
+        condition: Expression | None = None,
+        ordinality: bool = False,
+    ) -> None:
+        """Make one.
+
+        Args:
+            function: "UNNEST", or the user's table function.
+            arguments: about the input's row.
+            types: of the function's columns, and of the number if that is wanted.
+            session: what the query was made in.
+            keeps_all: whether a row stays for which the function makes none (LEFT).
+            condition: about all columns; None for none.
+            ordinality: whether the last column counts the rows from 1.
+        """
+        self.function = function
+        self.arguments = tuple(arguments)
+        self.types = list(types)
+        self.session = session
+        self.keeps_all = keeps_all
+        self.condition = condition
+        self.ordinality = ordinality
+
+    def open(self) -> None:
+        self._arguments = [compiled(a, self.context) for a in self.arguments]
+        self._holds = None if self.condition is None else condition(self.condition, self.context)
+        self._opened: Any = None
+        self._make: Callable[[Sequence[pa.Array], int], Made] = self._unnested
+        if not isinstance(self.function, str):
+            name = getattr(self.function, "name", None) or "the table function"
+            results = self.types[:-1] if self.ordinality else self.types
+            self._opened = self._make = self.function.opened(
+                name, [a.type for a in self.arguments], results, self.context
+            )
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+        super().close()
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        counts, made = self._make([a(batch) for a in self._arguments], len(batch))
+        counts = np.asarray(counts, np.int64)
+        rows = np.repeat(np.arange(len(batch)), counts)
+        if self.ordinality:
+            number = np.arange(1, len(rows) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
+            made = [*made, pa.array(number).cast(arrow_type(self.types[-1]))]
+        taken = batch.take(rows)
+        out = taken.with_columns([*taken.columns, *made])
+        if self._holds is not None and len(out):
+            holds = self._holds(out)
+            out, rows = out.filter(holds), rows[holds]
+        return (self._with_all(batch, out, rows) if self.keeps_all else out,)
+
+    def _with_all(self, batch: Batch, out: Batch, rows: Any) -> Batch:
+        """Return the rows with those that have none, each at its place."""
+        alone = np.flatnonzero(np.bincount(rows, minlength=len(batch)) == 0)
+        if not len(alone):
+            return out
+        without = batch.take(alone)
+        nulls = [pa.nulls(len(alone), arrow_type(t)) for t in self.types]
+        both = Batch.concatenated([out, without.with_columns([*without.columns, *nulls])])
+        return both.take(np.argsort(np.concatenate([rows, alone]), kind="stable"))
+
+    def _unnested(self, columns: Sequence[pa.Array], rows: int) -> Made:
+        (column,), kind = columns, self.arguments[0].type
+        if isinstance(kind, MultisetType):
+            return _multiset(column)
+        counts = _lengths(column)
+        if isinstance(kind, MapType):
+            flat = pc.list_flatten(_as_list(column))
+            return counts, [flat.field(0), flat.field(1)]
+        assert isinstance(kind, ArrayType)
+        flat = pc.list_flatten(column)
+        if isinstance(kind.element_type, RowType):
+            return counts, _fields(flat)
+        return counts, [flat]
+
+
+def _lengths(column: pa.Array) -> Any:
+    lengths = pc.list_value_length(_as_list(column)).fill_null(0)
+    return lengths.to_numpy(zero_copy_only=False)
+
+
+def _as_list(column: pa.Array) -> pa.Array:
+    if not pa.types.is_map(column.type):
+        return column
+    entries = pa.struct([pa.field("key", column.type.key_type, False), pa.field("value", column.type.item_type)])
+    return column.cast(pa.list_(entries))
+
+
+def _fields(rows: pa.Array) -> list[pa.Array]:
+    """Return the fields of rows; those of one that is null are."""
+    return [pc.struct_field(rows, [i]) for i in range(rows.type.num_fields)]
+
+
+def _multiset(column: pa.Array) -> Made:
+    entries = pc.list_flatten(_as_list(column))
+    times = entries.field(1).to_numpy(zero_copy_only=False)
+    members = entries.field(0).take(pa.array(np.repeat(np.arange(len(entries)), times)))
+    parents = np.repeat(np.arange(len(column)), _lengths(column))
+    counts = np.bincount(np.repeat(parents, times), minlength=len(column))
+    return counts, [members]

@@ -1,0 +1,196 @@
+"""One row of each key: the last that has come, or the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import OperatorSetup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.numbers import plain
+from millstream.sql.columns.rows import KeyedRows, Mask, equal_values
+from millstream.sql.operators.aggregates import signs_of
+from millstream.sql.operators.base import KeyedBatchOperator, pieces
+from millstream.sql.operators.changelog import Changelog
+from millstream.sql.operators.segments import Ints, Segments
+
+
+class LastRowOperator(KeyedBatchOperator):
+    """Keeps the last row of each key, and says what it was before.
+
+    Of upserts it makes all changes (ChangelogNormalize); of inserts, the last row of each key (Deduplicate).
+    """
+
+    emits_later = True
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        kinds: Sequence[pa.DataType],
+        *,
+        pairs: bool = True,
+        says_equal: bool = False,
+        rowtime: int | None = None,
+        final_only: bool = False,
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the key.
+            kinds: the Arrow types of the columns.
+            pairs: whether an update is -U and +U, not +U alone.
+            says_equal: whether a row that is equal to the one before is an update, too.
+            rowtime: the column by which a row is the last, not arrival; None for that.
+            final_only: whether only what is there at the end is emitted.
+            ttl: how long a row lives that is not touched, in milliseconds; 0 for ever.
+        """
+        self.ttl = ttl
+        self.keys = tuple(keys)
+        self.kinds = list(kinds)
+        self.pairs = pairs
+        self.says_equal = says_equal
+        self.rowtime = rowtime
+        self.final_only = final_only
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        rows = KeyedRows(self.kinds, self.keys, self.max_parallelism, clock=setup.clock)
+        self._rows: KeyedRows = self.keeps("rows", rows)
+
+    def process(self, batch: Batch) -> Iterator[Batch]:
+        rows = self._rows
+        if self.ttl:
+            rows.expire(self.setup.clock() - self.ttl)
+        rows.compact()
+        key_columns = [batch.columns[k] for k in self.keys]
+        keys = rows.find_or_add(key_columns, len(batch))
+        segments = Segments.of(keys, rows.key_bound, rows.key_bound, signs_of(batch))
+        known = np.full(segments.count, -1, np.int64)
+        places, found = rows.pairs(segments.slots)
+        known[places] = found
+        if self.rowtime is not None:
+            newest = self._newest(batch, segments, known)
+            if not newest.all():
+                batch = batch.filter(newest)
+                if len(batch):
+                    yield from self.process(batch)
+                return
+        if not self.final_only:
+            yield self._changes(batch, segments, known)
+        last = segments.order[segments.ends]
+        rows.remove(found)
+        stays = last if segments.signs is None else last[segments.signs[segments.ends] > 0]
+        stays = np.sort(stays)
+        rows.add(keys[stays], batch.take(stays).columns)
+
+    def _newest(self, batch: Batch, segments: Segments, known: Ints) -> Mask:
+        """Tell which rows are not older than all of their key before them."""
+        assert self.rowtime is not None
+        times = plain(batch.columns[self.rowtime]).astype(np.int64)[segments.order]
+        least = np.iinfo(np.int64).min
+        begins = np.full(segments.count, least, np.int64)
+        has = known >= 0
+        begins[has] = plain(self._rows.take(self.rowtime, known[has]))
+        running = np.concatenate([segments.scan(np.maximum, times, begins), begins])
+        newest = np.empty(len(batch), np.bool_)
+        newest[segments.order] = times >= running[segments.before]
+        return newest
+
+    def _changes(self, batch: Batch, segments: Segments, known: Ints) -> Batch:
+        signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
+        there_after = signs > 0
+        there_before = np.concatenate([there_after, known >= 0])[segments.before]
+        # The rows of the batch, and behind them those that keys had before it.
+        had = pa.array(known, mask=known < 0) if (known < 0).any() else pa.array(known)
+        columns = [pa.concat_arrays([c, self._rows.take(i, had)]) for i, c in enumerate(batch.columns)]
+        row_at = np.concatenate([segments.order, len(batch) + np.arange(segments.count)])
+        before, after = row_at[segments.before], segments.order
+        differs = np.full(segments.rows, self.says_equal)
+        if not self.says_equal:
+            at, other = pa.array(after), pa.array(before)
+            for column in columns:
+                differs |= ~equal_values(column.take(at), column.take(other))
+        changes = Changelog.of(there_before, there_after, differs, self.pairs).in_order(np.argsort(after))
+        at = pa.array(changes.chosen(before[changes.order], after[changes.order]))
+        return Batch([c.take(at) for c in columns], changes.kinds, len(at))
+
+    def finish(self) -> None:
+        """In BATCH: emit what is there."""
+        if self.final_only:
+            rows = self._rows.all_rows()
+            self.emit(pieces([self._rows.take(i, rows) for i in range(len(self.kinds))], len(rows)))
+
+
+class FirstRowOperator(KeyedBatchOperator):
+    """The first row of each key, by arrival."""
+
+    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType]) -> None:
+        self.keys = tuple(keys)
+        self.kinds = list(kinds)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        kinds = [self.kinds[k] for k in self.keys]
+        self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, [], self.max_parallelism))
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        _, new = self._seen.find_or_add([batch.columns[k] for k in self.keys], len(batch))
+        return (batch.take(new),)
+
+
+class EarliestRowOperator(KeyedBatchOperator):
+    """The first row of each key by rowtime, when the watermark has passed it."""
+
+    emits_later = True
+
+    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], rowtime: int) -> None:
+        self.keys = tuple(keys)
+        self.kinds = list(kinds)
+        self.rowtime = rowtime
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        super().prepare(setup)
+        self._rows: KeyedRows = self.keeps("rows", KeyedRows(self.kinds, self.keys, self.max_parallelism))
+        kinds = [self.kinds[k] for k in self.keys]
+        done = KeyedColumns(kinds, [Kept("time", np.int64)], self.max_parallelism)
+        self._done: KeyedColumns = self.keeps("done", done)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        times = plain(batch.columns[self.rowtime])
+        batch = batch.filter(times > self.watermark)
+        if not len(batch):
+            return ()
+        columns = [batch.columns[k] for k in self.keys]
+        times = plain(batch.columns[self.rowtime]).astype(np.int64)
+        fresh = self._done.find(columns, len(batch)) < 0
+        keys = self._rows.find_or_add(columns, len(batch))
+        # The earliest of each key in the batch, of equal ones the first.
+        order = np.lexsort((times, keys))
+        in_order = keys[order]
+        earliest = order[np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))]
+        places, rows = self._rows.pairs(keys[earliest])
+        kept = np.full(len(earliest), np.iinfo(np.int64).max)
+        kept[places] = plain(self._rows.take(self.rowtime, rows))
+        comes = fresh[earliest] & (times[earliest] < kept)
+        self._rows.remove(rows[comes[places]])
+        added = np.sort(earliest[comes])
+        self._rows.add(keys[added], batch.take(added).columns)
+        return ()
+
+    def on_watermark(self, watermark: int) -> int | None:
+        rows = self._rows.all_rows()
+        if len(rows):
+            times = plain(self._rows.take(self.rowtime, rows))
+            due = rows[times <= watermark]
+            due = due[np.argsort(times[times <= watermark], kind="stable")]
+            columns = [self._rows.take(i, due) for i in range(len(self.kinds))]
+            self.emit(pieces(columns, len(due)))
+            keys = [columns[k] for k in self.keys]
+            self._done.find_or_add(keys, len(due))
+            self._rows.remove(due)
+        self.watermark = watermark
+        return watermark

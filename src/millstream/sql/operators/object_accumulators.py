@@ -1,0 +1,261 @@
+"""Aggregates without a form that runs by vectors: row by row, what each key has is a Python object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.numbers import from_python, python_values
+from millstream.sql.errors import TableException
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.accumulators import Accumulator, Counted
+from millstream.sql.operators.running import Running, RunningObjects
+from millstream.sql.operators.segments import Segments
+
+
+class ObjectAccumulator(Accumulator):
+    """Runs over rows one by one."""
+
+    @property
+    def kept(self) -> list[Kept]:
+        return [Kept(self.name, object, self.begin)]
+
+    def begin(self) -> Any:
+        """Return what a key begins with: plain data."""
+        raise NotImplementedError
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        """Take a row; return what the key has then."""
+        raise NotImplementedError
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        """Take a row back; return what the key has then."""
+        raise NotImplementedError
+
+    def value(self, kept: Any) -> Any:
+        """Return the result; it must not change any more."""
+        raise NotImplementedError
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns) -> Running:
+        column = state.column(self.name)
+        rows, weights = self._rows(segments.rows, segments.signs, arguments, counted)
+        after: list[Any] = [None] * segments.rows
+        begins: list[Any] = []
+        last = segments.last.tolist()
+        for i, (start, end, slot, fresh) in enumerate(
+            zip(
+                segments.starts.tolist(),
+                segments.ends.tolist(),
+                segments.slots.tolist(),
+                segments.fresh.tolist(),
+                strict=True,
+            )
+        ):
+            kept = self.begin() if fresh else column[slot]
+            begins.append(None if fresh else self.value(kept))
+            for place in range(start, end + 1):
+                if weights[place] > 0:
+                    kept = self.add(kept, rows[place])
+                elif weights[place] < 0:
+                    kept = self.take_back(kept, rows[place])
+                after[place] = self.value(kept)
+            if last[i]:
+                column[slot] = kept
+        return RunningObjects(after + begins, self._column)
+
+    def fold(
+        self, slots: Slots, signs: Any, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns
+    ) -> None:
+        column = state.column(self.name)
+        for values, sign, slot in zip(*self._rows(len(slots), signs, arguments, counted), slots.tolist(), strict=True):
+            if sign > 0:
+                column[slot] = self.add(column[slot], values)
+            elif sign < 0:
+                column[slot] = self.take_back(column[slot], values)
+
+    @staticmethod
+    def _rows(
+        count: int, signs: Any, arguments: Sequence[pa.Array], counted: Counted
+    ) -> tuple[list[tuple[Any, ...]], list[int]]:
+        """Return the values of rows, and by how much each counts."""
+        weights: Any = np.ones(count, np.int64) if signs is None else signs
+        if counted is not None:
+            weights = counted if counted.dtype != np.bool_ else np.where(counted, weights, 0)
+        return list(zip(*map(python_values, arguments), strict=True)), weights.tolist()
+
+    def _column(self, values: list[Any]) -> pa.Array:
+        return from_python(values, self.result)
+
+    def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
+        return self._column([self.value(kept) for kept in state.column(self.name)[slots]])
+
+
+class ExtremeOfMany(ObjectAccumulator):
+    """MIN and MAX where values may be taken back, or are no numbers: how often each value is there."""
+
+    def begin(self) -> Any:
+        # The values with their numbers, and the result.
+        return [{}, None]
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        (value,) = values
+        if value is not None:
+            counts, best = kept
+            counts[value] = counts.get(value, 0) + 1
+            if not counts[value]:
+                del counts[value]
+            elif best is None or self._is_better(value, best):
+                kept[1] = value
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        (value,) = values
+        if value is not None:
+            counts = kept[0]
+            counts[value] = counts.get(value, 0) - 1
+            if not counts[value]:
+                del counts[value]
+                if value == kept[1]:
+                    there = [v for v, count in counts.items() if count > 0]
+                    pick = min if self.call.function == "MIN" else max
+                    kept[1] = pick(there) if there else None
+        return kept
+
+    def _is_better(self, value: Any, best: Any) -> bool:
+        return bool(value < best if self.call.function == "MIN" else value > best)
+
+    def value(self, kept: Any) -> Any:
+        return kept[1]
+
+
+class ExtremeOfAny(ObjectAccumulator):
+    """MIN and MAX of what is no number, and is never taken back."""
+
+    def begin(self) -> Any:
+        return None
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        (value,) = values
+        if value is None or kept is None:
+            return kept if value is None else value
+        return min(kept, value) if self.call.function == "MIN" else max(kept, value)
+
+    def value(self, kept: Any) -> Any:
+        return kept
+
+
+class FirstOrLast(ObjectAccumulator):
+    """FIRST_VALUE and LAST_VALUE: of what is not null, in the order of arrival or of a second column."""
+
+    def begin(self) -> Any:
+        return []
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None:
+            kept.append(values[0])
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None and values[0] in kept:
+            kept.remove(values[0])
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        if not kept:
+            return None
+        return kept[0] if self.call.function == "FIRST_VALUE" else kept[-1]
+
+
+class FirstOrLastEver(FirstOrLast):
+    """The same where nothing is taken back: one value is kept."""
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is None or (kept and self.call.function == "FIRST_VALUE"):
+            return kept
+        return [values[0]]
+
+
+class Listed(ObjectAccumulator):
+    """LISTAGG: values that are not null, with a separator between them: the last row's."""
+
+    def begin(self) -> Any:
+        # The separator, and the values.
+        return [",", []]
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None:
+            kept[0] = values[1] if len(values) > 1 else ","
+            kept[1].append(values[0])
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None and values[0] in kept[1]:
+            kept[1].remove(values[0])
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        return kept[0].join(kept[1]) if kept[1] else None
+
+
+class ArrayOf(ObjectAccumulator):
+    """ARRAY_AGG: values, nulls too, in the order of arrival."""
+
+    def begin(self) -> Any:
+        return []
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None or not self._ignores_nulls:
+            kept.append(values[0])
+        return kept
+
+    @property
+    def _ignores_nulls(self) -> bool:
+        return "IGNORE NULLS" in self.call.options
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] in kept:
+            kept.remove(values[0])
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        return list(kept) if kept else None
+
+
+class Collect(ObjectAccumulator):
+    """COLLECT: a multiset of what is not null."""
+
+    def begin(self) -> Any:
+        return {}
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] is not None:
+            kept[values[0]] = kept.get(values[0], 0) + 1
+        return kept
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if values[0] in kept:
+            kept[values[0]] -= 1
+            if not kept[values[0]]:
+                del kept[values[0]]
+        return kept
+
+    def value(self, kept: Any) -> Any:
+        return list(kept.items())
+
+
+def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumulator:
+    """Return the accumulator of an aggregate that runs row by row."""
+    function = call.function.upper()
+    if function in ("MIN", "MAX"):
+        return (ExtremeOfMany if retracts else ExtremeOfAny)(call, name)
+    if function in ("FIRST_VALUE", "LAST_VALUE"):
+        return (FirstOrLast if retracts else FirstOrLastEver)(call, name)
+    simple: dict[str, type[ObjectAccumulator]] = {"LISTAGG": Listed, "ARRAY_AGG": ArrayOf, "COLLECT": Collect}
+    if function not in simple:
+        raise TableException(f"The aggregate {call.function} cannot be computed over a stream of rows.")
+    return simple[function](call, name)

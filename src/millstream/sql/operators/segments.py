@@ -1,0 +1,139 @@
+"""The rows of a batch by key, and what runs over the rows of each key from what the key had before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.sql.columns.index import Slots
+from millstream.sql.columns.keys import stable_order
+
+Ints = NDArray[np.int64]
+
+# Segments longer than this are run over one by one, shorter ones all together, row by row.
+_LONG = 48
+
+
+class Segments:
+    """Rows in the order of their keys, cut where a key begins, or begins anew after it was gone.
+
+    Attributes:
+        order: the rows; all that follows is in this order.
+        starts, ends: the first and the last place of each segment.
+        slots: the slot of each segment's key.
+        fresh: whether a segment begins with nothing; if not, with what its slot has.
+        signs: 1 for a row that is added and -1 for one that is taken back; None when all are added.
+    """
+
+    def __init__(self, order: Ints, starts: Ints, slots: Slots, fresh: NDArray[np.bool_], signs: Ints | None) -> None:
+        self.order = order
+        self.starts = starts
+        self.slots = slots
+        self.fresh = fresh
+        self.signs = signs
+        self.count = len(starts)
+        self.rows = len(order)
+        self.sizes = np.diff(starts, append=self.rows)
+        self.ends = starts + self.sizes - 1
+
+    @staticmethod
+    def of(slots: Slots, first_new: int, bound: int, signs: Ints | None) -> Segments:
+        """Return the segments of rows that have slots; each begins with what its slot has, unless that is new.
+
+        Args:
+            slots: of each row.
+            first_new: slots from this one on are new.
+            bound: no slot is as high as this.
+            signs: of each row; None when all are added.
+        """
+        order = stable_order(slots, bound)
+        in_order = slots[order]
+        starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])) if len(slots) else order
+        of_segment = in_order[starts]
+        return Segments(order, starts, of_segment, of_segment >= first_new, None if signs is None else signs[order])
+
+    @cached_property
+    def of_row(self) -> Ints:
+        """The segment of each row."""
+        return np.repeat(np.arange(self.count), self.sizes)
+
+    @cached_property
+    def is_start(self) -> NDArray[np.bool_]:
+        """Whether a segment begins with a row."""
+        found = np.zeros(self.rows, np.bool_)
+        found[self.starts] = True
+        return found
+
+    @cached_property
+    def before(self) -> Ints:
+        """Where the value before each row is: among those of rows, and behind them those that segments begin with."""
+        places = np.arange(-1, self.rows - 1)
+        places[self.starts] = self.rows + np.arange(self.count)
+        return places
+
+    @cached_property
+    def last(self) -> NDArray[np.bool_]:
+        """Whether a segment is the last of its key in this batch."""
+        return np.append(self.slots[1:] != self.slots[:-1], True)
+
+    def cut_behind(self, cut: NDArray[np.bool_]) -> Segments:
+        """Return segments that also end behind some rows: what follows begins with nothing."""
+        inner = np.flatnonzero(cut) + 1
+        inner = inner[inner < self.rows]
+        inner = inner[~self.is_start[inner]]
+        if not len(inner):
+            return self
+        starts = np.concatenate([self.starts, inner])
+        order = np.argsort(starts, kind="stable")
+        slots = np.concatenate([self.slots, self.slots[self.of_row[inner]]])
+        fresh = np.concatenate([self.fresh, np.ones(len(inner), np.bool_)])
+        return Segments(self.order, starts[order], slots[order], fresh[order], self.signs)
+
+    def begins(self, column: NDArray[Any], nothing: Any) -> NDArray[Any]:
+        """Return what each segment begins with, of a column of state."""
+        values = column[self.slots]
+        if self.fresh.any():
+            values[self.fresh] = nothing
+        return values
+
+    def leave(self, column: NDArray[Any], values: NDArray[Any]) -> None:
+        """Put the last value of each key into a column of state."""
+        last = self.last
+        column[self.slots[last]] = values[self.ends[last]]
+
+    def sums(self, deltas: NDArray[Any], begins: NDArray[Any]) -> NDArray[Any]:
+        """Return running sums, of ints exactly, of floats as they come when added one after the other."""
+        if deltas.dtype.kind == "f":
+            return self.scan(np.add, deltas, begins)
+        if deltas.dtype != object:
+            deltas = deltas.astype(np.int64, copy=False)
+        # One sum over all rows: with the first row of a segment goes what it begins with, less what was before it.
+        steps = deltas.copy()
+        steps[self.starts] += begins
+        steps[self.starts[1:]] -= begins[:-1] + np.add.reduceat(deltas, self.starts)[:-1]
+        return np.cumsum(steps)
+
+    def scan(self, add: Any, values: NDArray[Any], begins: NDArray[Any]) -> NDArray[Any]:
+        """Return what an operation comes to when it is done one value after the other."""
+        out = np.empty(self.rows, np.result_type(values, begins))
+        long = np.flatnonzero(self.sizes > _LONG)
+        for start, size, begin in zip(self.starts[long].tolist(), self.sizes[long].tolist(), begins[long], strict=True):
+            run = np.concatenate([[begin], values[start : start + size]])
+            out[start : start + size] = add.accumulate(run)[1:]
+        short = np.flatnonzero(self.sizes <= _LONG)
+        at, current = self.starts[short], begins[short]
+        left = self.sizes[short]
+        while len(at):
+            current = add(current, values[at])
+            out[at] = current
+            left = left - 1
+            on = left > 0
+            at, current, left = at[on] + 1, current[on], left[on]
+        return out
+
+
+Run = Callable[[Segments], Any]

@@ -1,0 +1,79 @@
+"""Where rows come from: VALUES, tables, and the rows of a DataStream."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.operators.source import Dealt, Share, Source, SourceOperator, SourceReader, SplitEnumerator
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.numbers import from_python
+from millstream.sql.expressions import Constant
+from millstream.sql.operators.base import BATCH_ROWS
+from millstream.sql.types import DataType
+
+
+class ScanOperator(SourceOperator):
+    """Reads a source whose records are batches."""
+
+    emits_batches = True
+
+
+class ValuesSource(Source[Batch]):
+    """Rows that are written out in the query."""
+
+    name = "Values"
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    @property
+    def is_bounded(self) -> bool:
+        return True
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Once(bool(restored))
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _ValuesReader(self.batch)
+
+
+class _Once(SplitEnumerator):
+    """Deals everything to the first subtask, at once."""
+
+    def __init__(self, is_dealt: bool) -> None:
+        self._is_dealt = is_dealt
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        if self._is_dealt:
+            return Dealt({})
+        self._is_dealt = True
+        return Dealt({0: ["all"]})
+
+    def is_finished(self) -> bool:
+        return self._is_dealt
+
+    def snapshot(self) -> Any:
+        return self._is_dealt
+
+
+class _ValuesReader(SourceReader):
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def read(self, share: Share) -> Iterator[Collection[Any]]:
+        rows = len(self._batch)
+        yield [self._batch.slice(start, min(start + BATCH_ROWS, rows)) for start in range(0, rows, BATCH_ROWS)]
+
+
+def values_batch(rows: Sequence[Sequence[Constant]], types: Sequence[DataType]) -> Batch:
+    """Return constants as a batch of columns of some types."""
+    columns = [_column([row[i].value for row in rows], arrow_type(kind)) for i, kind in enumerate(types)]
+    return Batch(columns, None, len(rows))
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    return from_python(values, kind)

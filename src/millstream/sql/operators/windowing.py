@@ -1,0 +1,115 @@
+"""Which windows a time is in, by vectors; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from math import gcd
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from millstream.sql.plan.nodes import WindowKind, WindowSpec
+
+Times = NDArray[np.int64]
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """Windows that follow each other; times are in milliseconds.
+
+    A slice is a span of time that is never cut by a window's edge: a window is made of slices, and is known by its end.
+    """
+
+    kind: WindowKind
+    size: int
+    step: int
+    offset: int = 0
+
+    @staticmethod
+    def of(spec: WindowSpec) -> Windowing:
+        return Windowing(spec.kind, spec.size, spec.step or spec.size, spec.offset)
+
+    @cached_property
+    def slice(self) -> int:
+        """How long a slice is."""
+        if self.kind is WindowKind.HOP:
+            return gcd(self.size, self.step)
+        return self.step if self.kind is WindowKind.CUMULATE else self.size
+
+    def slice_ends(self, times: Times) -> Times:
+        """Return the ends of the slices that times are in."""
+        return times - np.mod(times - self.offset, self.slice) + self.slice
+
+    def first_ends(self, slices: Times) -> Times:
+        """Return the ends of the first windows that slices are in, by the ends of the slices."""
+        if self.kind is not WindowKind.HOP:
+            return slices
+        # Windows end at the offset and the size, and every step from there.
+        behind = np.mod(slices - self.offset - self.size, self.step)
+        return np.where(behind == 0, slices, slices - behind + self.step)
+
+    def last_ends(self, slices: Times) -> Times:
+        """Return the ends of the last windows that slices are in, by the ends of the slices."""
+        if self.kind is WindowKind.CUMULATE:
+            return slices - np.mod(slices - self.slice - self.offset, self.size) - self.slice + self.size
+        if self.kind is WindowKind.HOP:
+            # The last one begins where the slice does or before.
+            starts = slices - self.slice
+            return starts - np.mod(starts - self.offset, self.step) + self.size
+        return slices
+
+    def starts(self, ends: Times) -> Times:
+        """Return where windows begin, by their ends."""
+        if self.kind is WindowKind.CUMULATE:
+            return ends - 1 - np.mod(ends - 1 - self.offset, self.size)
+        return ends - self.size
+
+    @property
+    def has_one_window(self) -> bool:
+        """Whether every time is in one window only."""
+        return self.kind is WindowKind.TUMBLE or (self.kind is WindowKind.HOP and self.size == self.step)
+
+    def all_ends(self, times: Times) -> tuple[NDArray[np.int64], Times]:
+        """Return each time once for every window it is in: its place, and the window's end.
+
+        Windows are in Flink's order: those that hop the last one first, those that cumulate the first one first.
+        """
+        slices = self.slice_ends(times)
+        first, last = self.first_ends(slices), self.last_ends(slices)
+        counts = np.maximum((last - first) // self.step + 1, 0)
+        rows = np.repeat(np.arange(len(times)), counts)
+        number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        if self.kind is WindowKind.HOP:
+            return rows, first[rows] + (counts[rows] - 1 - number) * self.step
+        return rows, first[rows] + number * self.step
+
+
+def local_times(column: pa.Array, zone: str) -> Times:
+    """Return times in milliseconds, points in time as a clock shows them in a zone."""
+    kind = column.type
+    if kind.tz is not None:
+        column = pc.local_timestamp(column.cast(pa.timestamp(kind.unit, zone)))
+    return column.cast(pa.timestamp("ms"), safe=False).view(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def points(times: Times, zone: str) -> Times:
+    """Return the points in time at which a clock shows times, in a zone: the first of two, the next after a gap."""
+    if zone == "UTC":
+        return times
+    distinct, inverse = np.unique(times, return_inverse=True)
+    return np.array([_point(t, zone) for t in distinct.tolist()], np.int64)[inverse]
+
+
+def _point(time: int, zone: str) -> int:
+    local = _EPOCH + timedelta(milliseconds=time)
+    at = local.replace(tzinfo=ZoneInfo(zone))
+    offset = at.utcoffset()
+    assert offset is not None
+    return time - round(offset.total_seconds() * 1000)

@@ -1,0 +1,138 @@
+"""A table of state whose rows an operator has as columns in memory.
+
+The operator keeps them in the form that it works with (`LiveColumns`); here is only what they look like in files: for
+each key group what was set and removed, as Arrow. With every key goes its hash, so that they can be parted by vectors
+for any parallelism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from millstream.state.hashes import groups_of
+from millstream.state.kinds import COLUMNS
+from millstream.state.table import BY_GROUP, StateTable
+
+# The column with the hashes of keys.
+HASH = "hash"
+
+
+def _to_ipc(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _from_ipc(body: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(body) as reader:
+        return reader.read_next_batch()
+
+
+class RowChange:
+    """Keys that are removed, then keys that are set.
+
+    Attributes:
+        rows: a column of hashes, the columns of the key, and those of what it has.
+        gone: the hashes and keys that are removed; None for none.
+    """
+
+    __slots__ = ("gone", "rows")
+
+    def __init__(self, rows: pa.RecordBatch, gone: pa.RecordBatch | None = None) -> None:
+        self.rows = rows
+        self.gone = gone
+
+    def __len__(self) -> int:
+        """Return how many keys it says something of."""
+        return int(self.rows.num_rows) + (0 if self.gone is None else int(self.gone.num_rows))
+
+    def part(self, groups: range, max_parallelism: int) -> RowChange:
+        """Return what it says of keys in some key groups."""
+        gone = None if self.gone is None else _part(self.gone, groups, max_parallelism)
+        return RowChange(_part(self.rows, groups, max_parallelism), gone)
+
+    def __repr__(self) -> str:
+        gone = 0 if self.gone is None else self.gone.num_rows
+        return f"<{self.rows.num_rows} keys with {', '.join(self.rows.schema.names[1:])}; {gone} removed>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _change, (_to_ipc(self.rows), None if self.gone is None else _to_ipc(self.gone))
+
+
+def _change(rows: bytes, gone: bytes | None) -> RowChange:
+    return RowChange(_from_ipc(rows), None if gone is None else _from_ipc(gone))
+
+
+def _part(batch: pa.RecordBatch, groups: range, max_parallelism: int) -> pa.RecordBatch:
+    found = groups_of(batch.column(0).to_numpy(), max_parallelism)
+    return batch.filter(pa.array((found >= groups.start) & (found < groups.stop)))
+
+
+class LiveColumns(Protocol):
+    """What an operator keeps as columns."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+    def load(self, change: RowChange) -> None:
+        """Take what a file says of some keys; it is no change."""
+
+    def everything(self) -> tuple[RowChange, NDArray[np.int64]]:
+        """Return all keys, ordered by key group, and the key group of each."""
+
+    def changes(self) -> tuple[RowChange, NDArray[np.int64], NDArray[np.int64]] | None:
+        """Return what has changed since this was last asked, ordered by key group; None when nothing has.
+
+        With it come the key groups of what is set and of what is gone.
+        """
+
+
+class ColumnTable(StateTable):
+    """The rows of a table that is kept as columns: one row a key group, which is not held here."""
+
+    __slots__ = ("_live",)
+
+    def __init__(self, name: str, live: LiveColumns) -> None:
+        super().__init__(name, COLUMNS, BY_GROUP, {})
+        self._live = live
+
+    def collect(self) -> None:
+        found = self._live.changes()
+        if found is None:
+            return
+        change, groups, gone_groups = found
+        for group in np.union1d(groups, gone_groups).tolist():
+            gone = None
+            if change.gone is not None and len(gone_groups):
+                gone = _of_group(change.gone, gone_groups, group)
+            part = RowChange(_of_group(change.rows, groups, group), gone)
+            self.overlay[group] = (*self.overlay.get(group, ()), part)
+
+    def rows(self) -> Iterator[tuple[Any, Any]]:
+        change, groups = self._live.everything()
+        for group in np.unique(groups).tolist():
+            yield group, (RowChange(_of_group(change.rows, groups, group)),)
+
+    def apply(self, delta: dict[Any, Any]) -> None:
+        for content in delta.values():
+            for change in content:
+                self._live.load(change)
+
+    def clear(self) -> None:
+        self.overlay.clear()
+        self._live.clear()
+
+    def advance(self) -> None:
+        # What it says is in the columns already.
+        self.overlay.clear()
+
+
+def _of_group(batch: pa.RecordBatch, groups: NDArray[np.int64], group: int) -> pa.RecordBatch:
+    start, end = np.searchsorted(groups, [group, group + 1])
+    return batch.slice(int(start), int(end - start))

@@ -1,0 +1,94 @@
+"""The binder as the Table API uses it: errors in the words of the Table API, which has no text to point into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from millstream.sql.bind.binder import Binder
+from millstream.sql.bind.errors import Refused
+from millstream.sql.errors import ValidationException
+from millstream.sql.language import syntax
+from millstream.sql.plan.nodes import JoinKind, Node, Sink
+from millstream.sql.types import DataType
+
+_Made = TypeVar("_Made")
+_UNKNOWN_COLUMN = re.compile(r"Column '(.*)' not found in any table")
+_AMBIGUOUS = re.compile(r"join relations with ambiguous names: \[(.*?)[,\]]")
+
+
+class ApiBinder:
+    """Makes relations step by step."""
+
+    def __init__(self, binder: Binder) -> None:
+        self._binder = binder
+
+    def _told(self, make: Callable[[], _Made], *inputs: Node) -> _Made:
+        try:
+            return make()
+        except Refused as e:
+            raise ValidationException(_in_other_words(e.what, inputs)) from None
+
+    def query(self, query: syntax.Query, text: str = "") -> Node:
+        """Return the relation that a query is."""
+        return self._told(lambda: self._binder.query(query, text=text))
+
+    def insert(self, statement: Any, text: str = "") -> Sink:
+        """Return what writes an INSERT's query to its table."""
+        return self._told(lambda: self._binder.insert(statement, text))
+
+    def written_to(self, node: Node, path: Sequence[str], overwrite: bool = False) -> Sink:
+        """Return what writes a relation to a table."""
+        return self._told(lambda: self._binder.written_to(node, path, overwrite), node)
+
+    def filter(self, node: Node, condition: syntax.Expression) -> Node:
+        """Return the rows for which a condition is true."""
+        return self._told(lambda: self._binder.filter(node, condition), node)
+
+    def select(self, node: Node, items: Sequence[syntax.SelectItem]) -> Node:
+        """Return columns, or aggregates of all rows."""
+        return self._told(lambda: self._binder.select(node, items), node)
+
+    def aggregate(self, node: Node, keys: Sequence[syntax.Expression], items: Sequence[syntax.SelectItem]) -> Node:
+        """Return a row for each group."""
+        return self._told(lambda: self._binder.aggregate(node, keys, items), node)
+
+    def join(self, left: Node, right: Node, condition: syntax.Expression | None, kind: JoinKind) -> Node:
+        """Return pairs of rows."""
+        return self._told(lambda: self._binder.join(left, right, condition, kind), left, right)
+
+    def set_operation(self, operator: str, all_: bool, left: Node, right: Node) -> Node:
+        """Return UNION, INTERSECT or EXCEPT."""
+        return self._told(lambda: self._binder.set_operation(operator, all_, left, right), left)
+
+    def distinct(self, node: Node) -> Node:
+        """Return each row once."""
+        return self._told(lambda: self._binder.distinct(node), node)
+
+    def order(self, node: Node, keys: Sequence[syntax.SortKey]) -> Node:
+        """Return rows in an order."""
+        return self._told(lambda: self._binder.order(node, keys), node)
+
+    def limit(self, node: Node, offset: int = 0, fetch: int | None = None) -> Node:
+        """Return some of the rows."""
+        return self._told(lambda: self._binder.limit(node, offset, fetch), node)
+
+    def rename(self, node: Node, names: Sequence[str]) -> Node:
+        """Return the rows with other names of columns."""
+        return self._told(lambda: self._binder.rename(node, names), node)
+
+    def cast_to(self, node: Node, kinds: Sequence[DataType]) -> Node:
+        """Return the rows with other types of columns."""
+        return self._told(lambda: self._binder.cast_to(node, kinds), node)
+
+
+def _in_other_words(what: str, inputs: Sequence[Node]) -> str:
+    names = ", ".join(n for node in inputs for n in node.fields.names)
+    unknown = _UNKNOWN_COLUMN.match(what)
+    if unknown is not None:
+        return f"Cannot resolve field [{unknown.group(1)}], input field list:[{names}]."
+    ambiguous = _AMBIGUOUS.match(what)
+    if ambiguous is not None:
+        return f"Ambiguous column name: {ambiguous.group(1)}. Rename one of them with alias() or rename_columns()."
+    return what

@@ -1,0 +1,34 @@
+"""ChangelogMode: what the rows of a changelog can say."""
+
+from __future__ import annotations
+
+from millstream.sql.changes import ALL_CHANGES, INSERTS, UPSERTS, Changes
+
+__all__ = ["ChangelogMode"]
+
+
+class ChangelogMode:
+    """A set of kinds of rows.
+
+    Example:
+        >>> sorted(c.name for c in ChangelogMode.upsert().changes)
+        ['DELETE', 'INSERT', 'UPDATE_AFTER']
+    """
+
+    def __init__(self, changes: frozenset[Changes]) -> None:
+        self.changes = changes
+
+    @staticmethod
+    def insert_only() -> ChangelogMode:
+        """Return the mode of rows that are inserted."""
+        return ChangelogMode(INSERTS)
+
+    @staticmethod
+    def upsert() -> ChangelogMode:
+        """Return the mode in which an update is one row, which replaces that of its key."""
+        return ChangelogMode(UPSERTS)
+
+    @staticmethod
+    def all() -> ChangelogMode:
+        """Return the mode in which an update is two rows, the old and the new."""
+        return ChangelogMode(ALL_CHANGES)

@@ -1,0 +1,150 @@
+"""Reads files as batches: lines of messages, partitions from the names of directories, metadata of files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from millstream.datastream.connectors.file_access import FileAccess, FoundFile, is_compressed
+from millstream.datastream.connectors.file_formats import (
+    BulkFormat,
+    Extent,
+    FileFormat,
+    FilePart,
+    FileShare,
+    StreamFormat,
+)
+from millstream.datastream.connectors.lines import BLOCK_BYTES
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.values import to_column
+from millstream.sql.schema import Field
+from millstream.sql.types import DataType, DataTypes
+from millstream.table.formats.contract import Malformed, MessageFormat
+from millstream.table.formats.texts import parser
+
+METADATA: Mapping[str, DataType] = {
+    "file.path": DataTypes.STRING().not_null(),
+    "file.name": DataTypes.STRING().not_null(),
+    "file.size": DataTypes.BIGINT().not_null(),
+    "file.modification-time": DataTypes.TIMESTAMP_LTZ(3).not_null(),
+}
+_FIX = "Correct the line, or leave such rows out with '{0}.ignore-parse-errors' = 'true'."
+
+
+class _Lines(StreamFormat):
+    """Lines of messages, a batch for each block of a file."""
+
+    def __init__(self, message_format: MessageFormat, fields: Sequence[Field]) -> None:
+        self._format = message_format
+        self._fields = list(fields)
+
+    @property
+    def splittable(self) -> bool:
+        return True
+
+    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
+        found = super().measure(access, file)
+        # A record is a batch.
+        density = max(file.size / BLOCK_BYTES, 1.0) if is_compressed(file.path) else 1 / BLOCK_BYTES
+        return Extent(found.units, density, found.least, found.most)
+
+    def read_part(self, part: FilePart) -> Iterator[Collection[Any]]:
+        for offset, block in part.blocks():
+            lines = block.split(b"\n")
+            if not lines[-1]:
+                lines.pop()
+            try:
+                yield [self._format.decoded(lines, self._fields)]
+            except Malformed as e:
+                at = offset + sum(len(line) + 1 for line in lines[: e.place])
+                raise part.damaged(at, e.reason, _FIX.format(self._format.identifier)) from None
+
+
+def lines_of(message_format: MessageFormat, fields: Sequence[Field]) -> FileFormat:
+    """Return what reads files with a message on each line."""
+    return _Lines(message_format, fields)
+
+
+class PartitionedFiles:
+    """Knows the values of partition columns from the path of a file: `base/day=2024-01-01/part-0`."""
+
+    def __init__(self, base: str, types: Mapping[str, DataType], default: str) -> None:
+        self._base = base
+        self._types = dict(types)
+        self._default = default
+
+    def value(self, path: str, column: str) -> Any:
+        """Return the value that a partition column has in a file."""
+        for part in path.split("/")[:-1]:
+            name, is_partition, text = part.partition("=")
+            if is_partition and unquote(name) == column:
+                value = unquote(text)
+                return None if value == self._default else parser(self._types[column], "SQL", "UTC")(value)
+        return None
+
+    def is_partition(self, column: str) -> bool:
+        """Tell whether a column is one of the partition's."""
+        return column in self._types
+
+    def column(self, path: str, column: str, rows: int) -> pa.Array:
+        """Return the column of a file's rows."""
+        kind = self._types[column]
+        return _repeated(to_column([self.value(path, column)], kind), rows)
+
+
+def _repeated(one: pa.Array, rows: int) -> pa.Array:
+    return pa.nulls(rows, one.type) if one[0].as_py() is None else pa.repeat(one[0], rows)
+
+
+class TableFileReader(BulkFormat):
+    """Reads files with another format, and adds what is not in them.
+
+    Args:
+        inner: gives batches.
+        names: of the columns of those.
+        columns: that are wanted: of the files, of partitions, of metadata.
+        files: knows partitions.
+    """
+
+    def __init__(self, inner: FileFormat, names: list[str], columns: list[str], files: PartitionedFiles) -> None:
+        self._inner = inner
+        self._names = names
+        self._columns = columns
+        self._files = files
+
+    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
+        return self._inner.measure(access, file)
+
+    def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
+        return self._inner.cut(access, path, start, wanted, end)
+
+    def read(self, access: FileAccess, share: FileShare) -> Iterator[Collection[Any]]:
+        for batches in self._inner.read(access, share):
+            yield [self._completed(batch, access, share) for batch in batches]
+
+    def _completed(self, batch: Batch, access: FileAccess, share: FileShare) -> Batch:
+        rows = len(batch)
+        columns = [self._column(c, batch, access, share, rows) for c in self._columns]
+        return Batch(columns, batch.kinds, rows)
+
+    def _column(self, name: str, batch: Batch, access: FileAccess, share: FileShare, rows: int) -> pa.Array:
+        if self._files.is_partition(name):
+            return self._files.column(share.path, name, rows)
+        if name in self._names:
+            return batch.columns[self._names.index(name)]
+        return _repeated(_metadata(name, access, share), rows)
+
+
+def _metadata(key: str, access: FileAccess, share: FileShare) -> pa.Array:
+    kind = arrow_type(METADATA[key])
+    if key == "file.size":
+        return pa.array([share.size], kind)
+    if key == "file.modification-time":
+        found = next(iter(access.find(share.path)))
+        return pa.array([int(found.modified * 1000)], pa.int64()).cast(kind)
+    return pa.array([os.path.basename(share.path) if key == "file.name" else share.path], kind)

@@ -1,0 +1,157 @@
+"""The connector `filesystem`: tables in files, partitioned by directories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from millstream.common.time import Duration
+from millstream.datastream.connectors.base import Source
+from millstream.datastream.connectors.file_source import FileSource
+from millstream.operators.sink import Sink
+from millstream.sql.changes import INSERTS
+from millstream.sql.columns.batch import Batch
+from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
+from millstream.sql.errors import ValidationException
+from millstream.sql.expressions import Expression
+from millstream.sql.schema import Field
+from millstream.sql.types import DataType, DataTypes
+from millstream.table.connectors.file_tables import METADATA, PartitionedFiles, TableFileReader, lines_of
+from millstream.table.connectors.file_writing import table_file_sink
+from millstream.table.connectors.options import Options
+from millstream.table.formats.contract import FileTableFormat, MessageFormat, TableFormat
+from millstream.table.formats.registry import format_options, made_format
+
+_DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
+
+
+class _Table:
+    """What source and sink share."""
+
+    def __init__(self, context: TableContext) -> None:
+        self.options = Options(context.table.options)
+        path = self.options.text("path", "")
+        self.path = path.removeprefix("file://") if path.startswith("file:///") else path.removeprefix("file:")
+        identifier = self.options.text("format", "")
+        if not identifier:
+            raise ValidationException(
+                "Could not find required scan format 'format': say which one with 'format' = '...'."
+            )
+        zone = context.settings.get("table.local-time-zone", "default")
+        self.format: TableFormat = made_format(identifier, context.table.options, "UTC" if zone == "default" else zone)
+        self.fields = [Field(c.name, c.type) for c in context.table.physical]
+        self.partition = context.table.partition
+        self.format.check(self.stored)
+        self.batch = context.batch
+        self.default_partition = self.options.text("partition.default-name", _DEFAULT_PARTITION)
+
+    @property
+    def stored(self) -> list[Field]:
+        """The columns that are in the files, and not in the names of directories."""
+        return [f for f in self.fields if f.name not in self.partition]
+
+
+class _Source(TableSource):
+    def __init__(self, context: TableContext) -> None:
+        self._table = _Table(context)
+        self.changes = self._table.format.changes
+
+    def metadata(self) -> Mapping[str, DataType]:
+        return METADATA
+
+    @property
+    def is_bounded(self) -> bool:
+        return "source.monitor-interval" not in self._table.options
+
+    def parallelism(self) -> int | None:
+        return self._table.options.whole_or_none("scan.parallelism")
+
+    def source(
+        self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
+    ) -> Source[Any]:
+        table = self._table
+        partition = {f.name: f.type for f in table.fields if f.name in table.partition}
+        # Messages are in the order of all columns; files of columns are asked for some.
+        wanted = table.stored if isinstance(table.format, MessageFormat) else _chosen(table.stored, columns)
+        if isinstance(table.format, FileTableFormat):
+            inner = table.format.reader(wanted)
+        else:
+            assert isinstance(table.format, MessageFormat)
+            inner = lines_of(table.format, wanted)
+        files = PartitionedFiles(table.path, partition, table.default_partition)
+        reader = TableFileReader(inner, [f.name for f in wanted], list(columns), files)
+        builder = FileSource.for_bulk_file_format(reader, table.path)
+        if not self.is_bounded:
+            builder = builder.monitor_continuously(
+                Duration.of_millis(table.options.duration("source.monitor-interval", 0))
+            )
+        return builder.build()
+
+
+def _chosen(fields: Sequence[Field], columns: Sequence[str]) -> list[Field]:
+    chosen = [f for f in fields if f.name in columns]
+    # Without a column nobody knows how many rows there are.
+    return chosen or list(fields[:1])
+
+
+class _Sink(TableSink):
+    def __init__(self, context: TableContext, overwrites: bool = False) -> None:
+        self._context = context
+        self._table = _Table(context)
+        self._overwrites = overwrites
+        self.changes = INSERTS if self._table.format.written == INSERTS else self._table.format.written
+
+    def parallelism(self) -> int | None:
+        return self._table.options.whole_or_none("sink.parallelism")
+
+    def sink(self, columns: Sequence[str]) -> Sink[Batch]:
+        table = self._table
+        by_name = {f.name: f for f in table.fields}
+        return table_file_sink(
+            os.path.abspath(table.path) if "://" not in table.path else table.path,
+            table.format,
+            [by_name[c] for c in columns],
+            table.partition,
+            table.default_partition,
+            table.options,
+            self._overwrites,
+        )
+
+    def overwriting(self) -> TableSink:
+        if not self._table.batch:
+            raise ValidationException("Streaming mode not support overwrite.")
+        return _Sink(self._context, True)
+
+
+class FileSystemConnector(Connector):
+    """Reads and writes files of a directory."""
+
+    identifier = "filesystem"
+    required = frozenset(["path"])
+    optional = frozenset(
+        [
+            "format",
+            "partition.default-name",
+            "source.monitor-interval",
+            "sink.parallelism",
+            "sink.rolling-policy.file-size",
+            "sink.rolling-policy.rollover-interval",
+            "sink.rolling-policy.inactivity-interval",
+            "sink.rolling-policy.check-interval",
+            "auto-compaction",
+            "compaction.file-size",
+            "sink.shuffle-by-partition.enable",
+            "scan.parallelism",
+            *format_options(),
+        ]
+    )
+
+    def table_source(self, context: TableContext) -> TableSource:
+        return _Source(context)
+
+    def table_sink(self, context: TableContext) -> TableSink:
+        return _Sink(context)
+
+
+__all__ = ["DataTypes", "FileSystemConnector"]

@@ -1,0 +1,82 @@
+"""A source of rows that are there already, as batches: behind `from_elements`, `from_pandas` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
+from millstream.sql.changes import INSERTS, Changes
+from millstream.sql.columns.batch import Batch
+from millstream.sql.connectors import TableSource
+from millstream.sql.expressions import Expression
+
+# So many rows are in a batch where nobody says otherwise.
+BATCH_ROWS = 1 << 14
+
+
+def cut(batch: Batch, rows: int = BATCH_ROWS) -> list[Batch]:
+    """Return the rows of a batch in batches of at most so many."""
+    return [batch.slice(i, min(i + rows, len(batch))) for i in range(0, len(batch), rows)]
+
+
+class _Reader(IntervalReader):
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._batches = batches
+
+    def read(self, share: Any) -> Iterator[Collection[Any]]:
+        _, start, end, _ = share
+        for at in range(start, end):
+            yield [self._batches[at]]
+
+
+class BatchesSource(Source[Batch]):
+    """Gives batches in order; each is a record."""
+
+    name = "Values"
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._batches = list(batches)
+
+    @property
+    def is_bounded(self) -> bool:
+        return True
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return IntervalEnumerator(0, len(self._batches), parallelism, restored)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _Reader(self._batches)
+
+
+class RowsTable(TableSource):
+    """Reads rows that the program has, in one subtask unless it says otherwise.
+
+    Args:
+        names: of the columns of the batches.
+        batches: the rows.
+        changes: what they can say.
+        subtasks: in how many subtasks they are read.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        batches: Sequence[Batch],
+        changes: frozenset[Changes] = INSERTS,
+        subtasks: int = 1,
+    ) -> None:
+        self._names = list(names)
+        self._batches = list(batches)
+        self.changes = changes
+        self._subtasks = subtasks
+
+    def source(
+        self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
+    ) -> Source[Batch]:
+        places = [self._names.index(c) for c in columns]
+        return BatchesSource([b.with_columns([b.columns[i] for i in places]) for b in self._batches])
+
+    def parallelism(self) -> int | None:
+        return self._subtasks

@@ -1,0 +1,121 @@
+"""Views of an aggregate function's accumulator: lists and maps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+__all__ = ["DataView", "ListView", "MapView"]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class DataView(ABC):
+    """A collection in an accumulator."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Take everything out."""
+
+
+class ListView(DataView, Generic[T]):
+    """A list in an accumulator."""
+
+    def __init__(self) -> None:
+        self._list: list[T] = []
+
+    def get(self) -> Iterable[T]:
+        """Return the elements."""
+        return self._list
+
+    def add(self, value: T) -> None:
+        """Add an element."""
+        self._list.append(value)
+
+    def add_all(self, values: list[T]) -> None:
+        """Add elements."""
+        self._list.extend(values)
+
+    def clear(self) -> None:
+        """Take everything out."""
+        self._list = []
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, ListView) and list(self.get()) == list(other.get())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.get()))
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+
+class MapView(Generic[K, V]):
+    """A map in an accumulator."""
+
+    def __init__(self) -> None:
+        self._dict: dict[K, V] = {}
+
+    def get(self, key: K) -> V:
+        """Return the value of a key."""
+        return self._dict[key]
+
+    def put(self, key: K, value: V) -> None:
+        """Set the value of a key."""
+        self._dict[key] = value
+
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set the values of many keys."""
+        self._dict.update(dict_value)
+
+    def remove(self, key: K) -> None:
+        """Take a key out."""
+        del self._dict[key]
+
+    def contains(self, key: K) -> bool:
+        """Tell whether there is a key."""
+        return key in self._dict
+
+    def items(self) -> Iterable[tuple[K, V]]:
+        """Return keys and values."""
+        return self._dict.items()
+
+    def keys(self) -> Iterable[K]:
+        """Return the keys."""
+        return self._dict.keys()
+
+    def values(self) -> Iterable[V]:
+        """Return the values."""
+        return self._dict.values()
+
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing."""
+        return not self._dict
+
+    def clear(self) -> None:
+        """Take everything out."""
+        self._dict.clear()
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, MapView) and self._dict == other._dict
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._dict))
+
+    def __getitem__(self, key: K) -> V:
+        return self.get(key)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())

@@ -1,0 +1,14 @@
+"""Gone in Flink 2: what `connect()` took."""
+
+from __future__ import annotations
+
+from millstream.common.missing import missing_names
+
+_GONE = "connect() and its descriptors are gone in Flink 2; declare tables with TableDescriptor or CREATE TABLE"
+
+__getattr__ = missing_names(
+    __name__,
+    _GONE,
+    "Descriptor Rowtime Schema OldCsv FileSystem Kafka Json Csv Avro Elasticsearch ConnectTableDescriptor "
+    "StreamTableDescriptor BatchTableDescriptor CustomConnectorDescriptor CustomFormatDescriptor",
+)

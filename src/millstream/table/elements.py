@@ -1,0 +1,163 @@
+"""Rows that a program has, as tables: `from_elements` and `from_pandas`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.types import Row
+from millstream.sql import types as t
+from millstream.sql.catalog.tables import CatalogTable, TableColumn
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.values import inferred_row, merged_types, names_of, to_column
+from millstream.sql.plan.nodes import Scan
+from millstream.sql.schema import Field, Fields
+from millstream.table.connectors.rows import RowsTable, cut
+
+
+def scan_of(names: Sequence[str], types: Sequence[t.DataType], batch: Batch, called: str, subtasks: int = 1) -> Scan:
+    """Return a relation of rows that are there."""
+    fields = Fields(tuple(Field(n, k) for n, k in zip(names, types, strict=True)))
+    table = CatalogTable(tuple(TableColumn(f.name, f.type) for f in fields.fields))
+    source = RowsTable(names, cut(batch), subtasks=subtasks)
+    return Scan(fields, table, source, (called,), tuple(names))
+
+
+def row_type_of(elements: Sequence[Any], schema: Any) -> t.RowType:
+    """Return the type of rows: as the schema says, or as the elements look."""
+    if isinstance(schema, t.RowType):
+        return schema
+    if isinstance(schema, t.DataType):
+        return t.RowType([t.RowField("value", schema)])
+    if schema is not None and not (isinstance(schema, (list, tuple)) and all(isinstance(n, str) for n in schema)):
+        raise TypeError(f"schema should be RowType, list, tuple or None, but got: {schema!r}")
+    if not elements:
+        raise ValueError("can not infer schema from empty dataset")
+    rows = [inferred_row(_as_row(e), schema) for e in elements]
+    found = merged_types(rows)
+    assert isinstance(found, t.RowType)
+    for field in found.fields:
+        if isinstance(field.data_type, t.NullType):
+            raise ValueError(f"Some column types cannot be determined: {field.name} is null in all elements.")
+    return found
+
+
+def _as_row(element: Any) -> Any:
+    if isinstance(element, dict):
+        return Row(**dict(sorted(element.items())))
+    if isinstance(element, list):
+        return tuple(element)
+    if isinstance(element, (Row, tuple)):
+        return element
+    raise TypeError(f"Can not infer schema for type: {type(element).__name__}; give a schema, or rows as tuples.")
+
+
+def batch_of(elements: Iterable[Any], kind: t.RowType, is_single: bool, zone: str) -> Batch:
+    """Return elements as columns."""
+    rows = [(e,) for e in elements] if is_single else [_members(e, kind) for e in elements]
+    columns = zip(*rows, strict=True) if rows else [()] * len(kind)
+    arrays = [to_column(list(c), f.data_type, zone) for c, f in zip(columns, kind.fields, strict=True)]
+    kinds = [int(e.get_row_kind().value) if isinstance(e, Row) else 0 for e in elements] if not is_single else []
+    if any(kinds):
+        import numpy as np
+
+        return Batch(arrays, np.array(kinds, np.int8), len(rows))
+    return Batch(arrays, None, len(rows))
+
+
+def _members(element: Any, kind: t.RowType) -> tuple[Any, ...]:
+    if isinstance(element, dict):
+        return tuple(element.get(n) for n in kind.names)
+    if isinstance(element, Row):
+        names = names_of(element)
+        if names is not None and set(names) == set(kind.names):
+            return tuple(element[n] for n in kind.names)
+    if not isinstance(element, (Row, tuple, list)):
+        if len(kind) != 1:
+            raise TypeError(f"The element {element!r} is no row of {len(kind)} columns.")
+        return (element,)
+    if len(element) != len(kind):
+        raise ValueError(
+            f"The element {element!r} has {len(element)} values, and the schema {len(kind)} columns: {kind.names}."
+        )
+    return tuple(element)
+
+
+_UNITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def data_type_of(kind: pa.DataType, nullable: bool = True) -> t.DataType:
+    """Return the SQL type of an Arrow type."""
+    found = _plain_type(kind)
+    return found if nullable else found.not_null()
+
+
+def _plain_type(kind: pa.DataType) -> t.DataType:
+    types = pa.types
+    for fits, made in (
+        (types.is_boolean, t.DataTypes.BOOLEAN),
+        (types.is_int8, t.DataTypes.TINYINT),
+        (types.is_int16, t.DataTypes.SMALLINT),
+        (types.is_uint8, t.DataTypes.SMALLINT),
+        (types.is_int32, t.DataTypes.INT),
+        (types.is_uint16, t.DataTypes.INT),
+        (types.is_int64, t.DataTypes.BIGINT),
+        (types.is_uint32, t.DataTypes.BIGINT),
+        (types.is_float32, t.DataTypes.FLOAT),
+        (types.is_float16, t.DataTypes.FLOAT),
+        (types.is_float64, t.DataTypes.DOUBLE),
+        (types.is_string, t.DataTypes.STRING),
+        (types.is_large_string, t.DataTypes.STRING),
+        (types.is_binary, t.DataTypes.BYTES),
+        (types.is_large_binary, t.DataTypes.BYTES),
+        (types.is_date, t.DataTypes.DATE),
+        (types.is_time, t.DataTypes.TIME),
+        (types.is_null, t.DataTypes.STRING),
+    ):
+        if fits(kind):
+            return made()
+    return _composite(kind)
+
+
+def _composite(kind: pa.DataType) -> t.DataType:
+    types = pa.types
+    if types.is_decimal(kind):
+        return t.DataTypes.DECIMAL(kind.precision, kind.scale)
+    if types.is_timestamp(kind):
+        make = t.DataTypes.TIMESTAMP if kind.tz is None else t.DataTypes.TIMESTAMP_LTZ
+        return make(_UNITS[kind.unit])
+    if types.is_list(kind) or types.is_large_list(kind):
+        return t.DataTypes.ARRAY(_plain_type(kind.value_type))
+    if types.is_map(kind):
+        return t.DataTypes.MAP(_plain_type(kind.key_type), _plain_type(kind.item_type))
+    if types.is_struct(kind):
+        return t.DataTypes.ROW([t.DataTypes.FIELD(f.name, _plain_type(f.type)) for f in kind])
+    if types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    raise TypeError(f"Unsupported data type to convert to SQL: {kind}")
+
+
+def from_arrow(table: pa.Table, schema: Any) -> tuple[t.RowType, Batch]:
+    """Return the columns of an Arrow table, with the types that a schema gives or that they have."""
+    own = [t.RowField(f.name, data_type_of(f.type, f.nullable)) for f in table.schema]
+    if schema is None:
+        kind = t.RowType(own)
+    elif isinstance(schema, t.RowType):
+        kind = schema
+    elif isinstance(schema, (list, tuple)) and schema and all(isinstance(n, str) for n in schema):
+        kind = t.RowType([t.RowField(n, f.data_type) for n, f in zip(schema, own, strict=True)])
+    elif isinstance(schema, (list, tuple)) and schema and all(isinstance(n, t.DataType) for n in schema):
+        kind = t.RowType([t.RowField(f.name, k) for k, f in zip(schema, own, strict=True)])
+    else:
+        raise TypeError(
+            f"Unsupported schema type, it could only be of RowType, a list of str or a list of DataType, got {schema!r}"
+        )
+    arrays = [
+        column.combine_chunks().cast(arrow_type(f.data_type), safe=False)
+        for column, f in zip(table.columns, kind.fields, strict=True)
+    ]
+    plain = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
+    return kind, Batch(plain, None, table.num_rows)

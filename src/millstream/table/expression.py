@@ -1,0 +1,92 @@
+"""Expression: a value for every row of a table, made of columns, values and functions."""
+
+from __future__ import annotations
+
+from millstream.common.missing import missing_function
+from millstream.sql.language import syntax
+from millstream.sql.types import DataType
+from millstream.table.expression_aggregates import AggregateExpression
+from millstream.table.expression_base import T, tree_of
+from millstream.table.expression_collections import CollectionExpression
+from millstream.table.expression_math import MathExpression
+from millstream.table.expression_text import (
+    JsonExistsOnError,
+    JsonOnNull,
+    JsonQueryOnEmptyOrError,
+    JsonQueryWrapper,
+    JsonType,
+    JsonValueOnEmptyOrError,
+    TextExpression,
+)
+from millstream.table.expression_time import TimeExpression, TimeIntervalUnit, TimePointUnit
+
+__all__ = [
+    "Expression",
+    "JsonExistsOnError",
+    "JsonOnNull",
+    "JsonQueryOnEmptyOrError",
+    "JsonQueryWrapper",
+    "JsonType",
+    "JsonValueOnEmptyOrError",
+    "TimeIntervalUnit",
+    "TimePointUnit",
+    "tree_of",
+]
+
+_BITMAPS = "BITMAP is not a type of millstream's yet"
+_OBJECTS = "structured types are not there yet"
+
+
+class Expression(
+    MathExpression[T], AggregateExpression[T], TextExpression[T], CollectionExpression[T], TimeExpression[T]
+):
+    """A value for every row: a column, a literal, or a function of such.
+
+    Example:
+        >>> from millstream.table.expressions import col, lit
+        >>> str((col("price") * 2).alias("double"))
+        "as(times(price, 2), 'double')"
+    """
+
+    def alias(self, name: str, *extra_names: str) -> Expression[T]:
+        """Name the column; a table function's columns take a name each."""
+        return Expression(self._tree, (name, *extra_names), self._descending)
+
+    def cast(self, data_type: DataType) -> Expression[T]:
+        """Return it as another type; a value that cannot be one fails the job."""
+        return Expression(syntax.Cast(self._tree, data_type))
+
+    def try_cast(self, data_type: DataType) -> Expression[T]:
+        """Return it as another type; null where a value cannot be one."""
+        return Expression(syntax.Cast(self._tree, data_type, lenient=True))
+
+    @property
+    def asc(self) -> Expression[T]:
+        """The order from the least to the greatest."""
+        return Expression(self._tree, self._names, False)
+
+    @property
+    def desc(self) -> Expression[T]:
+        """The order from the greatest to the least."""
+        return Expression(self._tree, self._names, True)
+
+    as_argument = missing_function("as_argument", "only process table functions take arguments by name")
+    object_update = missing_function("object_update", _OBJECTS)
+    bitmap_and = missing_function("bitmap_and", _BITMAPS)
+    bitmap_andnot = missing_function("bitmap_andnot", _BITMAPS)
+    bitmap_and_agg = missing_function("bitmap_and_agg", _BITMAPS)
+    bitmap_and_cardinality_agg = missing_function("bitmap_and_cardinality_agg", _BITMAPS)
+    bitmap_build = missing_function("bitmap_build", _BITMAPS)
+    bitmap_build_agg = missing_function("bitmap_build_agg", _BITMAPS)
+    bitmap_build_cardinality_agg = missing_function("bitmap_build_cardinality_agg", _BITMAPS)
+    bitmap_cardinality = missing_function("bitmap_cardinality", _BITMAPS)
+    bitmap_from_bytes = missing_function("bitmap_from_bytes", _BITMAPS)
+    bitmap_or = missing_function("bitmap_or", _BITMAPS)
+    bitmap_or_agg = missing_function("bitmap_or_agg", _BITMAPS)
+    bitmap_or_cardinality_agg = missing_function("bitmap_or_cardinality_agg", _BITMAPS)
+    bitmap_to_array = missing_function("bitmap_to_array", _BITMAPS)
+    bitmap_to_bytes = missing_function("bitmap_to_bytes", _BITMAPS)
+    bitmap_to_string = missing_function("bitmap_to_string", _BITMAPS)
+    bitmap_xor = missing_function("bitmap_xor", _BITMAPS)
+    bitmap_xor_agg = missing_function("bitmap_xor_agg", _BITMAPS)
+    bitmap_xor_cardinality_agg = missing_function("bitmap_xor_cardinality_agg", _BITMAPS)

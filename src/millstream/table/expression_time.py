@@ -1,0 +1,189 @@
+"""What expressions can do with time: intervals, units, time attributes."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from millstream.sql.language import syntax
+from millstream.sql.types import DataTypes
+from millstream.table.expression_base import ExpressionBase, T, _Self
+from millstream.table.trees import TimeMark, WindowBound, interval
+
+
+class TimeIntervalUnit(Enum):
+    """Units of intervals, for EXTRACT, FLOOR and CEIL."""
+
+    YEAR = 0
+    YEAR_TO_MONTH = 1
+    QUARTER = 2
+    MONTH = 3
+    WEEK = 4
+    DAY = 5
+    DAY_TO_HOUR = 6
+    DAY_TO_MINUTE = 7
+    DAY_TO_SECOND = 8
+    HOUR = 9
+    SECOND = 10
+    HOUR_TO_MINUTE = 11
+    HOUR_TO_SECOND = 12
+    MINUTE = 13
+    MINUTE_TO_SECOND = 14
+
+
+class TimePointUnit(Enum):
+    """Units of time, for `timestamp_diff`."""
+
+    YEAR = 0
+    MONTH = 1
+    DAY = 2
+    HOUR = 3
+    MINUTE = 4
+    SECOND = 5
+    QUARTER = 6
+    WEEK = 7
+    MILLISECOND = 8
+    MICROSECOND = 9
+
+
+class TimeExpression(ExpressionBase[T]):
+    """Time."""
+
+    @property
+    def to_date(self: _Self) -> _Self:
+        """Text as a DATE."""
+        return self._as(syntax.Cast(self._tree, DataTypes.DATE()))
+
+    @property
+    def to_time(self: _Self) -> _Self:
+        """Text as a TIME."""
+        return self._as(syntax.Cast(self._tree, DataTypes.TIME()))
+
+    @property
+    def to_timestamp(self: _Self) -> _Self:
+        """Text as a TIMESTAMP(3)."""
+        return self._as(syntax.Cast(self._tree, DataTypes.TIMESTAMP(3)))
+
+    def extract(self: _Self, time_interval_unit: TimeIntervalUnit) -> _Self:
+        """Return a part of a time, such as its hour."""
+        return self._as(syntax.Call("EXTRACT", (syntax.Symbol(time_interval_unit.name), self._tree)))
+
+    def floor(self: _Self, time_interval_unit: TimeIntervalUnit | None = None) -> _Self:
+        """Round down, a number or a time to a unit."""
+        return self._rounded("FLOOR", time_interval_unit)
+
+    def ceil(self: _Self, time_interval_unit: TimeIntervalUnit | None = None) -> _Self:
+        """Round up, a number or a time to a unit."""
+        return self._rounded("CEIL", time_interval_unit)
+
+    def _rounded(self: _Self, function: str, unit: TimeIntervalUnit | None) -> _Self:
+        return self._call(function, None if unit is None else syntax.Symbol(unit.name))
+
+    @property
+    def rowtime(self: _Self) -> _Self:
+        """The column as the event time of rows; of a window, its last moment."""
+        return self._as(TimeMark(self._tree, "ROWTIME"))
+
+    @property
+    def proctime(self: _Self) -> _Self:
+        """The column as the processing time of rows."""
+        return self._as(TimeMark(self._tree, "PROCTIME"))
+
+    @property
+    def start(self: _Self) -> _Self:
+        """When a window starts."""
+        return self._as(WindowBound(self._tree, "START"))
+
+    @property
+    def end(self: _Self) -> _Self:
+        """When a window ends, which is no more in it."""
+        return self._as(WindowBound(self._tree, "END"))
+
+    @property
+    def year(self: _Self) -> _Self:
+        """So many years, as an interval."""
+        return self._as(interval(self._tree, "YEAR"))
+
+    @property
+    def years(self: _Self) -> _Self:
+        """So many years, as an interval."""
+        return self._as(interval(self._tree, "YEAR"))
+
+    @property
+    def quarter(self: _Self) -> _Self:
+        """So many quarters, as an interval."""
+        return self._as(interval(self._tree, "QUARTER"))
+
+    @property
+    def quarters(self: _Self) -> _Self:
+        """So many quarters, as an interval."""
+        return self._as(interval(self._tree, "QUARTER"))
+
+    @property
+    def month(self: _Self) -> _Self:
+        """So many months, as an interval."""
+        return self._as(interval(self._tree, "MONTH"))
+
+    @property
+    def months(self: _Self) -> _Self:
+        """So many months, as an interval."""
+        return self._as(interval(self._tree, "MONTH"))
+
+    @property
+    def week(self: _Self) -> _Self:
+        """So many weeks, as an interval."""
+        return self._as(interval(self._tree, "WEEK"))
+
+    @property
+    def weeks(self: _Self) -> _Self:
+        """So many weeks, as an interval."""
+        return self._as(interval(self._tree, "WEEK"))
+
+    @property
+    def day(self: _Self) -> _Self:
+        """So many days, as an interval."""
+        return self._as(interval(self._tree, "DAY"))
+
+    @property
+    def days(self: _Self) -> _Self:
+        """So many days, as an interval."""
+        return self._as(interval(self._tree, "DAY"))
+
+    @property
+    def hour(self: _Self) -> _Self:
+        """So many hours, as an interval."""
+        return self._as(interval(self._tree, "HOUR"))
+
+    @property
+    def hours(self: _Self) -> _Self:
+        """So many hours, as an interval."""
+        return self._as(interval(self._tree, "HOUR"))
+
+    @property
+    def minute(self: _Self) -> _Self:
+        """So many minutes, as an interval."""
+        return self._as(interval(self._tree, "MINUTE"))
+
+    @property
+    def minutes(self: _Self) -> _Self:
+        """So many minutes, as an interval."""
+        return self._as(interval(self._tree, "MINUTE"))
+
+    @property
+    def second(self: _Self) -> _Self:
+        """So many seconds, as an interval."""
+        return self._as(interval(self._tree, "SECOND"))
+
+    @property
+    def seconds(self: _Self) -> _Self:
+        """So many seconds, as an interval."""
+        return self._as(interval(self._tree, "SECOND"))
+
+    @property
+    def milli(self: _Self) -> _Self:
+        """So many milliseconds, as an interval."""
+        return self._as(interval(self._tree, "MILLI"))
+
+    @property
+    def millis(self: _Self) -> _Self:
+        """So many milliseconds, as an interval."""
+        return self._as(interval(self._tree, "MILLI"))

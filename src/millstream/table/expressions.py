@@ -1,0 +1,385 @@
+"""Where expressions of the Table API begin: columns, values, and functions that belong to no value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.missing import missing_function
+from millstream.sql.language import syntax
+from millstream.sql.types import DataType
+from millstream.table.expression import Expression, JsonOnNull, TimePointUnit, tree_of
+from millstream.table.texts import read_expression
+from millstream.table.trees import Chosen, InlineCall, Range, RowInterval
+from millstream.table.udf import UserDefinedFunctionWrapper
+
+__all__ = [
+    "CURRENT_RANGE",
+    "CURRENT_ROW",
+    "UNBOUNDED_RANGE",
+    "UNBOUNDED_ROW",
+    "and_",
+    "array",
+    "atan2",
+    "call",
+    "call_sql",
+    "coalesce",
+    "col",
+    "concat",
+    "concat_ws",
+    "convert_tz",
+    "current_database",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "current_watermark",
+    "date_format",
+    "descriptor",
+    "e",
+    "from_unixtime",
+    "if_then_else",
+    "json",
+    "json_array",
+    "json_array_agg",
+    "json_object",
+    "json_object_agg",
+    "json_string",
+    "lag",
+    "lead",
+    "lit",
+    "local_time",
+    "local_timestamp",
+    "log",
+    "map_",
+    "map_from_arrays",
+    "negative",
+    "not_",
+    "null_of",
+    "object_of",
+    "or_",
+    "pi",
+    "rand",
+    "rand_integer",
+    "range_",
+    "row",
+    "row_interval",
+    "source_watermark",
+    "temporal_overlaps",
+    "timestamp_diff",
+    "to_date",
+    "to_timestamp",
+    "to_timestamp_ltz",
+    "unix_timestamp",
+    "uuid",
+    "with_all_columns",
+    "with_columns",
+    "without_columns",
+]
+
+# Bounds of windows of OVER.
+UNBOUNDED_ROW: Expression[Any] = Expression(syntax.Symbol("UNBOUNDED_ROW"))
+UNBOUNDED_RANGE: Expression[Any] = Expression(syntax.Symbol("UNBOUNDED_RANGE"))
+CURRENT_ROW: Expression[Any] = Expression(syntax.Symbol("CURRENT_ROW"))
+CURRENT_RANGE: Expression[Any] = Expression(syntax.Symbol("CURRENT_RANGE"))
+
+
+def _call(function: str, *arguments: Any) -> Expression[Any]:
+    """Return a function of values, leaving out what was not given at the end."""
+    given = list(arguments)
+    while given and given[-1] is None:
+        given.pop()
+    return Expression(syntax.Call(function, tuple(map(tree_of, given))))
+
+
+def col(name: str) -> Expression[Any]:
+    """Return a column by its name."""
+    return Expression(syntax.Name((name,)))
+
+
+def lit(v: Any, data_type: DataType | None = None) -> Expression[Any]:
+    """Return a value that is the same in every row; its type follows from its class, or is given.
+
+    Example:
+        >>> str(lit(12)), str(lit("abc"))
+        ('12', "'abc'")
+    """
+    return Expression(tree_of(v) if data_type is None else syntax.Cast(tree_of(v), data_type))
+
+
+def range_(start: str | int, end: str | int) -> Expression[Any]:
+    """Return the columns from one to another, for `with_columns`."""
+    return Expression(Range(start, end))
+
+
+def and_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
+    """Tell whether all conditions are true."""
+    return _joined("AND", (predicate0, predicate1, *predicates))
+
+
+def or_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
+    """Tell whether one of the conditions is true."""
+    return _joined("OR", (predicate0, predicate1, *predicates))
+
+
+def _joined(operator: str, conditions: tuple[Any, ...]) -> Expression[Any]:
+    found, *rest = map(tree_of, conditions)
+    for condition in rest:
+        found = syntax.Call(operator, (found, condition))
+    return Expression(found)
+
+
+def not_(expression: Any) -> Expression[Any]:
+    """Return the opposite of a condition; null stays null."""
+    return _call("NOT", expression)
+
+
+def current_database() -> Expression[Any]:
+    """Return the name of the current database."""
+    return _call("CURRENT_DATABASE")
+
+
+def current_date() -> Expression[Any]:
+    """Return today's date in the session's time zone."""
+    return _call("CURRENT_DATE")
+
+
+def current_time() -> Expression[Any]:
+    """Return the time of day in the session's time zone."""
+    return _call("CURRENT_TIME")
+
+
+def current_timestamp() -> Expression[Any]:
+    """Return this point in time."""
+    return _call("CURRENT_TIMESTAMP")
+
+
+def current_watermark(rowtimeAttribute: Any) -> Expression[Any]:
+    """Return how far event time has come, null before the first watermark."""
+    return _call("CURRENT_WATERMARK", rowtimeAttribute)
+
+
+def local_time() -> Expression[Any]:
+    """Return the time of day in the session's time zone."""
+    return _call("LOCALTIME")
+
+
+def local_timestamp() -> Expression[Any]:
+    """Return day and time in the session's time zone."""
+    return _call("LOCALTIMESTAMP")
+
+
+def to_date(date_str: Any, format: Any = None) -> Expression[Any]:
+    """Read a date, by a format."""
+    return _call("TO_DATE", date_str, format)
+
+
+def to_timestamp(timestamp_str: Any, format: Any = None) -> Expression[Any]:
+    """Read a timestamp, by a format."""
+    return _call("TO_TIMESTAMP", timestamp_str, format)
+
+
+def to_timestamp_ltz(*args: Any) -> Expression[Any]:
+    """Return the point in time of a number since 1970, or of text."""
+    return _call("TO_TIMESTAMP_LTZ", *args)
+
+
+def temporal_overlaps(
+    left_time_point: Any, left_temporal: Any, right_time_point: Any, right_temporal: Any
+) -> Expression[Any]:
+    """Tell whether two stretches of time have a moment in common."""
+    return _call("TEMPORAL_OVERLAPS", left_time_point, left_temporal, right_time_point, right_temporal)
+
+
+def date_format(timestamp: Any, format: Any) -> Expression[Any]:
+    """Write a timestamp by a format."""
+    return _call("DATE_FORMAT", timestamp, format)
+
+
+def timestamp_diff(time_point_unit: TimePointUnit, time_point1: Any, time_point2: Any) -> Expression[Any]:
+    """Return how many units lie between two times."""
+    return _call("TIMESTAMPDIFF", syntax.Symbol(time_point_unit.name), time_point1, time_point2)
+
+
+def convert_tz(date_str: Any, tz_from: Any, tz_to: Any) -> Expression[Any]:
+    """Write a time of one zone as one of another."""
+    return _call("CONVERT_TZ", date_str, tz_from, tz_to)
+
+
+def from_unixtime(unixtime: Any, format: Any = None) -> Expression[Any]:
+    """Write seconds since 1970 as text, by a format."""
+    return _call("FROM_UNIXTIME", unixtime, format)
+
+
+def unix_timestamp(date_str: Any = None, format: Any = None) -> Expression[Any]:
+    """Return seconds since 1970, of now or of text."""
+    return _call("UNIX_TIMESTAMP", date_str, format)
+
+
+def array(head: Any, *tail: Any) -> Expression[Any]:
+    """Return an array of values."""
+    return Expression(syntax.Call("ARRAY", tuple(map(tree_of, (head, *tail)))))
+
+
+def row(head: Any, *tail: Any) -> Expression[Any]:
+    """Return a row of values."""
+    return Expression(syntax.Call("ROW", tuple(map(tree_of, (head, *tail)))))
+
+
+def map_(key: Any, value: Any, *tail: Any) -> Expression[Any]:
+    """Return a map of keys and values in turn."""
+    return Expression(syntax.Call("MAP", tuple(map(tree_of, (key, value, *tail)))))
+
+
+def map_from_arrays(key: Any, value: Any) -> Expression[Any]:
+    """Return a map of an array of keys and one of values."""
+    return _call("MAP_FROM_ARRAYS", key, value)
+
+
+def descriptor(*column_names: str) -> Expression[Any]:
+    """Return names of columns as an argument."""
+    return Expression(syntax.Call("DESCRIPTOR", tuple(syntax.Name((name,)) for name in column_names)))
+
+
+object_of = missing_function("object_of", "structured types are not there yet")
+
+
+def row_interval(rows: int) -> Expression[Any]:
+    """Return so many rows, as the size of a window."""
+    return Expression(RowInterval(rows))
+
+
+def pi() -> Expression[Any]:
+    """Return pi."""
+    return _call("PI")
+
+
+def e() -> Expression[Any]:
+    """Return Euler's number."""
+    return _call("E")
+
+
+def rand(seed: Any = None) -> Expression[Any]:
+    """Return a random number from 0 to 1."""
+    return _call("RAND", seed)
+
+
+def rand_integer(bound: Any, seed: Any = None) -> Expression[Any]:
+    """Return a random whole number from 0 to below a bound."""
+    return _call("RAND_INTEGER", bound) if seed is None else _call("RAND_INTEGER", seed, bound)
+
+
+def atan2(y: Any, x: Any) -> Expression[Any]:
+    """Return the angle of a point."""
+    return _call("ATAN2", y, x)
+
+
+def negative(v: Any) -> Expression[Any]:
+    """Return a value with the other sign."""
+    return _call("UNARY -", v)
+
+
+def concat(first: Any, *others: Any) -> Expression[Any]:
+    """Return texts one behind the other."""
+    return Expression(syntax.Call("CONCAT", tuple(map(tree_of, (first, *others)))))
+
+
+def concat_ws(separator: Any, first: Any, *others: Any) -> Expression[Any]:
+    """Return texts with something between them; nulls are left out."""
+    return Expression(syntax.Call("CONCAT_WS", tuple(map(tree_of, (separator, first, *others)))))
+
+
+def uuid() -> Expression[Any]:
+    """Return a random UUID as text."""
+    return _call("UUID")
+
+
+def null_of(data_type: DataType) -> Expression[Any]:
+    """Return null of a type."""
+    return Expression(syntax.Cast(syntax.Literal("NULL", "NULL"), data_type))
+
+
+def log(v: Any, base: Any = None) -> Expression[Any]:
+    """Return the logarithm, the natural one or to a base."""
+    return _call("LOG", v) if base is None else _call("LOG", base, v)
+
+
+def source_watermark() -> Expression[Any]:
+    """Return the source's own watermark, for a Schema."""
+    return _call("SOURCE_WATERMARK")
+
+
+def if_then_else(condition: Any, if_true: Any, if_false: Any) -> Expression[Any]:
+    """Return one value where a condition is true, else another."""
+    return Expression(syntax.Case(None, ((tree_of(condition), tree_of(if_true)),), tree_of(if_false)))
+
+
+def coalesce(*args: Any) -> Expression[Any]:
+    """Return the first value that is not null."""
+    return Expression(syntax.Call("COALESCE", tuple(map(tree_of, args))))
+
+
+def with_all_columns() -> Expression[Any]:
+    """Return all columns."""
+    return Expression(syntax.Star())
+
+
+def with_columns(head: Any, *tails: Any) -> Expression[Any]:
+    """Return some columns: names, places from 1, and ranges."""
+    return Expression(Chosen(tuple(map(tree_of, (head, *tails)))))
+
+
+def without_columns(head: Any, *tails: Any) -> Expression[Any]:
+    """Return all columns but some."""
+    return Expression(Chosen(tuple(map(tree_of, (head, *tails))), left_out=True))
+
+
+def json(value: Any) -> Expression[Any]:
+    """Return text that is JSON already, as a member of `json_object` or `json_array`."""
+    return _call("JSON", value)
+
+
+def json_string(value: Any) -> Expression[Any]:
+    """Write a value as JSON."""
+    return _call("JSON_STRING", value)
+
+
+def json_object(on_null: JsonOnNull = JsonOnNull.NULL, *args: Any) -> Expression[Any]:
+    """Return a JSON object of keys and values in turn."""
+    return Expression(syntax.Json("JSON_OBJECT", tuple(map(tree_of, args)), null=on_null.name))
+
+
+def json_object_agg(on_null: JsonOnNull, key_expr: Any, value_expr: Any) -> Expression[Any]:
+    """Return a JSON object of the keys and values of all rows."""
+    return Expression(syntax.Json("JSON_OBJECTAGG", (tree_of(key_expr), tree_of(value_expr)), null=on_null.name))
+
+
+def json_array(on_null: JsonOnNull = JsonOnNull.ABSENT, *args: Any) -> Expression[Any]:
+    """Return a JSON array of values."""
+    return Expression(syntax.Json("JSON_ARRAY", tuple(map(tree_of, args)), null=on_null.name))
+
+
+def json_array_agg(on_null: JsonOnNull, item_expr: Any) -> Expression[Any]:
+    """Return a JSON array of the values of all rows."""
+    return Expression(syntax.Json("JSON_ARRAYAGG", (tree_of(item_expr),), null=on_null.name))
+
+
+def lag(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
+    """Return the value of a row before this one, in a window of OVER."""
+    return _call("LAG", expr, offset, default)
+
+
+def lead(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
+    """Return the value of a row behind this one, in a window of OVER."""
+    return _call("LEAD", expr, offset, default)
+
+
+def call(f: str | UserDefinedFunctionWrapper, *args: Any) -> Expression[Any]:
+    """Call a function: one of SQL's or of the catalog's by name, or a user's own."""
+    arguments = tuple(map(tree_of, args))
+    if isinstance(f, str):
+        return Expression(syntax.Call(f, arguments))
+    return Expression(InlineCall(f, arguments), f.alias_names)
+
+
+def call_sql(sql_expression: str) -> Expression[Any]:
+    """Return an expression that is written in SQL."""
+    return Expression(read_expression(sql_expression))

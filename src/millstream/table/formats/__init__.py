@@ -1,0 +1,1 @@
+"""Formats of tables: how rows lie in files and messages."""

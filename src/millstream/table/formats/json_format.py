@@ -1,0 +1,220 @@
+"""The format `json`: an object for each row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.types import Row
+from millstream.sql import types as t
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.values import to_column
+from millstream.sql.errors import ValidationException
+from millstream.sql.schema import Field
+from millstream.table.connectors.options import Options
+from millstream.table.formats.contract import Malformed, MessageFormat
+from millstream.table.formats.texts import parser, plain_texts
+
+_Read = Callable[[Any], Any]
+MISSING = object()
+
+
+class JsonFormat(MessageFormat):
+    """Rows as JSON objects."""
+
+    identifier = "json"
+    optional = frozenset(
+        [
+            "fail-on-missing-field",
+            "ignore-parse-errors",
+            "timestamp-format.standard",
+            "map-null-key.mode",
+            "map-null-key.literal",
+            "encode.decimal-as-plain-number",
+            "encode.ignore-null-fields",
+            "decode.json-parser.enabled",
+        ]
+    )
+
+    def __init__(self, options: Options, zone: str) -> None:
+        super().__init__(options, zone)
+        self._lenient = options.flag("ignore-parse-errors", False)
+        self._strict = options.flag("fail-on-missing-field", False)
+        self._standard = options.text("timestamp-format.standard", "SQL")
+        self._leaves_out = options.flag("encode.ignore-null-fields", False)
+        if self._lenient and self._strict:
+            raise ValidationException("fail-on-missing-field and ignore-parse-errors shouldn't both be true.")
+        if self._standard not in ("SQL", "ISO-8601"):
+            raise ValidationException(
+                f"Unsupported value '{self._standard}' for timestamp-format.standard. Supported values are "
+                "[SQL, ISO-8601]."
+            )
+
+    # --- reading
+
+    def decoded(self, messages: Sequence[bytes], fields: Sequence[Field]) -> Batch:
+        objects = []
+        for place, message in enumerate(messages):
+            if not message.strip():
+                continue
+            found = self.read(message, place)
+            if found is not None:
+                objects.append(found)
+        return Batch(self.columns(objects, fields), None, len(objects))
+
+    def read(self, message: bytes, place: int) -> dict[str, Any] | None:
+        """Return the object of a message; None for one that is left out."""
+        try:
+            found = json.loads(message, parse_float=_number)
+            if not isinstance(found, dict):
+                raise ValueError("it is no object")
+        except ValueError as e:
+            if self._lenient:
+                return None
+            raise Malformed(place, f"{_shown(message)} is no JSON object ({e})") from None
+        return found
+
+    def columns(self, objects: Sequence[dict[str, Any]], fields: Sequence[Field]) -> list[pa.Array]:
+        """Return the fields of objects as columns."""
+        return [to_column(self._values(objects, f), f.type, self.zone) for f in fields]
+
+    def _values(self, objects: Sequence[dict[str, Any]], field: Field) -> list[Any]:
+        read, name = self.reader(field.type), field.name
+        values = []
+        for place, found in enumerate(objects):
+            value = found.get(name, MISSING)
+            if value is MISSING:
+                if self._strict:
+                    raise Malformed(place, f"{_shown(found)} has no field '{name}'")
+                value = None
+            try:
+                values.append(None if value is None else read(value))
+            except (ValueError, TypeError, AttributeError) as e:
+                if not self._lenient:
+                    raise Malformed(
+                        place, f"field '{name}' of {_shown(found)} is not of type {field.type} ({e})"
+                    ) from None
+                values.append(None)
+        return values
+
+    def reader(self, kind: t.DataType) -> _Read:
+        """Return what makes of a JSON value one of a type."""
+        if isinstance(kind, t.ArrayType):
+            inner = self.reader(kind.element_type)
+            return lambda value: [None if v is None else inner(v) for v in _list(value)]
+        if isinstance(kind, (t.MapType, t.MultisetType)):
+            of_value = self.reader(kind.value_type if isinstance(kind, t.MapType) else t.DataTypes.INT())
+            of_key = self.reader(kind.key_type if isinstance(kind, t.MapType) else kind.element_type)
+            return lambda value: {of_key(k): None if v is None else of_value(v) for k, v in value.items()}
+        if isinstance(kind, t.RowType):
+            members = [(f.name, self.reader(f.data_type)) for f in kind.fields]
+            names = tuple(kind.names)
+            return lambda value: Row.of(names, [_member(value, n, read) for n, read in members])
+        return self._plain(kind)
+
+    def _plain(self, kind: t.DataType) -> _Read:
+        parse = parser(kind, self._standard, self.zone)
+        if isinstance(kind, (t.CharType, t.VarCharType)):
+            return lambda value: value if isinstance(value, str) else _compact(value)
+        if isinstance(kind, t.BooleanType):
+            return lambda value: value if isinstance(value, bool) else parse(str(value))
+        if isinstance(kind, t.IntegralType):
+            return lambda value: parse(str(value).partition(".")[0] if isinstance(value, _Number) else str(value))
+        return lambda value: parse(_compact(value) if not isinstance(value, str) else value)
+
+    # --- writing
+
+    def encoded(self, batch: Batch, fields: Sequence[Field]) -> list[bytes]:
+        return [text.encode() for text in self.objects(batch, fields)]
+
+    def objects(self, batch: Batch, fields: Sequence[Field]) -> list[str]:
+        """Return each row as a JSON object."""
+        names = [json.dumps(f.name, ensure_ascii=False) for f in fields]
+        columns = [self.texts(c, f.type) for c, f in zip(batch.columns, fields, strict=True)]
+        if self._leaves_out:
+            rows = zip(*columns, strict=True)
+            return [_object((n, v) for n, v in zip(names, row, strict=True) if v != "null") for row in rows]
+        template = "{{" + ",".join(f"{n.replace('{', '{{').replace('}', '}}')}:{{}}" for n in names) + "}}"
+        return [template.format(*row) for row in zip(*columns, strict=True)]
+
+    def texts(self, column: pa.Array, kind: t.DataType) -> list[str]:
+        """Return the values of a column as JSON."""
+        plain = plain_texts(column, kind, self._standard)
+        if plain is not None:
+            bare = isinstance(kind, (t.NumericType, t.BooleanType))
+            return ["null" if v is None else v if bare else json.dumps(v, ensure_ascii=False) for v in plain]
+        if isinstance(kind, t.ArrayType):
+            inner = self.texts(column.flatten(), kind.element_type)
+            return _grouped(column, inner, lambda parts: f"[{','.join(parts)}]")
+        if isinstance(kind, (t.MapType, t.MultisetType)):
+            return self._map_texts(column, kind)
+        if isinstance(kind, t.RowType):
+            members = [self.texts(column.field(i), f.data_type) for i, f in enumerate(kind.fields)]
+            names = [json.dumps(n, ensure_ascii=False) for n in kind.names]
+            rows = [_object(zip(names, row, strict=True)) for row in zip(*members, strict=True)]
+            return [r if valid else "null" for r, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
+        raise ValidationException(f"The format 'json' does not support the type {kind}.")
+
+    def _map_texts(self, column: pa.Array, kind: Any) -> list[str]:
+        key_type = kind.key_type if isinstance(kind, t.MapType) else kind.element_type
+        value_type = kind.value_type if isinstance(kind, t.MapType) else t.DataTypes.INT()
+        if not isinstance(key_type, (t.CharType, t.VarCharType)):
+            raise ValidationException(f"JSON format doesn't support non-string as key type of map. The type is: {kind}")
+        keys = [json.dumps(k, ensure_ascii=False) for k in column.keys.to_pylist()]
+        pairs = [f"{k}:{v}" for k, v in zip(keys, self.texts(column.items, value_type), strict=True)]
+        offset = column.offsets[0].as_py() if len(column.offsets) else 0
+        return _grouped(column, pairs[offset:], lambda parts: f"{{{','.join(parts)}}}")
+
+
+class _Number(str):
+    """A number with a point or an exponent, as it is written."""
+
+
+def _number(text: str) -> _Number:
+    return _Number(text)
+
+
+def _compact(value: Any) -> str:
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{_shown(value)} is no array")
+    return value
+
+
+def _member(value: Any, name: str, read: _Read) -> Any:
+    found = value.get(name)
+    return None if found is None else read(found)
+
+
+def _object(pairs: Any) -> str:
+    return "{" + ",".join(f"{k}:{v}" for k, v in pairs) + "}"
+
+
+def _grouped(column: pa.Array, parts: list[str], write: Callable[[list[str]], str]) -> list[str]:
+    found, at = [], 0
+    for size in column.value_lengths().to_pylist() if not pa.types.is_map(column.type) else _map_lengths(column):
+        if size is None:
+            found.append("null")
+            continue
+        found.append(write(parts[at : at + size]))
+        at += size
+    return found
+
+
+def _map_lengths(column: pa.Array) -> list[int | None]:
+    return [None if v is None else len(v) for v in column.to_pylist()]
+
+
+def _shown(value: Any) -> str:
+    text = value.decode(errors="replace").strip() if isinstance(value, bytes) else _compact(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

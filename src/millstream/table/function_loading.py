@@ -1,0 +1,39 @@
+"""Functions of users by what they are given as: decorated, as an object of a class, or by the name of one."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from millstream.sql.catalog.memory import CatalogFunction
+from millstream.sql.errors import ValidationException
+from millstream.table.udf import AggregateFunction, TableAggregateFunction, UserDefinedFunctionWrapper, udaf, udtaf
+
+
+def as_function(given: Any) -> UserDefinedFunctionWrapper:
+    """Return a function of the user's as the binder takes it."""
+    if isinstance(given, UserDefinedFunctionWrapper):
+        return given
+    if isinstance(given, TableAggregateFunction):
+        made: UserDefinedFunctionWrapper = udtaf(given)
+        return made
+    if isinstance(given, AggregateFunction):
+        return udaf(given)
+    raise ValidationException(
+        f"{given!r} is no function for SQL: make it one with udf(...), udtf(...) or udaf(...), which say its types."
+    )
+
+
+def loaded_function(function: CatalogFunction) -> UserDefinedFunctionWrapper:
+    """Return the function that CREATE FUNCTION names as `module.object`."""
+    name = function.implementation
+    if function.language.upper() != "PYTHON":
+        raise ValidationException(
+            f"The function '{name}' is in {function.language.title()}: functions are in Python here, LANGUAGE PYTHON."
+        )
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise ValidationException(f"Failed to load Python function '{name}': {e}") from e
+    return as_function(found)

@@ -1,0 +1,133 @@
+"""How rows are printed: in columns between bars, as Flink's `print()` does."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from millstream.sql import types as t
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.text import to_text
+from millstream.sql.schema import Fields
+
+NULL = "<NULL>"
+_KINDS = ("+I", "-U", "+U", "-D")
+_CUT = "..."
+_KIND_COLUMN = "op"
+
+# How wide the values of a type are; others are as wide as a column may be.
+_WIDTHS: dict[type[t.DataType], Callable[[t.DataType], int]] = {
+    t.TinyIntType: lambda kind: 4,
+    t.SmallIntType: lambda kind: 6,
+    t.IntType: lambda kind: 11,
+    t.BigIntType: lambda kind: 20,
+    t.BooleanType: lambda kind: 6,
+    t.DecimalType: lambda kind: kind.precision + 2,  # type: ignore[attr-defined]
+    t.DateType: lambda kind: 10,
+    t.TimeType: lambda kind: _with_fraction(8, kind),
+    t.TimestampType: lambda kind: _with_fraction(19, kind),
+    t.LocalZonedTimestampType: lambda kind: _with_fraction(19, kind),
+}
+
+
+def _with_fraction(width: int, kind: t.DataType) -> int:
+    precision: int = kind.precision  # type: ignore[attr-defined]
+    return width + precision + 1 if precision else width
+
+
+def display_width(text: str) -> int:
+    """Return how many places a text takes; wide characters take two.
+
+    Example:
+        >>> display_width("ab"), display_width("漢字")
+        (2, 4)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _fitted(text: str, width: int) -> str:
+    """Return a text, cut to a width, on the right of it."""
+    taken = display_width(text)
+    if taken <= width:
+        return " " * (width - taken) + text
+    room, kept = width - len(_CUT), ""
+    for character in text:
+        room -= display_width(character)
+        if room < 0:
+            break
+        kept += character
+    short = kept + _CUT
+    return " " * (width - display_width(short)) + short
+
+
+def texts_of(column: pa.Array, kind: t.DataType, zone: str) -> list[str]:
+    """Return the values of a column as they are printed."""
+    if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
+        return [NULL if v is None else f"x'{v.hex()}'" for v in column.to_pylist()]
+    return [NULL if v is None else v for v in to_text(column, kind, zone).to_pylist()]
+
+
+class Tableau:
+    """Lays out rows whose columns are as wide as their types say, so that they can be printed as they come.
+
+    Args:
+        fields: the columns.
+        shows_kinds: whether the first column says what each row does.
+        longest: how wide columns of other types are.
+        zone: in which points in time are shown.
+    """
+
+    def __init__(self, fields: Fields, shows_kinds: bool, longest: int, zone: str) -> None:
+        self._types = fields.types
+        self._names = fields.names
+        self._shows_kinds = shows_kinds
+        self._zone = zone
+        self._widths = [self._width(f.name, f.type, longest) for f in fields.fields]
+
+    def _width(self, name: str, kind: t.DataType, longest: int) -> int:
+        by_type = _WIDTHS.get(type(kind))
+        width = longest if by_type is None else by_type(kind)
+        return max(width, display_width(name), len(NULL) if kind.is_nullable else 0)
+
+    def head(self) -> Iterator[str]:
+        """Yield the lines above the rows."""
+        yield self.line()
+        yield self._row(_KIND_COLUMN, self._names)
+        yield self.line()
+
+    def line(self) -> str:
+        """Return the line between names and rows, and at the end."""
+        widths = [2, *self._widths] if self._shows_kinds else self._widths
+        return "+" + "+".join("-" * (w + 2) for w in widths) + "+"
+
+    def rows(self, batch: Batch) -> Iterator[str]:
+        """Yield a line for each row."""
+        columns = [texts_of(c, k, self._zone) for c, k in zip(batch.columns, self._types, strict=True)]
+        for kind, row in zip(batch.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
+            yield self._row(_KINDS[kind], row)
+
+    def _row(self, kind: str, values: Sequence[str]) -> str:
+        shown = [_fitted(v, w) for v, w in zip(values, self._widths, strict=True)]
+        return "| " + " | ".join([kind, *shown] if self._shows_kinds else shown) + " |"
+
+
+def footer(rows: int) -> str:
+    """Return the line below the rows."""
+    return f"{rows} row in set" if rows == 1 else f"{rows} rows in set"
+
+
+def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    """Yield the lines of rows that are all known: columns are as wide as what is in them."""
+    widths = [max(map(display_width, column)) for column in zip(names, *rows, strict=True)]
+    line = "+" + "+".join("-" * (w + 2) for w in widths) + "+"
+    yield line
+    yield "| " + " | ".join(_fitted(n, w) for n, w in zip(names, widths, strict=True)) + " |"
+    yield line
+    for row in rows:
+        yield "| " + " | ".join(_fitted(v, w) for v, w in zip(row, widths, strict=True)) + " |"
+    yield line
+    yield footer(len(rows))

@@ -1,0 +1,14 @@
+"""ResultKind: what came of a statement."""
+
+from __future__ import annotations
+
+__all__ = ["ResultKind"]
+
+
+class ResultKind:
+    """Whether a result is only OK, or rows worth looking at."""
+
+    # For DDL and the like: the result is OK.
+    SUCCESS = 0
+    # For SHOW, queries and INSERT: the result has rows.
+    SUCCESS_WITH_CONTENT = 1

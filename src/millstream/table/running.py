@@ -1,0 +1,107 @@
+"""Runs what was bound: plans it, adds its operators to the program, and starts a job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.datastream.bridge import Bridge
+from millstream.graph.transformations import Transformation
+from millstream.sql.catalog.manager import CatalogManager
+from millstream.sql.errors import TableException
+from millstream.sql.operators.session import Session
+from millstream.sql.operators.sink import TableSinkOperator
+from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
+from millstream.sql.plan.planner import plan
+from millstream.sql.translate import Translator
+from millstream.table.table_config import TableConfig
+from millstream.table.table_result import JobResult, QueryResult, TableResult
+
+_PARALLELISM = "table.exec.resource.default-parallelism"
+_WIDTH = "table.display.max-column-width"
+_SYNC = "table.dml-sync"
+_NAME = "pipeline.name"
+
+End = Sink | Collected | ToStream
+
+
+class Runner:
+    """Runs queries and statements of an environment."""
+
+    def __init__(self, bridge: Bridge, config: TableConfig, catalogs: CatalogManager) -> None:
+        self._bridge = bridge
+        self._config = config
+        self._catalogs = catalogs
+
+    def settings(self) -> dict[str, str]:
+        """Return all settings as text."""
+        return {k: str(v) for k, v in self._bridge.settings().to_dict().items()}
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether jobs are of batch."""
+        return self._bridge.is_batch
+
+    def planned(self, ends: Sequence[End]) -> list[Planned]:
+        """Return how ends are run."""
+        return plan(list(ends), self.settings(), self.is_batch)
+
+    def translated(self, ends: Sequence[End]) -> list[Transformation]:
+        """Add the operators of ends to the program; return the last of each."""
+        session = Session(
+            batch=self.is_batch,
+            options=self.settings(),
+            time_zone=self._config.get_local_timezone(),
+            query_start=time.time_ns() // 1_000_000,
+            catalog=self._catalogs.current_catalog,
+            database=self._catalogs.current_database,
+        )
+        before = len(self._bridge.program.transformations)
+        translator = Translator(self._bridge.program, session)
+        found = [translator.translate(p) for p in self.planned(ends)]
+        self._set_parallelism(self._bridge.program.transformations[before:])
+        return found
+
+    def _set_parallelism(self, added: Sequence[Transformation]) -> None:
+        width = int(self.settings().get(_PARALLELISM, "-1"))
+        for transformation in added if width > 0 else ():
+            if transformation.parallelism is None and not transformation.non_parallel:
+                transformation.parallelism = width
+
+    def collect(self, node: Node) -> TableResult:
+        """Run a query whose rows come back."""
+        end = Collected(node.fields, node)
+        with self._bridge.added():
+            (last,) = self.translated([end])
+            batches, client = self._bridge.collect(self._name("collect"), last, TableSinkOperator)
+        zone, longest = self._config.get_local_timezone(), int(self._config.get(_WIDTH, "30"))
+        return QueryResult(node.fields, zone, batches, client, not self.is_batch, longest)
+
+    def run(self, sinks: Sequence[Sink]) -> TableResult:
+        """Start a job that writes to tables."""
+        names = [".".join(s.name) for s in sinks]
+        with self._bridge.added():
+            ends = self.translated(sinks)
+            client = self._bridge.start(self._name(f"insert-into_{','.join(names)}"), ends)
+        result = JobResult(names, client)
+        if self._config.get(_SYNC, "false").lower() == "true":
+            result.wait()
+        return result
+
+    def attach(self, sinks: Sequence[Sink]) -> None:
+        """Have statements run by the program's own `execute()`."""
+        self._bridge.attach(self.translated(sinks))
+
+    def stream(self, end: ToStream) -> Transformation:
+        """Add a query to the program, as a stream of rows."""
+        (last,) = self.translated([end])
+        return last
+
+    def _name(self, otherwise: str) -> str:
+        return self._config.get(_NAME, otherwise)
+
+
+def refuse_unknown(statement: Any) -> TableException:
+    """Return the error of a statement that cannot be executed here."""
+    return TableException(f"{type(statement).__name__} is a statement for a client, not for execute_sql().")

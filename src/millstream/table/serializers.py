@@ -1,0 +1,9 @@
+"""PyFlink's serializers of tables, which have no use here."""
+
+from __future__ import annotations
+
+from millstream.common.missing import missing_class
+
+__all__ = ["ArrowSerializer"]
+
+ArrowSerializer = missing_class(__name__, "ArrowSerializer", "it is a part of PyFlink's inside; use to_arrow()")

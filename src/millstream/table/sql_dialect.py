@@ -1,0 +1,12 @@
+"""SqlDialect: which SQL statements are written in."""
+
+from __future__ import annotations
+
+__all__ = ["SqlDialect"]
+
+
+class SqlDialect:
+    """Flink's own SQL, or Hive's, which is not supported."""
+
+    DEFAULT = 0
+    HIVE = 1

@@ -1,0 +1,70 @@
+"""StatementSet: several INSERTs as one job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.missing import missing_function
+from millstream.sql.errors import TableException
+from millstream.sql.language.statements import Insert
+from millstream.sql.plan.nodes import Sink
+from millstream.table.table_descriptor import TableDescriptor
+from millstream.table.table_pipeline import PLANS, TablePipeline
+
+if TYPE_CHECKING:
+    from millstream.table.table import Table
+    from millstream.table.table_environment import TableEnvironment
+    from millstream.table.table_result import TableResult
+
+__all__ = ["StatementSet"]
+
+
+class StatementSet:
+    """Statements that run as one job, which reads what they share once."""
+
+    def __init__(self, t_env: TableEnvironment) -> None:
+        self._t_env = t_env
+        self._sinks: list[Sink] = []
+
+    def add(self, table_pipeline: TablePipeline) -> StatementSet:
+        """Add a pipeline."""
+        self._sinks.append(table_pipeline._sink)
+        return self
+
+    def add_insert_sql(self, stmt: str) -> StatementSet:
+        """Add an INSERT."""
+        statement = self._t_env._parsed(stmt)
+        if not isinstance(statement, Insert):
+            raise TableException("Only insert statement is supported now.")
+        self._sinks.append(self._t_env._binder().insert(statement, stmt))
+        return self
+
+    def attach_as_datastream(self) -> None:
+        """Have the statements run with the DataStream program, by its `env.execute()`."""
+        self._t_env._attach(self._taken())
+
+    def add_insert(
+        self, target_path_or_descriptor: str | TableDescriptor, table: Table, overwrite: bool = False
+    ) -> StatementSet:
+        """Add the rows of a table, which go into another."""
+        return self.add(table.insert_into(target_path_or_descriptor, overwrite))
+
+    def explain(self, *extra_details: int) -> str:
+        """Return how it is run."""
+        return self._t_env._explained(self._sinks, extra_details)
+
+    def print_explain(self, *extra_details: int) -> None:
+        """Print how it is run."""
+        print(self.explain(*extra_details))
+
+    def execute(self) -> TableResult:
+        """Start one job for all statements, and forget them."""
+        return self._t_env._run(self._taken())
+
+    def _taken(self) -> list[Any]:
+        if not self._sinks:
+            raise TableException("The statement set is empty: add a statement first.")
+        sinks, self._sinks = self._sinks, []
+        return sinks
+
+    compile_plan = missing_function("compile_plan", PLANS)

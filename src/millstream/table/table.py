@@ -1,0 +1,374 @@
+"""Table: a relation that a program makes, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from millstream.common.deprecated import warn_deprecated
+from millstream.common.errors import InvalidProgramError
+from millstream.common.missing import missing_function
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.language import syntax
+from millstream.sql.plan.nodes import JoinKind, Node
+from millstream.table.catalog import ResolvedSchema
+from millstream.table.expression import Expression, tree_of
+from millstream.table.selection import Selection, tables_columns
+from millstream.table.table_schema import TableSchema
+from millstream.table.trees import InlineCall
+from millstream.table.udf import UserDefinedFunctionWrapper, UserDefinedTableFunctionWrapper
+from millstream.table.window import GroupWindow, OverWindow
+
+if TYPE_CHECKING:
+    from millstream.table.table_descriptor import TableDescriptor
+    from millstream.table.table_environment import TableEnvironment
+    from millstream.table.table_pipeline import TablePipeline
+    from millstream.table.table_result import TableResult
+
+__all__ = ["GroupWindowedTable", "GroupedTable", "OverWindowedTable", "Table", "WindowGroupedTable"]
+
+UDAF = "aggregate functions of users are not there yet"
+
+
+class Table:
+    """Rows with columns: what a query is, before it is run.
+
+    Example:
+        >>> from millstream.table.expressions import col
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> words = t_env.from_elements([("to", 1), ("be", 2)], ["word", "n"])
+        >>> list(words.select(col("word").upper_case).execute().collect())
+        [<Row('TO')>, <Row('BE')>]
+    """
+
+    def __init__(self, node: Node, t_env: TableEnvironment) -> None:
+        self._node = node
+        self._t_env = t_env
+        self._name: str | None = None
+
+    def __str__(self) -> str:
+        """Return a name under which SQL knows the table."""
+        if self._name is None:
+            self._name = self._t_env._name_of(self)
+        return self._name
+
+    def __getattr__(self, name: str) -> Expression[Any]:
+        if name.startswith("_") or name not in self._node.fields.names:
+            raise AttributeError(
+                f"The current table has no column named '{name}', available columns: "
+                f"[{', '.join(self._node.fields.names) if '_node' in self.__dict__ else ''}]"
+            )
+        return Expression(syntax.Name((name,)))
+
+    def _then(self, node: Node) -> Table:
+        return Table(node, self._t_env)
+
+    @property
+    def _steps(self) -> Any:
+        return self._t_env._binder()
+
+    def _selection(self, **more: Any) -> Selection:
+        return Selection(self._t_env, self._node, **more)
+
+    # --- columns
+
+    def select(self, *fields: Expression[Any]) -> Table:
+        """Return columns, or aggregates over all rows."""
+        chosen = self._selection()
+        return self._then(chosen.selected(fields))
+
+    def alias(self, field: str, *fields: str) -> Table:
+        """Rename the columns, from the first on."""
+        return self._then(self._steps.rename(self._node, [field, *fields]))
+
+    def add_columns(self, *fields: Expression[Any]) -> Table:
+        """Add columns behind those that are there, under names that are new."""
+        return self._then(self._selection().added(fields))
+
+    def add_or_replace_columns(self, *fields: Expression[Any]) -> Table:
+        """Add columns; one with a name that is there takes its place."""
+        return self._then(self._selection().added(fields, replaces=True))
+
+    def rename_columns(self, *fields: Expression[Any]) -> Table:
+        """Rename columns: `rename_columns(col("a").alias("b"))`."""
+        names = list(self._node.fields.names)
+        for old, field in zip(tables_columns(fields, "rename_columns"), fields, strict=True):
+            if old not in names:
+                raise ValidationException(f"Rename column '{old}': there is no such column in {names}.")
+            if not field._names:
+                raise ValidationException(f"Rename column '{old}' needs an alias: col('{old}').alias('b').")
+            names[names.index(old)] = field._names[0]
+        return self._then(self._steps.rename(self._node, names))
+
+    def drop_columns(self, *fields: Expression[Any]) -> Table:
+        """Leave columns out."""
+        return self._then(self._selection().dropped(fields))
+
+    # --- rows
+
+    def filter(self, predicate: Expression[bool]) -> Table:
+        """Keep rows for which a condition is true."""
+        return self._then(self._steps.filter(self._node, self._selection().tree(predicate)))
+
+    def where(self, predicate: Expression[bool]) -> Table:
+        """Keep rows for which a condition is true."""
+        return self.filter(predicate)
+
+    def group_by(self, *fields: Expression[Any]) -> GroupedTable:
+        """Group rows, to select aggregates."""
+        return GroupedTable(self, fields)
+
+    def distinct(self) -> Table:
+        """Keep each row once."""
+        return self._then(self._steps.distinct(self._node))
+
+    def order_by(self, *fields: Expression[Any]) -> Table:
+        """Order rows; `col("a").desc` the other way round."""
+        chosen = self._selection()
+        keys = [syntax.SortKey(chosen.tree(f), bool(getattr(f, "_descending", False))) for f in fields]
+        return self._then(self._steps.order(self._node, keys))
+
+    def offset(self, offset: int) -> Table:
+        """Leave out the first rows."""
+        return self._then(self._steps.limit(self._node, offset=offset))
+
+    def fetch(self, fetch: int) -> Table:
+        """Keep so many rows at most."""
+        return self._then(self._steps.limit(self._node, fetch=fetch))
+
+    def limit(self, fetch: int, offset: int = 0) -> Table:
+        """Keep so many rows at most, behind the first ones."""
+        return self._then(self._steps.limit(self._node, offset, fetch))
+
+    # --- two tables
+
+    def join(self, right: Table, join_predicate: Expression[bool] | None = None) -> Table:
+        """Return pairs of rows for which a condition is true."""
+        return self._joined(right, join_predicate, JoinKind.INNER)
+
+    def left_outer_join(self, right: Table, join_predicate: Expression[bool] | None = None) -> Table:
+        """Return pairs of rows, and rows of this table without a partner."""
+        return self._joined(right, join_predicate, JoinKind.LEFT)
+
+    def right_outer_join(self, right: Table, join_predicate: Expression[bool]) -> Table:
+        """Return pairs of rows, and rows of the other table without a partner."""
+        return self._joined(right, join_predicate, JoinKind.RIGHT)
+
+    def full_outer_join(self, right: Table, join_predicate: Expression[bool]) -> Table:
+        """Return pairs of rows, and rows of both tables without a partner."""
+        return self._joined(right, join_predicate, JoinKind.FULL)
+
+    def _joined(self, right: Table, predicate: Expression[bool] | None, kind: JoinKind) -> Table:
+        self._check_environment(right)
+        condition = None if predicate is None else self._selection().tree(predicate)
+        return self._then(self._steps.join(self._node, right._node, condition, kind))
+
+    def _check_environment(self, other: Table) -> None:
+        if not isinstance(other, Table):
+            raise InvalidProgramError(f"This takes a Table, not {other!r}.")
+        if other._t_env is not self._t_env:
+            raise ValidationException("Only tables from the same TableEnvironment can be joined.")
+
+    def join_lateral(
+        self,
+        table_function_call: Expression[Any] | UserDefinedTableFunctionWrapper,
+        join_predicate: Expression[bool] | None = None,
+    ) -> Table:
+        """Return each row with the rows that a table function makes of it."""
+        return self._then(self._selection().lateral(table_function_call, join_predicate, "INNER"))
+
+    def left_outer_join_lateral(
+        self,
+        table_function_call: Expression[Any] | UserDefinedTableFunctionWrapper,
+        join_predicate: Expression[bool] | None = None,
+    ) -> Table:
+        """Return each row with the rows that a table function makes of it; rows without any stay, too."""
+        return self._then(self._selection().lateral(table_function_call, join_predicate, "LEFT"))
+
+    def minus(self, right: Table) -> Table:
+        """Return the rows that the other table has not, each once."""
+        return self._set("EXCEPT", False, right)
+
+    def minus_all(self, right: Table) -> Table:
+        """Return the rows that the other table has not, as often as they are left."""
+        return self._set("EXCEPT", True, right)
+
+    def union(self, right: Table) -> Table:
+        """Return the rows of both tables, each once."""
+        return self._set("UNION", False, right)
+
+    def union_all(self, right: Table) -> Table:
+        """Return the rows of both tables."""
+        return self._set("UNION", True, right)
+
+    def intersect(self, right: Table) -> Table:
+        """Return the rows that both tables have, each once."""
+        return self._set("INTERSECT", False, right)
+
+    def intersect_all(self, right: Table) -> Table:
+        """Return the rows that both tables have, as often as both have them."""
+        return self._set("INTERSECT", True, right)
+
+    def _set(self, operator: str, all_: bool, right: Table) -> Table:
+        self._check_environment(right)
+        return self._then(self._steps.set_operation(operator, all_, self._node, right._node))
+
+    # --- windows
+
+    def window(self, window: GroupWindow) -> GroupWindowedTable:
+        """Group rows by a window in time."""
+        if not isinstance(window, GroupWindow):
+            raise InvalidProgramError(f"window() takes a Tumble, Slide or Session with an alias, not {window!r}.")
+        return GroupWindowedTable(self, window)
+
+    def over_window(self, *over_windows: OverWindow) -> OverWindowedTable:
+        """Name windows that aggregates with `over` look at."""
+        if not all(isinstance(w, OverWindow) for w in over_windows):
+            raise InvalidProgramError("over_window() takes windows of Over with an alias.")
+        return OverWindowedTable(self, over_windows)
+
+    # --- functions of users
+
+    def map(self, func: Expression[Any] | UserDefinedFunctionWrapper) -> Table:
+        """Make a row of each row with a function; of a result of type ROW every field is a column."""
+        return self._then(self._selection().mapped(func))
+
+    def flat_map(self, func: Expression[Any] | UserDefinedTableFunctionWrapper) -> Table:
+        """Make rows of each row with a table function."""
+        return self._then(self._selection().flat_mapped(func))
+
+    aggregate = missing_function("aggregate", UDAF)
+    flat_aggregate = missing_function("flat_aggregate", UDAF)
+    to_changelog = missing_function("to_changelog", "process table functions are not there yet")
+    from_changelog = missing_function("from_changelog", "process table functions are not there yet")
+
+    # --- looking
+
+    def get_schema(self) -> TableSchema:
+        """Old: return the columns in the older form."""
+        warn_deprecated("get_schema()", "use get_resolved_schema()")
+        return TableSchema(self._node.fields.names, self._node.fields.types)
+
+    def get_resolved_schema(self) -> ResolvedSchema:
+        """Return the columns."""
+        return ResolvedSchema.of_fields(self._node.fields)
+
+    def print_schema(self) -> None:
+        """Print the columns and their types."""
+        print(self.get_resolved_schema())
+
+    def explain(self, *extra_details: int) -> str:
+        """Return how the query is run."""
+        return self._t_env._explained([self._t_env._collected(self._node)], extra_details)
+
+    def print_explain(self, *extra_details: int) -> None:
+        """Print how the query is run."""
+        print(self.explain(*extra_details))
+
+    # --- running
+
+    def execute(self) -> TableResult:
+        """Run the query; its rows are collected."""
+        return self._t_env._collect(self._node)
+
+    def insert_into(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TablePipeline:
+        """Return a pipeline into a table, to be executed or added to a statement set."""
+        from millstream.table.table_pipeline import TablePipeline
+
+        return TablePipeline(self._t_env, self._t_env._written(self._node, table_path_or_descriptor, overwrite))
+
+    def execute_insert(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TableResult:
+        """Write the rows to a table: start a job, `wait()` for its end."""
+        return self.insert_into(table_path_or_descriptor, overwrite).execute()
+
+    def to_arrow(self) -> Any:
+        """Run the query and return its rows as a pyarrow.Table, once all are there."""
+        return self._t_env._arrow(self)
+
+    def to_pandas(self) -> Any:
+        """Run the query and return its rows as a pandas.DataFrame, once all are there."""
+        return self._t_env._pandas(self)
+
+
+class GroupedTable:
+    """A table whose rows are grouped."""
+
+    def __init__(self, table: Table, keys: Sequence[Expression[Any]]) -> None:
+        self._table = table
+        self._keys = tuple(keys)
+
+    def select(self, *fields: Expression[Any]) -> Table:
+        """Return a row for each group: keys and aggregates."""
+        return self._table._then(self._table._selection().grouped(self._keys, fields))
+
+    aggregate = missing_function("aggregate", UDAF)
+    flat_aggregate = missing_function("flat_aggregate", UDAF)
+
+
+class GroupWindowedTable:
+    """A table whose rows are grouped by a window."""
+
+    def __init__(self, table: Table, window: GroupWindow) -> None:
+        self._table = table
+        self._window = window
+
+    def group_by(self, *fields: Expression[Any]) -> WindowGroupedTable:
+        """Group by the window, by its alias, and by columns."""
+        aliases = [tree_of(f) for f in fields]
+        if syntax.Name((self._window.alias,)) not in aliases:
+            raise ValidationException(
+                f"group_by() behind window() must have the window's alias: col('{self._window.alias}')."
+            )
+        return WindowGroupedTable(self._table, self._window, fields)
+
+
+class WindowGroupedTable:
+    """A table whose rows are grouped by a window and by columns."""
+
+    def __init__(self, table: Table, window: GroupWindow, keys: Sequence[Expression[Any]]) -> None:
+        self._table = table
+        self._window = window
+        self._keys = tuple(keys)
+
+    def select(self, *fields: Expression[Any]) -> Table:
+        """Return a row for each group: keys, aggregates, and `start` and `end` of the window."""
+        chosen = self._table._selection(window=self._window)
+        return self._table._then(chosen.grouped(self._keys, fields))
+
+    aggregate = missing_function("aggregate", UDAF)
+
+
+class OverWindowedTable:
+    """A table with windows that aggregates with `over` look at."""
+
+    def __init__(self, table: Table, windows: Sequence[OverWindow]) -> None:
+        self._table = table
+        self._windows = tuple(windows)
+
+    def select(self, *fields: Expression[Any]) -> Table:
+        """Return columns, and aggregates over windows."""
+        chosen = self._table._selection(over={w.alias: w.tree for w in self._windows})
+        return self._table._then(chosen.selected(fields))
+
+
+class AggregatedTable:
+    """What `aggregate` of a table gives."""
+
+    def __init__(self) -> None:
+        raise TableException(f"AggregatedTable: {UDAF}.")
+
+    select = missing_function("select", UDAF)
+
+
+class FlatAggregateTable:
+    """What `flat_aggregate` of a table gives."""
+
+    def __init__(self) -> None:
+        raise TableException(f"FlatAggregateTable: {UDAF}.")
+
+    select = missing_function("select", UDAF)
+
+
+def inline(function: UserDefinedFunctionWrapper, *arguments: syntax.Expression) -> InlineCall:
+    """Return the call of a function without a name."""
+    return InlineCall(function, tuple(arguments))

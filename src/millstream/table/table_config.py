@@ -1,0 +1,134 @@
+"""TableConfig: the settings of a TableEnvironment."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+
+from millstream.common.configuration import Configuration, parse_duration_ms
+from millstream.common.errors import InvalidProgramError
+from millstream.table.sql_dialect import SqlDialect
+
+__all__ = ["TableConfig"]
+
+_TIME_ZONE = "table.local-time-zone"
+_TTL = "table.exec.state.ttl"
+_CODE_LENGTH = "table.generated-code.max-length"
+_DIALECT = "table.sql-dialect"
+_PYTHON = "python.executable"
+# Options that have a value though nobody has set one.
+DEFAULTS = {
+    "table.exec.mini-batch.enabled": "false",
+    "table.exec.mini-batch.allow-latency": "0 ms",
+    "table.exec.mini-batch.size": "-1",
+    _TTL: "0 ms",
+    "table.exec.resource.default-parallelism": "-1",
+    "table.exec.sink.not-null-enforcer": "ERROR",
+    "table.exec.sink.type-length-enforcer": "IGNORE",
+    "table.exec.sink.upsert-materialize": "AUTO",
+    "table.exec.legacy-cast-behaviour": "DISABLED",
+    "table.exec.rank.topn-cache-size": "10000",
+    "table.optimizer.agg-phase-strategy": "AUTO",
+    "table.optimizer.distinct-agg.split.enabled": "false",
+    _TIME_ZONE: "default",
+    "table.dml-sync": "false",
+    "table.dynamic-table-options.enabled": "true",
+    _DIALECT: "default",
+    "table.builtin-catalog-name": "default_catalog",
+    "table.builtin-database-name": "default_database",
+    "table.display.max-column-width": "30",
+}
+
+
+class TableConfig:
+    """Settings by key; they are those of the environment below, too.
+
+    Example:
+        >>> TableConfig().set("table.exec.state.ttl", "1 h").get("table.exec.state.ttl", "")
+        '1 h'
+    """
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self._configuration = Configuration() if configuration is None else configuration
+
+    def get(self, key: str, default_value: str) -> str:
+        """Return a setting, or another value where none is set."""
+        return str(self._configuration.get_string(key, default_value))
+
+    def set(self, key: str, value: str) -> TableConfig:
+        """Set a setting."""
+        self._configuration.set_string(key, value)
+        return self
+
+    def get_local_timezone(self) -> str:
+        """Return the session's time zone."""
+        zone = self.get(_TIME_ZONE, "default")
+        return zone if zone != "default" else local_zone()
+
+    def set_local_timezone(self, timezone_id: str) -> None:
+        """Set the session's time zone, by name or as an offset such as `+01:00`."""
+        self.set(_TIME_ZONE, timezone_id)
+
+    def get_max_generated_code_length(self) -> int:
+        """Return what was set; no Java is generated here."""
+        return int(self.get(_CODE_LENGTH, "4000"))
+
+    def set_max_generated_code_length(self, max_generated_code_length: int) -> None:
+        """Accepted without effect: no Java is generated here."""
+        self.set(_CODE_LENGTH, str(max_generated_code_length))
+
+    def set_idle_state_retention(self, duration: datetime.timedelta) -> None:
+        """Set how long state lives that nobody touches; 0 is for ever."""
+        if not isinstance(duration, datetime.timedelta):
+            raise InvalidProgramError(f"set_idle_state_retention() takes a timedelta, not {duration!r}.")
+        self.set(_TTL, f"{duration // datetime.timedelta(milliseconds=1)} ms")
+
+    def get_idle_state_retention(self) -> datetime.timedelta:
+        """Return how long state lives that nobody touches; 0 is for ever."""
+        return datetime.timedelta(milliseconds=parse_duration_ms(self.get(_TTL, "0 ms")))
+
+    def get_configuration(self) -> Configuration:
+        """Return the settings, to read and to change."""
+        return self._configuration
+
+    def add_configuration(self, configuration: Configuration) -> None:
+        """Add settings."""
+        self._configuration.add_all(configuration)
+
+    def to_map(self) -> dict[str, str]:
+        """Return all settings that are set."""
+        return {key: str(value) for key, value in self._configuration.to_dict().items()}
+
+    def get_sql_dialect(self) -> int:
+        """Return the dialect of SQL."""
+        return SqlDialect.HIVE if self.get(_DIALECT, "default").lower() == "hive" else SqlDialect.DEFAULT
+
+    def set_sql_dialect(self, sql_dialect: int) -> None:
+        """Set the dialect of SQL; only Flink's own is there."""
+        if sql_dialect == SqlDialect.HIVE:
+            raise InvalidProgramError("The dialect of Hive is not supported: write statements in Flink's SQL.")
+        self.set(_DIALECT, "default")
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Choose the workers' interpreter."""
+        self.set(_PYTHON, python_exec)
+
+    def get_python_executable(self) -> str | None:
+        """Return the workers' interpreter that was chosen."""
+        return self.get(_PYTHON, "") or None
+
+    @staticmethod
+    def get_default() -> TableConfig:
+        """Return settings that are all as they were at first."""
+        return TableConfig()
+
+
+def local_zone() -> str:
+    """Return the name of this machine's time zone."""
+    named = os.environ.get("TZ")
+    if named:
+        return named.lstrip(":")
+    target = os.path.realpath("/etc/localtime")
+    _, found, name = target.partition("zoneinfo/")
+    return name if found else time.tzname[0]

@@ -1,0 +1,187 @@
+"""TableDescriptor: a CREATE TABLE without SQL."""
+
+from __future__ import annotations
+
+from millstream.sql.catalog.tables import CatalogTable
+from millstream.sql.errors import ValidationException
+from millstream.table.schema import Schema
+from millstream.table.sql_text import name_as_sql
+
+__all__ = ["FormatDescriptor", "TableDescriptor"]
+
+
+class FormatDescriptor:
+    """A format and its options.
+
+    Example:
+        >>> FormatDescriptor.for_format("json").option("ignore-parse-errors", "true").build().get_options()
+        {'ignore-parse-errors': 'true'}
+    """
+
+    def __init__(self, format: str, options: dict[str, str]) -> None:
+        self._format = format
+        self._options = dict(options)
+
+    @staticmethod
+    def for_format(format: str) -> FormatDescriptor.Builder:
+        """Return a builder for a format."""
+        return FormatDescriptor.Builder(format)
+
+    def get_format(self) -> str:
+        """Return the format's name."""
+        return self._format
+
+    def get_options(self) -> dict[str, str]:
+        """Return its options."""
+        return dict(self._options)
+
+    def __str__(self) -> str:
+        return f"{self._format}[{{{', '.join(f'{k}={v}' for k, v in self._options.items())}}}]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FormatDescriptor) and self._format == other._format and self._options == other._options
+
+    def __hash__(self) -> int:
+        return hash((self._format, tuple(sorted(self._options.items()))))
+
+    class Builder:
+        """Takes option after option."""
+
+        def __init__(self, format: str) -> None:
+            self._format = format
+            self._options: dict[str, str] = {}
+
+        def option(self, key: object, value: object) -> FormatDescriptor.Builder:
+            """Set an option."""
+            self._options[_key(key)] = _value(value)
+            return self
+
+        def build(self) -> FormatDescriptor:
+            """Return the descriptor."""
+            return FormatDescriptor(self._format, self._options)
+
+
+class TableDescriptor:
+    """Describes a table: its schema, its connector and the connector's options.
+
+    Example:
+        >>> TableDescriptor.for_connector("datagen").option("number-of-rows", "5").build().get_options()
+        {'connector': 'datagen', 'number-of-rows': '5'}
+    """
+
+    def __init__(
+        self,
+        schema: Schema | None,
+        options: dict[str, str],
+        partition_keys: list[str],
+        comment: str | None,
+    ) -> None:
+        self._schema = schema
+        self._options = dict(options)
+        self._partition_keys = list(partition_keys)
+        self._comment = comment
+
+    @staticmethod
+    def for_connector(connector: str) -> TableDescriptor.Builder:
+        """Return a builder for a connector."""
+        return TableDescriptor.Builder().option("connector", connector)
+
+    def get_schema(self) -> Schema | None:
+        """Return the schema, None where none was given."""
+        return self._schema
+
+    def get_options(self) -> dict[str, str]:
+        """Return the options."""
+        return dict(self._options)
+
+    def get_partition_keys(self) -> list[str]:
+        """Return the columns the table is partitioned by."""
+        return list(self._partition_keys)
+
+    def get_comment(self) -> str | None:
+        """Return what is said of it."""
+        return self._comment
+
+    def as_table(self) -> CatalogTable:
+        """Return the declaration for a catalog."""
+        schema = self._schema or Schema.new_builder().build()
+        return schema.as_table(self._options, self._partition_keys, self._comment)
+
+    def _parts(self) -> tuple[object, ...]:
+        return self._schema, tuple(sorted(self._options.items())), tuple(self._partition_keys), self._comment
+
+    def __str__(self) -> str:
+        partition = ", ".join(map(name_as_sql, self._partition_keys))
+        options = ",\n".join(f"  '{k}' = '{v}'" for k, v in self._options.items())
+        lines = [
+            str(self._schema) if self._schema is not None else "",
+            f"COMMENT '{self._comment or ''}'",
+            *([f"PARTITIONED BY ({partition})"] if partition else []),
+            f"WITH (\n{options}\n)",
+        ]
+        return "\n".join(lines)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableDescriptor) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    class Builder:
+        """Takes part after part."""
+
+        def __init__(self) -> None:
+            self._schema: Schema | None = None
+            self._options: dict[str, str] = {}
+            self._partition_keys: list[str] = []
+            self._comment: str | None = None
+
+        def schema(self, schema: Schema) -> TableDescriptor.Builder:
+            """Set the schema."""
+            self._schema = schema
+            return self
+
+        def option(self, key: object, value: object) -> TableDescriptor.Builder:
+            """Set an option."""
+            self._options[_key(key)] = _value(value)
+            return self
+
+        def format(self, format: str | FormatDescriptor, format_option: object = None) -> TableDescriptor.Builder:
+            """Set the format; its options are known by its name, or by that of `format_option`."""
+            key = "format" if format_option is None else _key(format_option)
+            if isinstance(format, str):
+                return self.option(key, format)
+            prefix = format.get_format()
+            if key != "format":
+                if not key.endswith(".format"):
+                    raise ValidationException(
+                        f"Format identifier keys should either be 'format' or suffixed with '.format', but was '{key}'."
+                    )
+                prefix = f"{key.removesuffix('.format')}.{prefix}"
+            self.option(key, format.get_format())
+            for name, value in format.get_options().items():
+                self.option(f"{prefix}.{name}", value)
+            return self
+
+        def partitioned_by(self, *partition_keys: str) -> TableDescriptor.Builder:
+            """Set the columns the table is partitioned by."""
+            self._partition_keys += partition_keys
+            return self
+
+        def comment(self, comment: str) -> TableDescriptor.Builder:
+            """Say something of the table."""
+            self._comment = comment
+            return self
+
+        def build(self) -> TableDescriptor:
+            """Return the descriptor."""
+            return TableDescriptor(self._schema, self._options, self._partition_keys, self._comment)
+
+
+def _key(key: object) -> str:
+    """Return a key that is given as text or as a ConfigOption."""
+    return key if isinstance(key, str) else str(getattr(key, "key", key))
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,548 @@
+"""TableEnvironment: where a program of SQL and the Table API begins, and what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.missing import JAVA, missing_function
+from millstream.datastream.bridge import Bridge
+from millstream.datastream.data_stream import DataStream
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.sql.bind.binder import Binder
+from millstream.sql.bind.language import LanguageFunctions
+from millstream.sql.catalog.ddl import Ddl, Result
+from millstream.sql.catalog.manager import CatalogManager, InlineView
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.language import statements as s
+from millstream.sql.language import syntax
+from millstream.sql.language.statement_grammar import read_statement
+from millstream.sql.plan.nodes import Collected, Node, Sink
+from millstream.sql.types import RowType
+from millstream.table import catalog_objects
+from millstream.table.api_binder import ApiBinder
+from millstream.table.catalog import Catalog, CatalogDescriptor
+from millstream.table.connectors.registry import Connectors
+from millstream.table.elements import batch_of, from_arrow, row_type_of, scan_of
+from millstream.table.environment_settings import EnvironmentSettings
+from millstream.table.expression import Expression, tree_of
+from millstream.table.frames import arrow_table, as_pandas
+from millstream.table.function_loading import as_function, loaded_function
+from millstream.table.module import Module, ModuleEntry
+from millstream.table.running import Runner, refuse_unknown
+from millstream.table.settings_map import SettingsMap
+from millstream.table.statement_set import StatementSet
+from millstream.table.streams import Streams
+from millstream.table.table import Table
+from millstream.table.table_config import TableConfig
+from millstream.table.table_descriptor import TableDescriptor
+from millstream.table.table_pipeline import PLANS
+from millstream.table.table_result import OkResult, RowsResult, TableResult, TextResult
+from millstream.table.texts import read_path
+from millstream.table.udf import UserDefinedFunctionWrapper
+
+__all__ = ["StreamTableEnvironment", "TableEnvironment"]
+
+_MODELS = "models are not there yet"
+_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
+
+
+class TableEnvironment:
+    """Knows tables, views and functions by name, and runs statements.
+
+    Example:
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+        >>> list(t_env.execute_sql("SELECT COUNT(*) FROM (VALUES (1), (2)) AS t(a)").collect())
+        [<Row(2)>]
+    """
+
+    def __init__(self, environment: StreamExecutionEnvironment, settings: EnvironmentSettings) -> None:
+        self._bridge = Bridge(environment)
+        self._config = TableConfig(environment.get_configuration())
+        self._catalogs = CatalogManager(
+            settings.get_built_in_catalog_name(),
+            settings.get_built_in_database_name(),
+            load_function=loaded_function,
+        )
+        self._functions = LanguageFunctions()
+        self._connectors = Connectors()
+        self._runner = Runner(self._bridge, self._config, self._catalogs)
+        self._unnamed = 0
+        self._sources = 0
+        self._inline: dict[UserDefinedFunctionWrapper, str] = {}
+
+    @staticmethod
+    def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
+        """Return an environment of its own."""
+        settings = environment_settings
+        if isinstance(settings, Configuration):
+            settings = EnvironmentSettings.new_instance().with_configuration(settings).build()
+        if not isinstance(settings, EnvironmentSettings):
+            raise TypeError(
+                f"argument should be EnvironmentSettings or Configuration, not {type(environment_settings).__name__}"
+            )
+        environment = StreamExecutionEnvironment.get_execution_environment(settings.get_configuration())
+        return TableEnvironment(environment, settings)
+
+    # --- inside
+
+    def _sql_binder(self) -> Binder:
+        return Binder(self._catalogs, self._functions, self._runner.settings(), self._connectors, self._runner.is_batch)
+
+    def _binder(self) -> ApiBinder:
+        return ApiBinder(self._sql_binder())
+
+    def _ddl(self) -> Ddl:
+        settings = SettingsMap(self._config.get_configuration())
+        return Ddl(self._sql_binder(), settings, load_function=loaded_function)
+
+    def _parsed(self, statement: str) -> s.Statement:
+        return read_statement(statement)
+
+    def _is_aggregate(self, name: str) -> bool:
+        return self._functions.kind(name) == "aggregate"
+
+    def _inline_name(self, function: UserDefinedFunctionWrapper) -> str:
+        """Return a name under which the binder finds a function that has none."""
+        if function not in self._inline:
+            number = f"${len(self._inline)}" if self._inline else ""
+            name = f"*{function.name.replace('.', '_')}{number}*"
+            self._catalogs.create_system_function(name, as_function(function))
+            self._inline[function] = name
+        return self._inline[function]
+
+    def _name_of(self, table: Table) -> str:
+        name = f"UnnamedTable${self._unnamed}"
+        self._unnamed += 1
+        self.create_temporary_view(name, table)
+        return name
+
+    def _collected(self, node: Node) -> Collected:
+        return Collected(node.fields, node)
+
+    def _collect(self, node: Node) -> TableResult:
+        return self._runner.collect(node)
+
+    def _run(self, sinks: Sequence[Sink]) -> TableResult:
+        return self._runner.run(sinks)
+
+    def _attach(self, sinks: Sequence[Sink]) -> None:
+        self._runner.attach(sinks)
+
+    def _written(self, node: Node, target: str | TableDescriptor, overwrite: bool) -> Sink:
+        if isinstance(target, TableDescriptor):
+            path: Sequence[str] = self._anonymous(target, node)
+        else:
+            path = read_path(target)
+        return self._binder().written_to(node, path, overwrite)
+
+    def _anonymous(self, descriptor: TableDescriptor, node: Node | None = None) -> tuple[str, ...]:
+        """Return a name for a table that is only described."""
+        table = descriptor.as_table()
+        if not table.columns and node is not None:
+            from millstream.table.schema import Schema
+
+            schema = Schema.new_builder().from_fields(node.fields.names, [t.nullable() for t in node.fields.types])
+            table = schema.build().as_table(descriptor.get_options(), descriptor.get_partition_keys())
+        self._unnamed += 1
+        name = f"*anonymous_{descriptor.get_options().get('connector', '')}${self._unnamed}*"
+        path = self._catalogs.full_path((name,))
+        self._catalogs.create_temporary(path, catalog_objects.resolved(self._sql_binder(), table))
+        return path
+
+    def _explained(self, ends: Sequence[Any], details: Sequence[int]) -> str:
+        from millstream.sql.plan.explain import explained
+
+        return explained(list(ends), self._runner.settings(), self._runner.is_batch, [_DETAILS[d] for d in details])
+
+    def _arrow(self, table: Table) -> Any:
+        return arrow_table(table._node.fields, table.execute().arrow_batches(), self._config.get_local_timezone())
+
+    def _pandas(self, table: Table) -> Any:
+        return as_pandas(self._arrow(table))
+
+    # --- statements
+
+    def execute_sql(self, stmt: str) -> TableResult:
+        """Carry out a statement: DDL at once, a query or INSERT as a job that is started."""
+        return self._executed(self._parsed(stmt), stmt)
+
+    def _executed(self, statement: s.Statement, text: str) -> TableResult:
+        if isinstance(statement, s.QueryStatement):
+            return self._collect(self._binder().query(statement.query, text=text))
+        if isinstance(statement, s.Insert):
+            return self._run([self._binder().insert(statement, text)])
+        if isinstance(statement, s.StatementSet):
+            binder = self._binder()
+            return self._run([binder.insert(one, text) for one in statement.statements])
+        if isinstance(statement, s.Explain):
+            return TextResult(self._explained(self._ends(statement.statement, text), _places(statement.details)))
+        if isinstance(statement, s.Jar):
+            return OkResult()
+        ddl = self._ddl()
+        if not ddl.can(statement):
+            raise refuse_unknown(statement)
+        return self._shown(ddl.execute(statement, text))
+
+    def _shown(self, result: Result) -> TableResult:
+        if result.insert is not None:
+            return self._run([self._binder().insert(result.insert)])
+        return RowsResult(result.fields, result.rows) if result.is_content else OkResult()
+
+    def _ends(self, statement: s.Statement, text: str) -> list[Sink | Collected]:
+        binder = self._binder()
+        if isinstance(statement, s.QueryStatement):
+            return [self._collected(binder.query(statement.query, text=text))]
+        if isinstance(statement, s.Insert):
+            return [binder.insert(statement, text)]
+        if isinstance(statement, s.StatementSet):
+            return [binder.insert(one, text) for one in statement.statements]
+        raise TableException("EXPLAIN is for queries, INSERT and statement sets.")
+
+    def sql_query(self, query: str) -> Table:
+        """Return the table that a query is; it is not run."""
+        statement = self._parsed(query)
+        if not isinstance(statement, s.QueryStatement):
+            raise ValidationException(
+                "Unsupported SQL query! sqlQuery() only accepts a single SQL query of type SELECT, UNION, INTERSECT, "
+                "EXCEPT, VALUES, and ORDER_BY."
+            )
+        return Table(self._binder().query(statement.query, text=query), self)
+
+    def explain_sql(self, stmt: str, *extra_details: int) -> str:
+        """Return how a statement is run."""
+        return self._explained(self._ends(self._parsed(stmt), stmt), extra_details)
+
+    def create_statement_set(self) -> StatementSet:
+        """Return an empty set of statements that run as one job."""
+        return StatementSet(self)
+
+    # --- tables
+
+    def from_path(self, path: str) -> Table:
+        """Return a table or view of a catalog."""
+        parts = read_path(path)
+        if self._catalogs.find(self._catalogs.full_path(parts)) is None:
+            raise ValidationException(f"Table `{'`.`'.join(parts)}` was not found.")
+        return Table(self._binder().query(syntax.TableQuery(syntax.TableName(parts))), self)
+
+    def from_descriptor(self, descriptor: TableDescriptor) -> Table:
+        """Return the table that a descriptor describes."""
+        path = self._anonymous(descriptor)
+        return Table(self._binder().query(syntax.TableQuery(syntax.TableName(path))), self)
+
+    def from_elements(self, elements: Iterable[Any], schema: Any = None, verify_schema: bool = True) -> Table:
+        """Return a table of rows that are given: tuples, Rows, dicts, or `row(...)` expressions.
+
+        Without a schema, names are _1, _2, .. and types follow from the values: int is BIGINT, float DOUBLE.
+        """
+        rows = list(elements)
+        if rows and any(isinstance(e, Expression) for e in rows):
+            return self._from_expressions(rows, schema)
+        kind = row_type_of(rows, schema)
+        is_single = not isinstance(schema, RowType) and schema is not None and not isinstance(schema, (list, tuple))
+        batch = batch_of(rows, kind, is_single, self._config.get_local_timezone())
+        return self._of_rows(kind, batch, "python-input-format")
+
+    def _of_rows(self, kind: RowType, batch: Any, what: str, subtasks: int = 1) -> Table:
+        self._sources += 1
+        called = f"*anonymous_{what}${self._sources}*"
+        types = [f.data_type for f in kind.fields]
+        return Table(scan_of(kind.names, types, batch, called, subtasks), self)
+
+    def _from_expressions(self, rows: list[Any], schema: Any) -> Table:
+        if not all(isinstance(e, Expression) for e in rows):
+            raise ValueError("It doesn't support part of the elements are Expression, while the others are not.")
+        trees = [tree_of(e) for e in rows]
+        members = [t.arguments if isinstance(t, syntax.Call) and t.name == "ROW" else (t,) for t in trees]
+        binder = self._binder()
+        node = binder.query(syntax.Values(tuple(members)))
+        if schema is None:
+            return Table(binder.rename(node, [f"f{i}" for i in range(len(node.fields))]), self)
+        kind = schema if isinstance(schema, RowType) else None
+        names = kind.names if kind is not None else list(schema)
+        if kind is not None:
+            node = binder.cast_to(node, [f.data_type for f in kind.fields])
+        return Table(binder.rename(node, names), self)
+
+    def from_pandas(self, pdf: Any, schema: Any = None, splits_num: int = 1) -> Table:
+        """Return a table of a pandas.DataFrame's rows."""
+        import pandas as pd
+        import pyarrow as pa
+
+        if not isinstance(pdf, pd.DataFrame):
+            raise TypeError(f"Unsupported type, expected pandas.DataFrame, got {type(pdf)}")
+        kind, batch = from_arrow(pa.Table.from_pandas(pdf, preserve_index=False), schema)
+        return self._of_rows(kind, batch, "arrow", splits_num)
+
+    def create_temporary_view(
+        self, view_path: str, table_or_data_stream: Table | DataStream[Any], *fields_or_schema: Any
+    ) -> None:
+        """Name a table, or a stream, for SQL."""
+        table = table_or_data_stream
+        if isinstance(table, DataStream):
+            table = self._streams().table(table, fields_or_schema)
+        if not isinstance(table, Table):
+            raise InvalidProgramError(f"create_temporary_view() takes a Table or a DataStream, not {table!r}.")
+        path = self._catalogs.full_path(read_path(view_path))
+        self._catalogs.create_temporary(path, InlineView(table._node, view_path))
+
+    def create_view(self, view_path: str, table: Table, ignore_if_exists: bool | None = False) -> None:
+        """Name a table for SQL, as long as the environment lives."""
+        path = self._catalogs.full_path(read_path(view_path))
+        self._catalogs.create_temporary(path, InlineView(table._node, view_path), bool(ignore_if_exists))
+
+    def create_temporary_table(
+        self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = False
+    ) -> None:
+        """Declare a temporary table."""
+        self._create(path, descriptor, True, bool(ignoreIfExists))
+
+    def create_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = False) -> None:
+        """Declare a table."""
+        self._create(path, descriptor, False, bool(ignoreIfExists))
+
+    def _create(self, path: str, descriptor: TableDescriptor, temporary: bool, if_not_exists: bool) -> None:
+        table = catalog_objects.resolved(self._sql_binder(), descriptor.as_table())
+        self._catalogs.create(self._catalogs.full_path(read_path(path)), table, temporary, if_not_exists)
+
+    def drop_temporary_table(self, table_path: str) -> bool:
+        """Forget a temporary table; tell whether it was there."""
+        return self._dropped(table_path, view=False, temporary=True, if_exists=True)
+
+    def drop_table(self, table_path: str, ignore_if_not_exists: bool | None = True) -> bool:
+        """Forget a table; tell whether it was there."""
+        return self._dropped(table_path, view=False, temporary=False, if_exists=bool(ignore_if_not_exists))
+
+    def drop_temporary_view(self, view_path: str) -> bool:
+        """Forget a temporary view; tell whether it was there."""
+        return self._dropped(view_path, view=True, temporary=True, if_exists=True)
+
+    def drop_view(self, view_path: str, ignore_if_not_exists: bool | None = True) -> bool:
+        """Forget a view; tell whether it was there."""
+        return self._dropped(view_path, view=True, temporary=False, if_exists=bool(ignore_if_not_exists))
+
+    def _dropped(self, path: str, view: bool, temporary: bool, if_exists: bool) -> bool:
+        return self._catalogs.drop(self._catalogs.full_path(read_path(path)), view, temporary, if_exists)
+
+    # --- functions
+
+    def create_temporary_system_function(self, name: str, function: Any) -> None:
+        """Name a function for all catalogs."""
+        self._catalogs.create_system_function(name, as_function(function))
+
+    def drop_temporary_system_function(self, name: str) -> bool:
+        """Forget a function; tell whether it was there."""
+        return self._catalogs.drop_function((name,), temporary=True, system=True, if_exists=True)
+
+    def create_temporary_function(self, path: str, function: Any) -> None:
+        """Name a function in a catalog, for this environment."""
+        self._catalogs.create_temporary_function(read_path(path), as_function(function))
+
+    def drop_temporary_function(self, path: str) -> bool:
+        """Forget a function; tell whether it was there."""
+        return self._catalogs.drop_function(read_path(path), temporary=True, system=False, if_exists=True)
+
+    def drop_function(self, path: str) -> bool:
+        """Forget a function of a catalog; tell whether it was there."""
+        return self._catalogs.drop_function(read_path(path), temporary=False, system=False, if_exists=True)
+
+    create_java_temporary_system_function = missing_function("create_java_temporary_system_function", JAVA)
+    create_java_function = missing_function("create_java_function", JAVA)
+    create_java_temporary_function = missing_function("create_java_temporary_function", JAVA)
+
+    # --- catalogs
+
+    def create_catalog(self, catalog_name: str, catalog_descriptor: CatalogDescriptor) -> None:
+        """Add a catalog."""
+        options = tuple(catalog_descriptor.options().items())
+        self._ddl().execute(s.CreateCatalog(catalog_name, options, catalog_descriptor.comment))
+
+    def register_catalog(self, catalog_name: str, catalog: Catalog) -> None:
+        """Add a catalog."""
+        self._catalogs.register_catalog(catalog_name, catalog.store)
+
+    def get_catalog(self, catalog_name: str) -> Catalog | None:
+        """Return a catalog, None where there is none of that name."""
+        found = self._catalogs.catalogs.get(catalog_name)
+        return None if found is None else Catalog(found)
+
+    def list_catalogs(self) -> list[str]:
+        """Return the names of all catalogs."""
+        return self._catalogs.catalog_names()
+
+    def list_databases(self) -> list[str]:
+        """Return the names of the databases of the current catalog."""
+        return sorted(self._catalogs.catalog(self._catalogs.current_catalog).databases())
+
+    def get_current_catalog(self) -> str:
+        """Return the current catalog."""
+        return self._catalogs.current_catalog
+
+    def use_catalog(self, catalog_name: str) -> None:
+        """Look for names in another catalog."""
+        self._catalogs.use_catalog(catalog_name)
+
+    def get_current_database(self) -> str:
+        """Return the current database."""
+        return self._catalogs.current_database
+
+    def use_database(self, database_name: str) -> None:
+        """Look for names in another database."""
+        self._catalogs.use_database((database_name,))
+
+    def list_tables(self) -> list[str]:
+        """Return the names of tables and views."""
+        return [n for n in self._names() if not n.startswith("*")]
+
+    def list_views(self) -> list[str]:
+        """Return the names of views."""
+        return self._names(views=True)
+
+    def list_temporary_tables(self) -> list[str]:
+        """Return the names of temporary tables and views."""
+        here = (self._catalogs.current_catalog, self._catalogs.current_database)
+        paths = [p for p in self._catalogs.temporary_paths() if p[:2] == here]
+        return [p[2] for p in paths if not p[2].startswith("*")]
+
+    def list_temporary_views(self) -> list[str]:
+        """Return the names of temporary views."""
+        views = set(self._names(views=True))
+        return [n for n in self.list_temporary_tables() if n in views]
+
+    def _names(self, views: bool | None = None) -> list[str]:
+        return self._catalogs.names(self._catalogs.current_catalog, self._catalogs.current_database, views=views)
+
+    def list_materialized_tables(self) -> list[str]:
+        """Return the names of materialized tables, of which there are none."""
+        return []
+
+    def list_user_defined_functions(self) -> list[str]:
+        """Return the names of functions of users."""
+        return [n for n in self._catalogs.user_functions() if not n.startswith("*")]
+
+    def list_functions(self) -> list[str]:
+        """Return the names of all functions."""
+        return sorted({*self.list_user_defined_functions(), *(n.lower() for n in self._functions.names())})
+
+    def load_module(self, module_name: str, module: Module) -> None:
+        """Load a module."""
+        self._ddl().execute(s.LoadModule(module_name))
+
+    def unload_module(self, module_name: str) -> None:
+        """Unload a module."""
+        self._ddl().execute(s.UnloadModule(module_name))
+
+    def use_modules(self, *module_names: str) -> None:
+        """Say which modules are used, in order."""
+        self._ddl().execute(s.UseModules(module_names))
+
+    def list_modules(self) -> list[str]:
+        """Return the names of the modules that are used."""
+        return list(self._catalogs.used_modules)
+
+    def list_full_modules(self) -> list[ModuleEntry]:
+        """Return all modules that are loaded."""
+        used = self._catalogs.used_modules
+        rest = [m for m in self._catalogs.modules if m not in used]
+        return [*(ModuleEntry(m, True) for m in used), *(ModuleEntry(m, False) for m in rest)]
+
+    list_models = missing_function("list_models", _MODELS)
+    list_temporary_models = missing_function("list_temporary_models", _MODELS)
+    create_model = missing_function("create_model", _MODELS)
+    create_temporary_model = missing_function("create_temporary_model", _MODELS)
+    drop_model = missing_function("drop_model", _MODELS)
+    drop_temporary_model = missing_function("drop_temporary_model", _MODELS)
+    load_plan = missing_function("load_plan", PLANS)
+    compile_plan_sql = missing_function("compile_plan_sql", PLANS)
+    execute_plan = missing_function("execute_plan", PLANS)
+
+    # --- gone in Flink 2
+
+    connect = missing_function("connect", "it is gone in Flink 2: use create_table() or CREATE TABLE")
+    register_function = missing_function(
+        "register_function", "it is gone in Flink 2: use create_temporary_system_function()"
+    )
+    register_table = missing_function("register_table", "it is gone in Flink 2: use create_temporary_view()")
+    sql_update = missing_function("sql_update", "it is gone in Flink 2: use execute_sql()")
+    insert_into = missing_function("insert_into", "it is gone in Flink 2: use Table.execute_insert()")
+    scan = missing_function("scan", "it is gone in Flink 2: use from_path()")
+    execute = missing_function("execute", "it is gone in Flink 2: execute_sql() and execute_insert() start the job")
+
+    # --- settings
+
+    def get_config(self) -> TableConfig:
+        """Return the settings, to read and to change."""
+        return self._config
+
+    def add_python_file(self, file_path: str) -> None:
+        """Bring a Python file, package or directory along to the workers."""
+        self._bridge.environment.add_python_file(file_path)
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Install packages for the workers."""
+        self._bridge.environment.set_python_requirements(requirements_file_path, requirements_cache_dir)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Bring an archive along to the workers."""
+        self._bridge.environment.add_python_archive(archive_path, target_dir)
+
+    # --- streams
+
+    def _streams(self) -> Streams:
+        return Streams(self, self._bridge, self._runner)
+
+
+class StreamTableEnvironment(TableEnvironment):
+    """A TableEnvironment that shares a DataStream program: streams are tables, and tables streams."""
+
+    @staticmethod
+    def create(
+        stream_execution_environment: StreamExecutionEnvironment | None = None,
+        environment_settings: EnvironmentSettings | None = None,
+    ) -> StreamTableEnvironment:
+        """Return an environment over a DataStream environment, whose settings they share."""
+        settings = environment_settings
+        environment = stream_execution_environment
+        if environment is None:
+            settings = settings or EnvironmentSettings.in_streaming_mode()
+            environment = StreamExecutionEnvironment.get_execution_environment(settings.get_configuration())
+        if settings is None:
+            settings = EnvironmentSettings(environment.get_configuration())
+        else:
+            environment.configure(settings.get_configuration())
+        return StreamTableEnvironment(environment, settings)
+
+    def from_data_stream(self, data_stream: DataStream[Any], *fields_or_schema: Any) -> Table:
+        """Return a table of a stream's records, all of them inserted."""
+        return self._streams().table(data_stream, fields_or_schema)
+
+    def from_changelog_stream(
+        self, data_stream: DataStream[Any], schema: Any = None, changelog_mode: Any = None
+    ) -> Table:
+        """Return a table of a stream of Rows, which say what they do by their kinds."""
+        return self._streams().changelog_table(data_stream, schema, changelog_mode)
+
+    def to_data_stream(self, table: Table) -> DataStream[Any]:
+        """Return the rows of a table, which must only be inserted, as a stream."""
+        return self._streams().stream(table)
+
+    def to_changelog_stream(
+        self, table: Table, target_schema: Any = None, changelog_mode: Any = None
+    ) -> DataStream[Any]:
+        """Return the changes of a table as a stream of Rows with kinds."""
+        return self._streams().changelog_stream(table, target_schema, changelog_mode)
+
+    def to_append_stream(self, table: Table, type_info: Any) -> DataStream[Any]:
+        """Old: return the rows of a table as a stream."""
+        return self._streams().append_stream(table, type_info)
+
+    def to_retract_stream(self, table: Table, type_info: Any) -> DataStream[Any]:
+        """Old: return pairs of whether a row is added, and the row."""
+        return self._streams().retract_stream(table, type_info)
+
+
+def _places(details: Sequence[str]) -> list[int]:
+    return [_DETAILS.index(d) for d in details]

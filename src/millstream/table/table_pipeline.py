@@ -1,0 +1,47 @@
+"""TablePipeline: a query and the table that it goes into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millstream.common.missing import missing_function
+from millstream.sql.plan.nodes import Sink
+from millstream.table.object_identifier import ObjectIdentifier
+
+if TYPE_CHECKING:
+    from millstream.table.table_environment import TableEnvironment
+    from millstream.table.table_result import TableResult
+
+__all__ = ["TablePipeline"]
+
+PLANS = "plans are not written to files yet"
+
+
+class TablePipeline:
+    """A query and the table that it goes into: what `Table.insert_into` gives."""
+
+    def __init__(self, t_env: TableEnvironment, sink: Sink) -> None:
+        self._t_env = t_env
+        self._sink = sink
+
+    def __str__(self) -> str:
+        return f"TablePipeline into {'.'.join(self._sink.name)}"
+
+    def execute(self) -> TableResult:
+        """Start a job that writes the rows; `wait()` for its end."""
+        return self._t_env._run([self._sink])
+
+    def explain(self, *extra_details: int) -> str:
+        """Return how it is run."""
+        return self._t_env._explained([self._sink], extra_details)
+
+    def print_explain(self, *extra_details: int) -> None:
+        """Print how it is run."""
+        print(self.explain(*extra_details))
+
+    def get_sink_identifier(self) -> ObjectIdentifier | None:
+        """Return the full name of the table; None for one without a name."""
+        catalog, database, name = self._sink.name
+        return None if name.startswith("*anonymous") else ObjectIdentifier.of(catalog, database, name)
+
+    compile_plan = missing_function("compile_plan", PLANS)

@@ -1,0 +1,271 @@
+"""TableResult: what came of a statement, to look at, to iterate over, or to wait for."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import TimeoutError as TookTooLong
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from millstream.common.errors import MillstreamError
+from millstream.common.job_client import JobClient
+from millstream.common.types import Row, RowKind
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.values import to_column, to_python
+from millstream.sql.errors import TableException
+from millstream.sql.schema import Fields
+from millstream.sql.types import DataTypes
+from millstream.table.layout import NULL, Tableau, by_content, footer, texts_of
+from millstream.table.result_kind import ResultKind
+from millstream.table.table_schema import TableSchema
+
+if TYPE_CHECKING:
+    from millstream.datastream.collect import CloseableIterator as Batches
+    from millstream.table.catalog import ResolvedSchema
+
+__all__ = ["CloseableIterator", "TableResult"]
+
+_KINDS = tuple(RowKind(i) for i in range(4))
+
+
+def rows_of(batch: Batch, fields: Fields, zone: str) -> list[Row]:
+    """Return the rows of a batch as Python values, with their kinds."""
+    columns = [to_python(c, t, zone) for c, t in zip(batch.columns, fields.types, strict=True)]
+    rows = [Row(*values) for values in zip(*columns, strict=True)] if columns else [Row() for _ in range(len(batch))]
+    if batch.kinds is not None:
+        for row, kind in zip(rows, batch.kinds.tolist(), strict=True):
+            row.set_row_kind(_KINDS[kind])
+    return rows
+
+
+class CloseableIterator:
+    """Iterates over rows; closing it cancels the job that makes them."""
+
+    def __init__(
+        self, batches: Iterator[Batch], convert: Callable[[Batch], list[Row]], close: Callable[[], None]
+    ) -> None:
+        self._batches = batches
+        self._convert = convert
+        self._close = close
+        self._current: Iterator[Row] = iter(())
+
+    def __iter__(self) -> CloseableIterator:
+        return self
+
+    def __next__(self) -> Row:
+        while True:
+            for row in self._current:
+                return row
+            self._current = iter(self._convert(next(self._batches)))
+
+    def next(self) -> Row:
+        """Return the next row, as `next(iterator)` does."""
+        return self.__next__()
+
+    def close(self) -> None:
+        """Cancel the job if it still runs."""
+        self._close()
+
+    def __enter__(self) -> CloseableIterator:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class TableResult(ABC):
+    """What came of a statement.
+
+    Example:
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> t_env.execute_sql("SELECT 1 AS a").print()
+        +----+-------------+
+        | op |           a |
+        +----+-------------+
+        | +I |           1 |
+        +----+-------------+
+        1 row in set
+    """
+
+    kind = ResultKind.SUCCESS_WITH_CONTENT
+
+    def __init__(self, fields: Fields, zone: str) -> None:
+        self._fields = fields
+        self._zone = zone
+
+    def get_job_client(self) -> JobClient | None:
+        """Return a handle on the job, None for a statement that is none."""
+        return None
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Wait until the job has ended; for a query, until its first row is there."""
+
+    def get_table_schema(self) -> TableSchema:
+        """Return the columns in the older form."""
+        return TableSchema(self._fields.names, self._fields.types)
+
+    def get_resolved_schema(self) -> ResolvedSchema:
+        """Return the columns."""
+        from millstream.table.catalog import ResolvedSchema
+
+        return ResolvedSchema.of_fields(self._fields)
+
+    def get_result_kind(self) -> int:
+        """Return whether there is anything to see beyond OK."""
+        return self.kind
+
+    @abstractmethod
+    def _batches(self) -> Iterator[Batch]:
+        """Yield what rows there are."""
+
+    def _cancel(self) -> None:
+        """Give up what makes the rows."""
+
+    def collect(self) -> CloseableIterator:
+        """Return an iterator of the rows."""
+        return CloseableIterator(self._batches(), lambda b: rows_of(b, self._fields, self._zone), self._cancel)
+
+    def arrow_batches(self) -> Iterator[Batch]:
+        """Yield the rows as columns."""
+        return self._batches()
+
+    @abstractmethod
+    def print(self) -> None:
+        """Print the rows."""
+
+
+class QueryResult(TableResult):
+    """The rows of a query whose job is running."""
+
+    def __init__(
+        self, fields: Fields, zone: str, batches: Batches[Batch], client: JobClient, shows_kinds: bool, longest: int
+    ) -> None:
+        super().__init__(fields, zone)
+        self._source = batches
+        self._client = client
+        self._layout = (shows_kinds, longest)
+        self._ready: list[Batch] = []
+        self._is_taken = False
+
+    def get_job_client(self) -> JobClient | None:
+        return self._client
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        # As in Flink, until there is something to see; the job goes on while rows are taken.
+        if not self._ready and not self._is_taken:
+            for batch in self._source:
+                self._ready.append(batch)
+                break
+
+    def _batches(self) -> Iterator[Batch]:
+        if self._is_taken:
+            raise TableException("The rows of a result can be taken once: execute the query again for more.")
+        self._is_taken = True
+        return self._all()
+
+    def _all(self) -> Iterator[Batch]:
+        yield from self._ready
+        yield from self._source
+
+    def _cancel(self) -> None:
+        self._source.close()
+
+    def print(self) -> None:
+        tableau = Tableau(self._fields, *self._layout, self._zone)
+        write, rows = sys.stdout.write, 0
+        for batch in self._batches():
+            lines = [*(tableau.head() if not rows else ()), *tableau.rows(batch)]
+            rows += len(batch)
+            write("\n".join(lines) + "\n")
+            sys.stdout.flush()
+        write(f"{tableau.line()}\n{footer(rows)}\n" if rows else "Empty set\n")
+        sys.stdout.flush()
+
+
+class RowsResult(TableResult):
+    """Rows that are known: what SHOW and DESCRIBE say."""
+
+    def __init__(self, fields: Fields, rows: Sequence[Sequence[Any]], zone: str = "UTC") -> None:
+        super().__init__(fields, zone)
+        columns = zip(*rows, strict=True) if rows else [()] * len(fields)
+        arrays = [to_column(list(c), t) for c, t in zip(columns, fields.types, strict=True)]
+        self._batch = Batch(arrays, None, len(rows))
+
+    def _batches(self) -> Iterator[Batch]:
+        return iter([self._batch] if len(self._batch) else [])
+
+    def print(self) -> None:
+        columns = [texts_of(c, t, self._zone) for c, t in zip(self._batch.columns, self._fields.types, strict=True)]
+        # What is not there is shown as nothing here.
+        rows = [["" if v == NULL else v for v in row] for row in zip(*columns, strict=True)]
+        print("\n".join(by_content(self._fields.names, rows)) if rows else "Empty set")
+
+
+class OkResult(RowsResult):
+    """A statement that has been carried out."""
+
+    kind = ResultKind.SUCCESS
+
+    def __init__(self) -> None:
+        super().__init__(_named("result", DataTypes.STRING()), [("OK",)])
+
+    def print(self) -> None:
+        print("OK")
+
+
+class TextResult(RowsResult):
+    """One text, such as that of EXPLAIN."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(_named("result", DataTypes.STRING()), [(text,)])
+        self._text = text
+
+    def print(self) -> None:
+        print(self._text)
+
+
+class JobResult(TableResult):
+    """A job that writes to tables."""
+
+    def __init__(self, names: Sequence[str], client: JobClient) -> None:
+        super().__init__(_fields([(n, DataTypes.BIGINT()) for n in names]), "UTC")
+        self._client = client
+
+    def get_job_client(self) -> JobClient | None:
+        return self._client
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        result = self._client.get_job_execution_result()
+        try:
+            result.result() if timeout_ms is None else result.result(timeout_ms / 1000)
+        except TookTooLong:
+            raise TableException(f"The job has not ended within {timeout_ms} ms.") from None
+
+    def _batches(self) -> Iterator[Batch]:
+        self.wait()
+        minus_one = pa.array([-1], pa.int64())
+        return iter([Batch([minus_one] * len(self._fields))])
+
+    def print(self) -> None:
+        # How many rows were written nobody knows, as in Flink.
+        self.wait()
+        print(", ".join(["-1"] * len(self._fields)))
+
+
+def _named(name: str, kind: Any) -> Fields:
+    return _fields([(name, kind)])
+
+
+def _fields(columns: Sequence[tuple[str, Any]]) -> Fields:
+    from millstream.sql.schema import Field
+
+    return Fields(tuple(Field(n, t) for n, t in columns))
+
+
+__all__ += ["JobResult", "MillstreamError", "OkResult", "QueryResult", "RowsResult", "TextResult", "rows_of"]

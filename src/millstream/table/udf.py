@@ -1,0 +1,432 @@
+"""Functions of users: the classes they derive from, and the decorators that make functions of SQL of them."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from millstream.common.missing import missing_class
+from millstream.metrics import MetricGroup
+from millstream.sql.types import DataType, RowType
+from millstream.table.texts import as_data_type
+
+if TYPE_CHECKING:
+    from millstream.table.expression import Expression
+
+__all__ = [
+    "AggregateFunction",
+    "AsyncScalarFunction",
+    "FunctionContext",
+    "ScalarFunction",
+    "TableAggregateFunction",
+    "TableFunction",
+    "udaf",
+    "udf",
+    "udtaf",
+    "udtf",
+]
+
+T = TypeVar("T")
+ACC = TypeVar("ACC")
+
+_Types = Sequence[DataType] | DataType | Sequence[str] | str
+
+
+class FunctionContext:
+    """What a function is told in `open`: metrics, settings of the job, which subtask it is."""
+
+    def __init__(
+        self,
+        base_metric_group: MetricGroup | None,
+        job_parameters: dict[str, str],
+        task_name: str | None = None,
+        task_name_with_subtasks: str | None = None,
+        number_of_parallel_subtasks: int | None = None,
+        max_number_of_parallel_subtasks: int | None = None,
+        index_of_this_subtask: int | None = None,
+        attempt_number: int | None = None,
+    ) -> None:
+        self._metric_group = base_metric_group
+        self._job_parameters = job_parameters
+        self._task_name = task_name
+        self._task_name_with_subtasks = task_name_with_subtasks
+        self._parallelism = number_of_parallel_subtasks
+        self._max_parallelism = max_number_of_parallel_subtasks
+        self._index = index_of_this_subtask
+        self._attempt = attempt_number
+
+    def get_metric_group(self) -> MetricGroup:
+        """Return the metrics of the function's operator."""
+        if self._metric_group is None:
+            raise RuntimeError("This function runs where no metrics are kept.")
+        return self._metric_group
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """Return a global parameter of the job."""
+        return self._job_parameters.get(key, default_value)
+
+    def get_task_name(self) -> str | None:
+        """Return the name of the task."""
+        return self._task_name
+
+    def get_task_name_with_subtasks(self) -> str | None:
+        """Return the name of the task with the number of the subtask."""
+        return self._task_name_with_subtasks
+
+    def get_number_of_parallel_subtasks(self) -> int | None:
+        """Return how many subtasks run the function."""
+        return self._parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int | None:
+        """Return how many subtasks could run the function."""
+        return self._max_parallelism
+
+    def get_index_of_this_subtask(self) -> int | None:
+        """Return which subtask this is, from 0."""
+        return self._index
+
+    def get_attempt_number(self) -> int | None:
+        """Return how often the subtask was started before."""
+        return self._attempt
+
+
+class UserDefinedFunction(abc.ABC):
+    """What all functions of users share."""
+
+    def open(self, function_context: FunctionContext) -> None:
+        """Prepare, once for a subtask."""
+
+    def close(self) -> None:
+        """Clean up, once for a subtask."""
+
+    def is_deterministic(self) -> bool:
+        """Tell whether equal arguments give equal results."""
+        return True
+
+
+class ScalarFunction(UserDefinedFunction):
+    """Makes a value of values."""
+
+    @abc.abstractmethod
+    def eval(self, *args: Any) -> Any:
+        """Return the value for a row's arguments."""
+
+
+class AsyncScalarFunction(UserDefinedFunction):
+    """Makes a value of values, by awaiting something."""
+
+    @abc.abstractmethod
+    async def eval(self, *args: Any) -> Any:
+        """Return the value for a row's arguments."""
+
+
+class TableFunction(UserDefinedFunction):
+    """Makes rows of values."""
+
+    @abc.abstractmethod
+    def eval(self, *args: Any) -> Any:
+        """Yield, or return, the rows for a row's arguments."""
+
+
+class ImperativeAggregateFunction(UserDefinedFunction, Generic[T, ACC]):
+    """What aggregate functions share: an accumulator that takes one row after the other."""
+
+    @abc.abstractmethod
+    def create_accumulator(self) -> ACC:
+        """Return an accumulator that has seen nothing."""
+
+    @abc.abstractmethod
+    def accumulate(self, accumulator: ACC, *args: Any) -> None:
+        """Add a row."""
+
+    def retract(self, accumulator: ACC, *args: Any) -> None:
+        """Take a row back."""
+        raise RuntimeError("Method retract is not implemented")
+
+    def merge(self, accumulator: ACC, accumulators: Iterable[ACC]) -> None:
+        """Add what others have seen."""
+        raise RuntimeError("Method merge is not implemented")
+
+    def get_result_type(self) -> DataType | str:
+        """Return the type of the result."""
+        raise RuntimeError("Method get_result_type is not implemented")
+
+    def get_accumulator_type(self) -> DataType | str:
+        """Return the type of the accumulator."""
+        raise RuntimeError("Method get_accumulator_type is not implemented")
+
+
+class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
+    """Makes a value of the rows of a group."""
+
+    @abc.abstractmethod
+    def get_value(self, accumulator: ACC) -> T:
+        """Return the result."""
+
+
+class TableAggregateFunction(ImperativeAggregateFunction[T, ACC]):
+    """Makes rows of the rows of a group."""
+
+    @abc.abstractmethod
+    def emit_value(self, accumulator: ACC) -> Iterable[T]:
+        """Yield the results."""
+
+
+class UserDefinedFunctionWrapper:
+    """A user's function with its types: what the decorators make.
+
+    Attributes:
+        kind: scalar, table, aggregate or table_aggregate.
+        name: what it is called in plans.
+        alias_names: names that `alias` has given to the columns of its result.
+    """
+
+    kind = "scalar"
+
+    def __init__(
+        self,
+        func: Any,
+        input_types: Any,
+        func_type: str,
+        deterministic: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        if inspect.isclass(func) or (not isinstance(func, UserDefinedFunction) and not callable(func)):
+            raise TypeError(f"Invalid function: not a function or callable (__call__ is not defined): {type(func)}")
+        self.function = func
+        self.func_type = func_type
+        self.input_types = _types(input_types)
+        self.name = name or getattr(func, "__name__", None) or type(func).__name__
+        own = func.is_deterministic() if isinstance(func, UserDefinedFunction) else True
+        if deterministic is not None and isinstance(func, UserDefinedFunction) and deterministic != own:
+            raise ValueError(
+                f"Inconsistent deterministic: {deterministic} and {own}: is_deterministic() of {self.name} says "
+                "otherwise."
+            )
+        self.deterministic = own if deterministic is None else deterministic
+        self.alias_names: tuple[str, ...] = ()
+        self.takes_row = False
+        self.row_names: tuple[str, ...] = ()
+
+    def __call__(self, *args: Any) -> Expression[Any]:
+        from millstream.table.expressions import call
+
+        return call(self, *args)
+
+    def alias(self, *alias_names: str) -> UserDefinedFunctionWrapper:
+        """Name the columns of its result."""
+        self.alias_names = alias_names
+        return self
+
+    def taking_rows(self, names: Sequence[str]) -> UserDefinedFunctionWrapper:
+        """Return the function for calls with the whole row as one argument, as `map` and `flat_map` do."""
+        taking = copy(self)
+        taking.takes_row = True
+        taking.row_names = tuple(names)
+        return taking
+
+    def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
+        """Return what is called with columns, in a subtask: the function has been opened."""
+        from millstream.table.user_calls import opened_scalar
+
+        return opened_scalar(self, types, result, context)
+
+
+class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
+    """What `udf` makes."""
+
+    def __init__(
+        self, func: Any, input_types: Any, result_type: Any, func_type: str, deterministic: Any, name: Any
+    ) -> None:
+        super().__init__(func, input_types, func_type, deterministic, name)
+        self.result_type = _result_type(result_type)
+
+
+class UserDefinedAsyncScalarFunctionWrapper(UserDefinedScalarFunctionWrapper):
+    """What `udf` makes of a coroutine function."""
+
+
+class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
+    """What `udtf` makes."""
+
+    kind = "table"
+
+    def __init__(
+        self, func: Any, input_types: Any, result_types: Any, deterministic: Any = None, name: Any = None
+    ) -> None:
+        super().__init__(func, input_types, "general", deterministic, name)
+        if result_types is None:
+            raise TypeError(
+                f"Invalid result_type: udtf {self.name} needs result_types, a list of DataType or of str, or a ROW."
+            )
+        found = as_data_type(result_types) if isinstance(result_types, str) else result_types
+        if isinstance(found, RowType):
+            self.result_names: list[str] | None = found.field_names()
+            self.result_types = found.field_types()
+        else:
+            self.result_names = None
+            self.result_types = _types(found) or []
+
+    def opened(self, name: str, types: Sequence[DataType], result: Any, context: Any) -> Any:
+        """Return what is called with columns, in a subtask; `result` has the types of its rows."""
+        from millstream.table.user_calls import TableCall
+
+        return TableCall(self, types, list(result), context)
+
+
+class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
+    """What `udaf` and `udtaf` make."""
+
+    kind = "aggregate"
+
+    def __init__(
+        self,
+        func: Any,
+        input_types: Any,
+        result_type: Any,
+        accumulator_type: Any,
+        func_type: str,
+        deterministic: Any,
+        name: Any,
+        is_table_aggregate: bool = False,
+    ) -> None:
+        super().__init__(func, input_types, func_type, deterministic, name)
+        if accumulator_type is None and func_type == "general":
+            accumulator_type = func.get_accumulator_type()
+        if result_type is None:
+            result_type = func.get_result_type()
+        self.result_type = _result_type(result_type)
+        self.accumulator_type = None if accumulator_type is None else as_data_type(accumulator_type)
+        if is_table_aggregate:
+            self.kind = "table_aggregate"
+
+
+def _types(given: Any) -> list[DataType] | None:
+    if given is None:
+        return None
+    many = given if isinstance(given, (list, tuple)) else [given]
+    for one in many:
+        if not isinstance(one, (DataType, str)):
+            raise TypeError(f"Invalid input_type: input_type should be DataType or str but contains {one!r}")
+    return [as_data_type(one) for one in many]
+
+
+def _result_type(given: Any) -> DataType:
+    if not isinstance(given, (DataType, str)):
+        raise TypeError(f"Invalid returnType: returnType should be DataType or str but is {given!r}")
+    return as_data_type(given)
+
+
+def _check_kind(func_type: str, *kinds: str) -> None:
+    if func_type not in kinds:
+        raise ValueError(f"The func_type must be one of '{', '.join(kinds)}', got {func_type}.")
+
+
+def _create_udf(
+    f: Any, input_types: Any, result_type: Any, func_type: str, deterministic: Any, name: Any
+) -> UserDefinedScalarFunctionWrapper:
+    awaited = f.eval if isinstance(f, AsyncScalarFunction) else f
+    if inspect.iscoroutinefunction(awaited):
+        if func_type == "pandas":
+            raise ValueError("Async scalar functions do not support pandas func_type: use func_type='general'.")
+        return UserDefinedAsyncScalarFunctionWrapper(f, input_types, result_type, func_type, deterministic, name)
+    return UserDefinedScalarFunctionWrapper(f, input_types, result_type, func_type, deterministic, name)
+
+
+def udf(
+    f: Callable[..., Any] | ScalarFunction | AsyncScalarFunction | type | None = None,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Any:
+    """Make a scalar function of a Python function, or of a ScalarFunction; also as a decorator.
+
+    With `func_type="pandas"` it takes and returns pandas.Series, many rows at a time.
+
+    Example:
+        >>> from millstream.table import DataTypes
+        >>> @udf(result_type=DataTypes.BIGINT())
+        ... def add(i, j):
+        ...     return i + j
+        >>> add.name
+        'add'
+    """
+    _check_kind(func_type, "general", "pandas")
+    if f is None:
+        return functools.partial(
+            _create_udf,
+            input_types=input_types,
+            result_type=result_type,
+            func_type=func_type,
+            deterministic=deterministic,
+            name=name,
+        )
+    return _create_udf(f, input_types, result_type, func_type, deterministic, name)
+
+
+def udtf(
+    f: Callable[..., Any] | TableFunction | type | None = None,
+    input_types: _Types | None = None,
+    result_types: _Types | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+) -> Any:
+    """Make a table function of a Python function that yields rows, or of a TableFunction; also as a decorator."""
+    if f is None:
+        return functools.partial(
+            UserDefinedTableFunctionWrapper,
+            input_types=input_types,
+            result_types=result_types,
+            deterministic=deterministic,
+            name=name,
+        )
+    return UserDefinedTableFunctionWrapper(f, input_types, result_types, deterministic, name)
+
+
+def udaf(
+    f: Callable[..., Any] | AggregateFunction[Any, Any] | type | None = None,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    accumulator_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Any:
+    """Make an aggregate function of an AggregateFunction. Queries with one are refused for now."""
+    _check_kind(func_type, "general", "pandas")
+    given = (input_types, result_type, accumulator_type, func_type, deterministic, name)
+    if f is None:
+        return lambda f: UserDefinedAggregateFunctionWrapper(f, *given)
+    return UserDefinedAggregateFunctionWrapper(f, *given)
+
+
+def udtaf(
+    f: Callable[..., Any] | TableAggregateFunction[Any, Any] | type | None = None,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    accumulator_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Any:
+    """Make a table aggregate function of a TableAggregateFunction. Queries with one are refused for now."""
+    if func_type != "general":
+        raise ValueError(f"The func_type must be 'general', got {func_type}.")
+    given = (input_types, result_type, accumulator_type, func_type, deterministic, name, True)
+    if f is None:
+        return lambda f: UserDefinedAggregateFunctionWrapper(f, *given)
+    return UserDefinedAggregateFunctionWrapper(f, *given)
+
+
+_INSIDE = "it is a part of PyFlink's inside; use udf(), udtf() and udaf()"
+DelegatingScalarFunction = missing_class(__name__, "DelegatingScalarFunction", _INSIDE)
+DelegatingAsyncScalarFunction = missing_class(__name__, "DelegatingAsyncScalarFunction", _INSIDE)
+DelegationTableFunction = missing_class(__name__, "DelegationTableFunction", _INSIDE)
+DelegatingPandasAggregateFunction = missing_class(__name__, "DelegatingPandasAggregateFunction", _INSIDE)
+PandasAggregateFunctionWrapper = missing_class(__name__, "PandasAggregateFunctionWrapper", _INSIDE)

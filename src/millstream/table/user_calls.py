@@ -1,0 +1,237 @@
+"""How functions of users are called: a column at a time for those on pandas, a row at a time for others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.errors import TypeMismatchError
+from millstream.common.types import Row
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.values import to_column, to_python
+from millstream.sql.errors import TableException
+from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.types import DataType, RowType
+from millstream.table.udf import (
+    FunctionContext,
+    UserDefinedAsyncScalarFunctionWrapper,
+    UserDefinedFunction,
+    UserDefinedFunctionWrapper,
+    UserDefinedTableFunctionWrapper,
+)
+
+_CONCURRENT = "table.exec.async-scalar.max-concurrent-operations"
+_MOST_AT_ONCE = 10
+
+
+class UserCallable:
+    """A user's function in a subtask: opened, with the types of its arguments."""
+
+    def __init__(
+        self, function: UserDefinedFunctionWrapper, types: Sequence[DataType], context: EvaluationContext
+    ) -> None:
+        self.name = function.name
+        self._types = list(types)
+        self._zone = context.time_zone
+        self._takes_row = function.takes_row
+        self._names = tuple(function.row_names)
+        self._user = function.function
+        self._opened = isinstance(self._user, UserDefinedFunction)
+        if self._opened:
+            self._user.open(_function_context(context.runtime_context))
+        self._call: Callable[..., Any] = self._user.eval if self._opened else self._user
+
+    def close(self) -> None:
+        """The subtask has ended."""
+        if self._opened:
+            self._user.close()
+
+    def _python(self, columns: Sequence[pa.Array]) -> list[list[Any]]:
+        values = [to_python(c, t, self._zone) for c, t in zip(columns, self._types, strict=True)]
+        if not self._takes_row:
+            return values
+        return [[Row.of(self._names, list(row)) for row in zip(*values, strict=True)]]
+
+    def _told(self, error: BaseException, columns: Sequence[list[Any]], row: int) -> None:
+        """Say which row an error is about; the user's own traceback comes first."""
+        values = ", ".join(repr(c[row]) for c in columns) if columns and row < len(columns[0]) else ""
+        error.add_note(f"in the function {self.name}, for the row ({values})")
+
+
+class ScalarCall(UserCallable):
+    """Calls a function row by row."""
+
+    def __init__(
+        self,
+        function: UserDefinedFunctionWrapper,
+        types: Sequence[DataType],
+        result: DataType,
+        context: EvaluationContext,
+    ) -> None:
+        super().__init__(function, types, context)
+        self._result = result
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
+        """Return the column of results."""
+        given = self._python(columns)
+        found: list[Any] = []
+        try:
+            if given:
+                found.extend(map(self._call, *given))
+            else:
+                found.extend(self._call() for _ in range(rows))
+        except Exception as e:
+            # What was appended before it failed says which row it is.
+            self._told(e, given, len(found))
+            raise
+        return _column(self.name, found, self._result, self._zone)
+
+
+class AsyncScalarCall(ScalarCall):
+    """Awaits a function for each row, some rows at a time."""
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
+        given = self._python(columns)
+        found = asyncio.run(self._all(given, rows))
+        return _column(self.name, found, self._result, self._zone)
+
+    async def _all(self, given: list[list[Any]], rows: int) -> list[Any]:
+        gate = asyncio.Semaphore(_MOST_AT_ONCE)
+
+        async def one(row: int) -> Any:
+            async with gate:
+                try:
+                    waited: Awaitable[Any] = self._call(*(c[row] for c in given))
+                    return await waited
+                except Exception as e:
+                    self._told(e, given, row)
+                    raise
+
+        return await asyncio.gather(*(one(row) for row in range(rows)))
+
+
+class PandasCall(ScalarCall):
+    """Calls a function on whole columns, as pandas.Series."""
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
+        try:
+            found = self._call(*(c.to_pandas() for c in columns))
+        except Exception as e:
+            e.add_note(f"in the pandas function {self.name}, for {rows} rows")
+            raise
+        if isinstance(self._result, RowType) and hasattr(found, "columns"):
+            return pa.StructArray.from_arrays(
+                [
+                    _of_pandas(self.name, found[c], f.data_type, rows)
+                    for c, f in zip(found.columns, self._result, strict=True)
+                ],
+                self._result.names,
+            )
+        return _of_pandas(self.name, found, self._result, rows)
+
+
+def _of_pandas(name: str, found: Any, kind: DataType, rows: int) -> pa.Array:
+    try:
+        column = pa.Array.from_pandas(found, type=arrow_type(kind))
+    except (pa.ArrowException, TypeError, ValueError) as e:
+        raise TypeMismatchError(f"The pandas function {name} has returned what is not of type {kind}: {e}") from None
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if len(column) != rows:
+        raise TableException(
+            f"The pandas function {name} has returned {len(column)} values for {rows} rows: it must return as many "
+            "as it is given."
+        )
+    return column
+
+
+def _column(name: str, values: list[Any], kind: DataType, zone: str) -> pa.Array:
+    try:
+        return to_column(values, kind, zone)
+    except TypeMismatchError as e:
+        raise TypeMismatchError(f"The function {name} has returned what its result_type does not say. {e}") from None
+
+
+class TableCall(UserCallable):
+    """Calls a table function row by row."""
+
+    def __init__(
+        self,
+        function: UserDefinedTableFunctionWrapper,
+        types: Sequence[DataType],
+        results: Sequence[DataType],
+        context: EvaluationContext,
+    ) -> None:
+        super().__init__(function, types, context)
+        self._results = list(results)
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> tuple[list[int], list[pa.Array]]:
+        """Return how many rows each row gives, and the columns of all of them."""
+        given = self._python(columns)
+        counts: list[int] = []
+        found: list[tuple[Any, ...]] = []
+        for row in range(rows):
+            before = len(found)
+            try:
+                found.extend(self._rows(self._call(*(c[row] for c in given))))
+            except Exception as e:
+                self._told(e, given, row)
+                raise
+            counts.append(len(found) - before)
+        made = zip(*found, strict=True) if found else [()] * len(self._results)
+        return counts, [_column(self.name, list(c), k, self._zone) for c, k in zip(made, self._results, strict=True)]
+
+    def _rows(self, given: Any) -> Iterator[tuple[Any, ...]]:
+        if given is None:
+            return
+        width = len(self._results)
+        several = [given] if isinstance(given, (tuple, Row, str)) else given
+        for row in several:
+            members = tuple(row) if isinstance(row, (tuple, Row)) else (row,)
+            if len(members) != width:
+                raise TableException(
+                    f"The table function {self.name} has given a row of {len(members)} values, {row!r}, and its "
+                    f"result_types say {width}."
+                )
+            yield members
+
+
+def _function_context(runtime: Any) -> FunctionContext:
+    if runtime is None:
+        return FunctionContext(None, {})
+    name = runtime.get_task_name()
+    index, width = runtime.get_index_of_this_subtask(), runtime.get_number_of_parallel_subtasks()
+    return FunctionContext(
+        runtime.get_metrics_group(),
+        _Parameters(runtime),
+        name,
+        f"{name} ({index + 1}/{width})",
+        width,
+        runtime.get_max_number_of_parallel_subtasks(),
+        index,
+        runtime.get_attempt_number(),
+    )
+
+
+class _Parameters(dict[str, str]):
+    """The job's parameters, which only their context knows."""
+
+    def __init__(self, runtime: Any) -> None:
+        super().__init__()
+        self._runtime = runtime
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._runtime.get_job_parameter(key, default)
+
+
+def opened_scalar(
+    function: UserDefinedFunctionWrapper, types: Sequence[DataType], result: DataType, context: EvaluationContext
+) -> ScalarCall:
+    """Return a scalar function that can be called with columns."""
+    if isinstance(function, UserDefinedAsyncScalarFunctionWrapper):
+        return AsyncScalarCall(function, types, result, context)
+    make = PandasCall if function.func_type == "pandas" else ScalarCall
+    return make(function, types, result, context)

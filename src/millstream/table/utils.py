@@ -1,0 +1,12 @@
+"""PyFlink's helpers of tables, which have no use here."""
+
+from __future__ import annotations
+
+from millstream.common.missing import missing_names
+
+__getattr__ = missing_names(
+    __name__,
+    "it is a part of PyFlink's inside",
+    "arrow_to_pandas pandas_to_arrow pickled_bytes_to_python_converter to_expression_jarray "
+    "tz_convert_from_internal tz_convert_to_internal",
+)

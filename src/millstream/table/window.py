@@ -1,0 +1,253 @@
+"""Windows of the Table API: groups in time, and what an aggregate with OVER looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError
+from millstream.sql.language import syntax
+from millstream.table.expression import Expression, tree_of
+from millstream.table.trees import RowInterval
+
+__all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
+
+
+@dataclass(frozen=True)
+class GroupWindow:
+    """A group window with its name.
+
+    Attributes:
+        function: TUMBLE, HOP or SESSION.
+        sizes: the slide of HOP and the size; or the gap.
+        time: the column that is the time.
+        alias: its name.
+    """
+
+    function: str
+    sizes: tuple[syntax.Expression, ...]
+    time: syntax.Expression
+    alias: str
+
+    @property
+    def tree(self) -> syntax.Call:
+        """The window as SQL writes it in GROUP BY."""
+        return self.part("")
+
+    def part(self, suffix: str) -> syntax.Call:
+        """Return a property of the window as SQL writes it, such as TUMBLE_START."""
+        return syntax.Call(self.function + suffix, (self.time, *self.sizes))
+
+
+class Tumble:
+    """Windows of one size, one behind the other.
+
+    Example:
+        >>> from millstream.table.expressions import col, lit
+        >>> Tumble.over(lit(10).minutes).on(col("ts")).alias("w").function
+        'TUMBLE'
+    """
+
+    @classmethod
+    def over(cls, size: Expression[Any]) -> TumbleWithSize:
+        """Set the size: an interval, or so many rows."""
+        return TumbleWithSize((tree_of(size),))
+
+
+class Slide:
+    """Windows of one size, of which one begins every so often."""
+
+    @classmethod
+    def over(cls, size: Expression[Any]) -> SlideWithSize:
+        """Set the size: an interval, or so many rows."""
+        return SlideWithSize(tree_of(size))
+
+
+class Session:
+    """Windows that end when nothing has come for a while."""
+
+    @classmethod
+    def with_gap(cls, gap: Expression[Any]) -> SessionWithGap:
+        """Set for how long nothing must come."""
+        if isinstance(tree_of(gap), RowInterval):
+            raise InvalidProgramError("Session.with_gap() takes an interval of time, not a number of rows.")
+        return SessionWithGap((tree_of(gap),))
+
+
+class _Sized:
+    function = ""
+
+    def __init__(self, sizes: tuple[syntax.Expression, ...]) -> None:
+        self._sizes = sizes
+
+
+class _Timed:
+    function = ""
+
+    def __init__(self, sizes: tuple[syntax.Expression, ...], time: syntax.Expression) -> None:
+        self._sizes = sizes
+        self._time = time
+
+    def alias(self, alias: str) -> GroupWindow:
+        """Name the window."""
+        return GroupWindow(self.function, self._sizes, self._time, alias)
+
+
+class TumbleWithSize(_Sized):
+    """A tumbling window that lacks its time."""
+
+    def on(self, time_field: Expression[Any]) -> TumbleWithSizeOnTime:
+        """Set the column that is the time."""
+        return TumbleWithSizeOnTime(self._sizes, tree_of(time_field))
+
+
+class TumbleWithSizeOnTime(_Timed):
+    """A tumbling window that lacks its name."""
+
+    function = "TUMBLE"
+
+
+class SlideWithSize:
+    """A sliding window that lacks its slide."""
+
+    def __init__(self, size: syntax.Expression) -> None:
+        self._size = size
+
+    def every(self, slide: Expression[Any]) -> SlideWithSizeAndSlide:
+        """Set how often a window begins."""
+        return SlideWithSizeAndSlide((tree_of(slide), self._size))
+
+
+class SlideWithSizeAndSlide(_Sized):
+    """A sliding window that lacks its time."""
+
+    def on(self, time_field: Expression[Any]) -> SlideWithSizeAndSlideOnTime:
+        """Set the column that is the time."""
+        return SlideWithSizeAndSlideOnTime(self._sizes, tree_of(time_field))
+
+
+class SlideWithSizeAndSlideOnTime(_Timed):
+    """A sliding window that lacks its name."""
+
+    function = "HOP"
+
+
+class SessionWithGap(_Sized):
+    """A session window that lacks its time."""
+
+    def on(self, time_field: Expression[Any]) -> SessionWithGapOnTime:
+        """Set the column that is the time."""
+        return SessionWithGapOnTime(self._sizes, tree_of(time_field))
+
+
+class SessionWithGapOnTime(_Timed):
+    """A session window that lacks its name."""
+
+    function = "SESSION"
+
+
+# --- OVER
+
+
+@dataclass(frozen=True)
+class OverWindow:
+    """What an aggregate with OVER looks at, with its name."""
+
+    tree: syntax.Window
+    alias: str
+
+
+class Over:
+    """What an aggregate with OVER looks at.
+
+    Example:
+        >>> from millstream.table.expressions import col
+        >>> Over.partition_by(col("a")).order_by(col("ts")).alias("w").alias
+        'w'
+    """
+
+    @classmethod
+    def order_by(cls, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
+        """Order all rows."""
+        return OverWindowPartitioned(()).order_by(order_by)
+
+    @classmethod
+    def partition_by(cls, *partition_by: Expression[Any]) -> OverWindowPartitioned:
+        """Part the rows by columns."""
+        return OverWindowPartitioned(tuple(map(tree_of, partition_by)))
+
+
+class OverWindowPartitioned:
+    """A window whose rows have no order yet."""
+
+    def __init__(self, partition: tuple[syntax.Expression, ...]) -> None:
+        self._partition = partition
+
+    def order_by(self, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
+        """Order the rows."""
+        descending = bool(order_by._descending) if isinstance(order_by, Expression) else False
+        return OverWindowPartitionedOrdered(self._partition, syntax.SortKey(tree_of(order_by), descending))
+
+
+class OverWindowPartitionedOrdered:
+    """A window of all rows up to the current one, unless `preceding` says otherwise."""
+
+    def __init__(self, partition: tuple[syntax.Expression, ...], order: syntax.SortKey) -> None:
+        self._partition = partition
+        self._order = order
+
+    def alias(self, alias: str) -> OverWindow:
+        """Name the window."""
+        return OverWindow(syntax.Window(self._partition, (self._order,)), alias)
+
+    def preceding(self, preceding: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
+        """Set where the frame begins: so many rows or so much time before the row, or unbounded."""
+        return OverWindowPartitionedOrderedPreceding(self._partition, self._order, preceding)
+
+
+class OverWindowPartitionedOrderedPreceding:
+    """A window from some place up to the current row, unless `following` says otherwise."""
+
+    def __init__(
+        self,
+        partition: tuple[syntax.Expression, ...],
+        order: syntax.SortKey,
+        preceding: Expression[Any],
+        following: Expression[Any] | None = None,
+    ) -> None:
+        self._partition = partition
+        self._order = order
+        self._preceding = preceding
+        self._following = following
+
+    def following(self, following: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
+        """Set where the frame ends."""
+        return OverWindowPartitionedOrderedPreceding(self._partition, self._order, self._preceding, following)
+
+    def alias(self, alias: str) -> OverWindow:
+        """Name the window."""
+        unit, start = _bound(self._preceding, -1)
+        end = syntax.Bound(0)
+        if self._following is not None:
+            other, end = _bound(self._following, 1)
+            if other != unit:
+                raise InvalidProgramError("preceding() and following() of a window must both be rows, or both time.")
+        return OverWindow(syntax.Window(self._partition, (self._order,), unit, start, end), alias)
+
+
+_NAMED = {
+    "UNBOUNDED_ROW": ("ROWS", None),
+    "UNBOUNDED_RANGE": ("RANGE", None),
+    "CURRENT_ROW": ("ROWS", 0),
+    "CURRENT_RANGE": ("RANGE", 0),
+}
+
+
+def _bound(given: Expression[Any], side: int) -> tuple[str, syntax.Bound]:
+    tree = tree_of(given)
+    if isinstance(tree, syntax.Symbol) and tree.word in _NAMED:
+        unit, distance = _NAMED[tree.word]
+        return unit, syntax.Bound(side if distance is None else 0)
+    if isinstance(tree, RowInterval):
+        return "ROWS", syntax.Bound(side, syntax.Literal("INTEGER", str(tree.rows)))
+    return "RANGE", syntax.Bound(side, tree)

@@ -1,0 +1,79 @@
+"""SQL on real Spark: a query collected, files written exactly, a stream and a table in one job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.common import Types
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.table import DataTypes, StreamTableEnvironment
+from millstream.table.udf import udf
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def t_env(millstream_env: StreamExecutionEnvironment) -> StreamTableEnvironment:
+    millstream_env.set_parallelism(2)
+    return StreamTableEnvironment.create(millstream_env)
+
+
+def final(t_env: StreamTableEnvironment, query: str) -> Counter[tuple[Any, ...]]:
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in t_env.execute_sql(query).collect():
+        found[tuple(row)] += -1 if row.get_row_kind().name in ("UPDATE_BEFORE", "DELETE") else 1
+    return +found
+
+
+def numbers(t_env: StreamTableEnvironment, last: int) -> None:
+    t_env.execute_sql(
+        "CREATE TABLE seq (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10000000', "
+        f"'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '{last}')"
+    )
+
+
+def test_groups_in_several_subtasks_have_the_right_sums(t_env: StreamTableEnvironment) -> None:
+    numbers(t_env, 50_000)
+    found = final(t_env, "SELECT n % 7, COUNT(*), SUM(n) FROM seq GROUP BY n % 7")
+    expected = {(k, len(range(k or 7, 50_001, 7)), sum(range(k or 7, 50_001, 7))): 1 for k in range(7)}
+    assert found == Counter(expected)
+
+
+def test_a_join_of_a_table_with_itself(t_env: StreamTableEnvironment) -> None:
+    numbers(t_env, 2_000)
+    found = final(t_env, "SELECT COUNT(*) FROM seq AS a JOIN seq AS b ON a.n = b.n * 2")
+    assert found == Counter({(1000,): 1})
+
+
+def test_functions_run_in_workers_and_files_are_complete(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    @udf(result_type=DataTypes.STRING())
+    def parity(n: int) -> str:
+        return "even" if n % 2 == 0 else "odd"
+
+    numbers(t_env, 1_000)
+    t_env.create_temporary_system_function("parity", parity)
+    t_env.execute_sql(
+        "CREATE TABLE files (n BIGINT, kind STRING) PARTITIONED BY (kind) "
+        f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet')"
+    )
+    t_env.execute_sql("INSERT INTO files SELECT n, parity(n) FROM seq").wait()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["kind=even", "kind=odd"]
+    assert final(t_env, "SELECT kind, COUNT(*), MAX(n) FROM files GROUP BY kind") == Counter(
+        {("even", 500, 1000): 1, ("odd", 500, 999): 1}
+    )
+
+
+def test_a_stream_a_table_and_a_stream_are_one_job(t_env: StreamTableEnvironment, millstream_env: Any) -> None:
+    stream = millstream_env.from_collection(
+        [("a", 1), ("b", 2), ("a", 3)], Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
+    )
+    t_env.create_temporary_view("v", stream)
+    sums = t_env.sql_query("SELECT k, SUM(n) AS s FROM v GROUP BY k")
+    rows = list(t_env.to_changelog_stream(sums).map(lambda r: (r.get_row_kind().name, r.k, r.s)).execute_and_collect())
+    assert sorted(r for r in rows if r[1] == "a") == [
+        ("INSERT", "a", 1), ("UPDATE_AFTER", "a", 4), ("UPDATE_BEFORE", "a", 1),
+    ]  # fmt: skip

@@ -1,0 +1,137 @@
+"""The same SQL on apache-flink and here: scripts, what PyFlink prints for them, and where the two differ.
+
+    compare.py record [name ...]     record with the interpreter that runs this, which must have apache-flink
+    compare.py [name ...]            run the scripts here and print what differs from the recordings
+
+A script is statements with semicolons. Each is executed, and its result printed; with an error, its first line that
+says what is wrong. A comment `-- unordered` before a statement says that the order of its rows is not defined.
+`{dir}` stands for a directory of the script's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SCRIPTS = HERE / "scripts"
+RECORDED = HERE / "recorded"
+_MODE = re.compile(r"^-- mode: (\w+)", re.MULTILINE)
+# What the two say in words of their own.
+_NOISE = re.compile(r"part-[0-9a-f-]+")
+
+
+def names() -> list[str]:
+    return sorted(p.stem for p in SCRIPTS.glob("*.sql"))
+
+
+def statements(text: str) -> list[tuple[str, bool]]:
+    """Return the statements of a script, and whether the order of their rows counts."""
+    found = []
+    for part in re.split(r";\s*\n", text):
+        lines = [line for line in part.splitlines() if line.strip() and not line.strip().startswith("--")]
+        if lines:
+            found.append(("\n".join(lines).rstrip("; \n"), "-- unordered" not in part))
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    """Return what is wrong, without Java's way of saying it."""
+    text = str(error)
+    for line in text.splitlines():
+        found = re.search(r"(?:Exception|Error): (.*)", line)
+        if found and "Py4J" not in line:
+            return found.group(1)
+    return next((line for line in text.splitlines() if line.strip()), "")
+
+
+def run(text: str, t_env: Any) -> list[str]:
+    """Return what each statement prints."""
+    printed = []
+    with tempfile.TemporaryDirectory() as directory:
+        for statement, ordered in statements(text):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                try:
+                    result = t_env.execute_sql(statement.replace("{dir}", directory))
+                    if statement.upper().startswith(("INSERT", "EXECUTE")):
+                        result.wait()
+                    else:
+                        result.print()
+                except Exception as e:
+                    print(f"error: {_first_line(e)}")
+            body = _NOISE.sub("part-N", out.getvalue().replace(directory, "{dir}"))
+            printed.append(body if ordered else _sorted(body))
+    return printed
+
+
+def _sorted(body: str) -> str:
+    """Return the lines with those of rows in order."""
+    lines = body.splitlines()
+    rows = sorted(line for line in lines if line.startswith(("| +", "| -", "+I", "-U", "+U", "-D")))
+    taken = iter(rows)
+    return "\n".join(next(taken) if line in rows else line for line in lines) + "\n" if rows else body
+
+
+def shown(text: str, printed: list[str]) -> str:
+    """Return statements with what they print."""
+    return "".join(f"> {s}\n{p}" for (s, _), p in zip(statements(text), printed, strict=True))
+
+
+def is_batch(text: str) -> bool:
+    found = _MODE.search(text)
+    return found is not None and found.group(1) == "batch"
+
+
+def record(name: str) -> None:
+    from pyflink.table import EnvironmentSettings, TableEnvironment
+
+    text = (SCRIPTS / f"{name}.sql").read_text()
+    settings = EnvironmentSettings.in_batch_mode() if is_batch(text) else EnvironmentSettings.in_streaming_mode()
+    t_env = TableEnvironment.create(settings)
+    t_env.get_config().set("parallelism.default", "1").set("table.local-time-zone", "UTC")
+    # Printing in Java goes past Python.
+    import os
+
+    RECORDED.mkdir(exist_ok=True)
+    with tempfile.TemporaryFile("w+") as out:
+        keep = os.dup(1)
+        os.dup2(out.fileno(), 1)
+        try:
+            printed = run(text, t_env)
+        finally:
+            os.dup2(keep, 1)
+            os.close(keep)
+    (RECORDED / f"{name}.txt").write_text(shown(text, printed))
+    print(f"recorded {name}", flush=True)
+
+
+def here(name: str) -> str:
+    """Return what a script prints here."""
+    from millstream.table import EnvironmentSettings, StreamTableEnvironment
+    from millstream.testing import LocalEnvironment
+
+    text = (SCRIPTS / f"{name}.sql").read_text()
+    settings = EnvironmentSettings.in_batch_mode() if is_batch(text) else EnvironmentSettings.in_streaming_mode()
+    t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
+    t_env.get_config().set("table.local-time-zone", "UTC")
+    return shown(text, run(text, t_env))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["record"]:
+        for one in sys.argv[2:] or names():
+            record(one)
+    else:
+        import difflib
+
+        for one in sys.argv[1:] or names():
+            expected = (RECORDED / f"{one}.txt").read_text()
+            sys.stdout.writelines(
+                difflib.unified_diff(expected.splitlines(True), here(one).splitlines(True), one, "here")
+            )

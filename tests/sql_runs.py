@@ -1,0 +1,173 @@
+"""Runs operators of SQL in tests: bare, with batches handed in, or as a job in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from millstream.graph.transformations import StreamEnd
+from millstream.operators.base import Operator, OperatorSetup, Surroundings
+from millstream.operators.context import RuntimeContext
+from millstream.operators.metrics import MetricGroup
+from millstream.sql.changes import ALL_CHANGES, Changes
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.batch import Batch
+from millstream.sql.operators.session import Session
+from millstream.sql.operators.sink import TableSinkOperator
+from millstream.sql.operators.source import ScanOperator
+from millstream.sql.plan import nodes
+from millstream.sql.plan.nodes import Planned, Traits
+from millstream.sql.schema import Field, Fields
+from millstream.sql.translate import Translator
+from millstream.sql.types import DataType
+from millstream.state.keyed import KeyedState
+from millstream.testing import CollectSink, LocalJob, TestingSource
+from millstream.testing.local import MemoryStorage
+
+KINDS = ["+I", "-U", "+U", "-D"]
+
+# A change: its kind and the values of its row.
+Change = tuple[Any, ...]
+
+
+def batch_of(changes: Sequence[Change], kinds: Sequence[pa.DataType]) -> Batch:
+    """Return changes as a batch with columns of some types."""
+    columns = [pa.array([c[1 + i] for c in changes], kind) for i, kind in enumerate(kinds)]
+    said = np.array([KINDS.index(c[0]) for c in changes], np.int8)
+    return Batch(columns, said if said.any() else None, len(changes))
+
+
+def changes_of(batches: Iterable[Batch]) -> list[Change]:
+    """Return the rows of batches, each with its kind."""
+    found: list[Change] = []
+    for batch in batches:
+        rows = zip(*(c.to_pylist() for c in batch.columns), strict=True) if batch.columns else [()] * len(batch)
+        found += [(KINDS[k], *row) for k, row in zip(batch.all_kinds().tolist(), rows, strict=True)]
+    return found
+
+
+def final(changes: Iterable[Change]) -> list[tuple[Any, ...]]:
+    """Return the rows that are left of a changelog, sorted as text."""
+    rows: dict[tuple[Any, ...], int] = {}
+    for kind, *row in changes:
+        key = tuple(_frozen(v) for v in row)
+        rows[key] = rows.get(key, 0) + (1 if kind in ("+I", "+U") else -1)
+        if not rows[key]:
+            del rows[key]
+    assert all(count > 0 for count in rows.values()), f"taken back and never there: {rows}"
+    return sorted((row for row, count in rows.items() for _ in range(count)), key=repr)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+
+
+class Bare:
+    """One operator, without a job around it."""
+
+    def __init__(self, operator: Operator, clock: Callable[[], int] = lambda: 0, batch: bool = False) -> None:
+        self.operator = operator
+        self.out: list[Batch] = []
+        self.watermarks: list[int | None] = []
+        self._storage = MemoryStorage()
+        surroundings = Surroundings(clock, lambda n: None, lambda: 0.0)
+        self.state = KeyedState("bare", 0, self._storage, clock)
+        context = RuntimeContext("bare", 0, 1, 128, 0, {}, MetricGroup(("bare",)), self.state)
+        operator.prepare(OperatorSetup(context, self.state, self._emit, batch, surroundings))
+        operator.advance = self.watermarks.append
+        self.state.prepare(None)
+        self.state.begin()
+        operator.open()
+
+    def _emit(self, batches: Iterable[Batch], timestamp: int | None = None) -> None:
+        self.out += batches
+
+    def take(self, batch: Batch, input_index: int = 0) -> None:
+        operator: Any = self.operator
+        name = "process" if operator.inputs < 2 else ("process_left", "process_right")[input_index]
+        self.out += [b for b in getattr(operator, name)(batch) if len(b)]
+
+    def restart(self) -> None:
+        """Write a file, forget everything and go on from the file."""
+        self._epoch = getattr(self, "_epoch", 0) + 1
+        name = self.state.write_delta(self._epoch, "a")
+        self.state.prepare(name)
+        self.state.begin()
+        # Dirty and another version than what is loaded: everything is read anew.
+        self.state._reload(name)
+
+    def changes(self) -> list[Change]:
+        """Return what was emitted since this was last asked."""
+        out, self.out = self.out, []
+        return changes_of(out)
+
+
+def fields(**types: DataType) -> Fields:
+    return Fields(tuple(Field(name, kind) for name, kind in types.items()))
+
+
+class Batches(nodes.Node):
+    """A node of the tests: batches that are handed in."""
+
+
+class TestTranslator(Translator):
+    """Knows where the batches of a test come from."""
+
+    __test__ = False
+
+    def put(self, planned: Planned, batches: Sequence[Any]) -> None:
+        operator = ScanOperator(TestingSource(batches))
+        added = self._program.add("batches", operator, parallelism=1)
+        added.uid = planned.uid
+        self._known[id(planned)] = [StreamEnd(added)]
+        self._planned.append(planned)
+
+
+def given(columns: Fields, changes: frozenset[Changes] = ALL_CHANGES, uid: str = "input") -> Planned:
+    """Return a planned node whose rows a test hands in."""
+    return Planned(Batches(columns), (), Traits(changes), uid, uid)
+
+
+def planned(node: nodes.Node, *inputs: Planned, changes: frozenset[Changes] = ALL_CHANGES, uid: str = "op") -> Planned:
+    return Planned(node, inputs, Traits(changes), uid, uid)
+
+
+Inputs = Sequence[tuple[Planned, Sequence[Any]]]
+
+
+def add(env: StreamExecutionEnvironment, query: Planned, inputs: Inputs, session: Session | None = None) -> CollectSink:
+    """Add a planned query over batches to a program; return the sink that gets what comes of it."""
+    translator = TestTranslator(env._program, session or Session())
+    for node, batches in inputs:
+        translator.put(node, batches)
+    end = translator.translate(planned(nodes.Collected(query.node.fields, query.node), query, uid=f"{query.uid}-all"))
+    sink = CollectSink()
+    out = env._program.add("collect", TableSinkOperator(sink), [StreamEnd(end)], parallelism=1)
+    out.uid = f"{query.uid}-sink"
+    env._sinks.append(out)
+    return sink
+
+
+def collecting(
+    query: Planned, inputs: Inputs, parallelism: int = 1, session: Session | None = None
+) -> tuple[StreamExecutionEnvironment, CollectSink]:
+    """Return a program that runs a planned query over batches, and the sink that gets what comes of it."""
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
+    if session is not None and session.batch:
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    return env, add(env, query, inputs, session)
+
+
+def run(query: Planned, inputs: Inputs, parallelism: int = 1, session: Session | None = None) -> list[Change]:
+    """Run a planned query over batches to its end; return the changes."""
+    env, sink = collecting(query, inputs, parallelism, session)
+    LocalJob(env).run()
+    return changes_of(sink.results())
+
+
+def kinds_of(columns: Fields) -> list[pa.DataType]:
+    return [arrow_type(f.type) for f in columns.fields]

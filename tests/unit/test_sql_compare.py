@@ -1,0 +1,30 @@
+"""SQL beside what others answer: scripts that PyFlink has printed, random queries that SQLite answers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "sql"))
+
+import compare
+import oracle
+import reference
+
+RECORDED = sorted(p.stem for p in compare.RECORDED.glob("*.txt"))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_scripts_print_what_pyflink_prints(name: str) -> None:
+    assert compare.here(name) == (compare.RECORDED / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize("seed", range(1000, 1010))
+def test_random_queries_have_sqlites_answers(seed: int) -> None:
+    assert oracle.check(oracle.Maker(seed), 10, batch_rows=1 + seed % 3) == 10
+
+
+def test_the_reference_is_up_to_date() -> None:
+    assert reference.PAGE.read_text() == reference.page(), "run `make sql-docs`"

@@ -1,0 +1,62 @@
+"""SQL in jobs of this process: neither parallelism, nor where epochs are cut, nor failures change what comes out."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from sql_planned import QUERIES
+from sql_runs import changes_of, collecting, final, run
+
+from millstream.sql.operators.session import Session
+from millstream.testing import ABORT, LocalJob
+
+# With one input, what comes out does not depend on whose turn it is.
+_IN_ORDER = [name for name in QUERIES if name != "join"]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_parallelism_and_epochs_change_no_result(name: str) -> None:
+    query, inputs = QUERIES[name]()
+    expected = final(run(query, inputs))
+    assert len(expected) >= 20
+    for parallelism in (2, 3):
+        r = Random(parallelism)
+        env, sink = collecting(query, inputs, parallelism)
+        LocalJob(env, epoch_sizes=lambda r=r: r.randint(1, 4)).run()  # type: ignore[misc]
+        assert final(changes_of(sink.results())) == expected
+
+
+@pytest.mark.parametrize("name", _IN_ORDER)
+def test_epochs_change_no_changelog(name: str) -> None:
+    query, inputs = QUERIES[name]()
+    expected = run(query, inputs)
+    env, sink = collecting(query, inputs)
+    job = LocalJob(env, epoch_sizes=lambda: 1)
+    while not job.is_finished:
+        job.run_epoch()
+        # As if another process went on after every epoch.
+        job.restart_slots()
+    assert changes_of(sink.results()) == expected
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_failures_change_no_result(name: str) -> None:
+    query, inputs = QUERIES[name]()
+    expected = final(run(query, inputs))
+    # Never two in one epoch: a local job goes on from an epoch that it has run.
+    failing = [
+        (node, [*b[: 2 + i], ABORT, *b[2 + i : 4 + i], ABORT, *b[4 + i :]]) for i, (node, b) in enumerate(inputs)
+    ]
+    env, sink = collecting(query, failing, 2)
+    LocalJob(env, epoch_sizes=lambda: 1).run(restarts=4)
+    assert final(changes_of(sink.results())) == expected
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_batch_jobs_insert_only(name: str) -> None:
+    query, inputs = QUERIES[name]()
+    found = run(query, inputs, 2, Session(batch=True))
+    assert {c[0] for c in found} == {"+I"}
+    if name in ("aggregate", "join", "top"):
+        assert final(found) == final(run(query, inputs))

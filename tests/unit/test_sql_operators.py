@@ -1,0 +1,312 @@
+"""Operators of SQL against a model of Flink's, row by row: any cut into batches gives the same changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sql_model import GroupAggregateModel, JoinModel, WindowModel
+from sql_runs import Bare, Change, batch_of, final
+
+from millstream.sql.expressions import AggregateCall, Call, Column
+from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.session import Session
+from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.windowing import Windowing
+from millstream.sql.plan.nodes import JoinKind, WindowKind
+from millstream.sql.types import DataType, DataTypes
+
+_BIGINT, _DOUBLE, _STRING = DataTypes.BIGINT(), DataTypes.DOUBLE(), DataTypes.STRING()
+_SEEDS = range(12)
+
+
+def _row(r: Random) -> tuple[Any, ...]:
+    return (
+        r.choice([None, "a", "b", "c"]),
+        r.choice([None, 0, 1, 2]),
+        r.choice([None, -3, -2, 0, 1, 3]),
+        r.choice([None, 0.1, 0.2, -0.7, 1e16]),
+    )
+
+
+_ROW_KINDS = [pa.string(), pa.int64(), pa.int64(), pa.float64()]
+
+
+def _changelog(r: Random, row: Callable[[Random], Any] = _row, retracts: bool = True) -> list[Change]:
+    """Return changes in which what is taken back was there."""
+    there: list[tuple[Any, ...]] = []
+    changes: list[Change] = []
+    for _ in range(r.randrange(60)):
+        if retracts and there and r.random() < 0.4:
+            changes.append((r.choice(["-U", "-D"]), *there.pop(r.randrange(len(there)))))
+        else:
+            there.append(row(r))
+            changes.append((r.choice(["+I", "+U"]) if retracts else "+I", *there[-1]))
+    return changes
+
+
+def _cut(r: Random, changes: list[Any]) -> list[list[Any]]:
+    parts, at = [], 0
+    while at < len(changes):
+        size = r.randint(1, 12)
+        parts.append(changes[at : at + size])
+        at += size
+    return parts
+
+
+def _calls(*wanted: tuple[str, int | None, bool]) -> list[AggregateCall]:
+    types: dict[int | None, DataType] = {None: _BIGINT, 0: _STRING, 1: _BIGINT, 2: _BIGINT, 3: _DOUBLE}
+    return [
+        AggregateCall(f, () if c is None else (c,), _BIGINT if f == "COUNT" else types[c], distinct=d)
+        for f, c, d in wanted
+    ]
+
+
+_PLAIN = [("COUNT", None, False), ("COUNT", 2, False), ("SUM", 2, False), ("AVG", 2, False), ("COUNT", 2, True)]
+_OF_INSERTS = [("MIN", 2, False), ("MAX", 3, False), ("SUM", 3, False), ("SUM", 2, True), ("MAX", 0, False)]
+_OF_ALL = [("MIN", 2, False), ("MAX", 2, False), ("MAX", 0, False), ("SUM", 2, True)]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_group_aggregate_makes_every_change(seed: int) -> None:
+    r = Random(seed)
+    keys, retracts, restarts = r.choice([[0], [1], [0, 1], []]), r.random() < 0.5, r.random() < 0.5
+    changes = _changelog(r, retracts=retracts)
+    wanted = _PLAIN + (_OF_ALL if retracts else _OF_INSERTS)
+    bare = Bare(GroupAggregateOperator(keys, _calls(*wanted), _ROW_KINDS, retracts=retracts))
+    model = GroupAggregateModel(lambda row: tuple(row[k] for k in keys), wanted)
+    for part in _cut(r, changes):
+        bare.take(batch_of(part, _ROW_KINDS))
+        assert bare.changes() == [c for change in part for c in model.take(change)]
+        if restarts and r.random() < 0.5:
+            bare.restart()
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_group_aggregate_ignores_what_takes_back_something_unknown(seed: int) -> None:
+    r = Random(seed)
+    changes = [(r.choice(["+I", "-D"]), r.choice("ab")) for _ in range(r.randrange(30))]
+    bare = Bare(GroupAggregateOperator([0], _calls(("COUNT", None, False)), [pa.string()], retracts=True))
+    expected: list[Change] = []
+    counts: dict[str, int] = {}
+    for kind, key in changes:
+        before = counts.get(key, 0)
+        after = before + (1 if kind == "+I" else -1)
+        if after < 0:
+            continue
+        counts[key] = after
+        if not before:
+            expected.append(("+I", key, 1))
+        elif not after:
+            expected.append(("-D", key, before))
+        else:
+            expected += [("-U", key, before), ("+U", key, after)]
+    for part in _cut(r, changes):
+        bare.take(batch_of(part, [pa.string()]))
+    assert bare.changes() == expected
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_mini_batches_make_one_change_for_each_key(seed: int) -> None:
+    r = Random(seed)
+    changes = _changelog(r)
+    wanted = _PLAIN + _OF_ALL
+    bare = Bare(GroupAggregateOperator([0], _calls(*wanted), _ROW_KINDS, retracts=True, mini_batch=True))
+    model = GroupAggregateModel(lambda row: row[:1], wanted)
+    everything: list[Change] = []
+    expected: list[Change] = []
+    for part in _cut(r, changes):
+        bare.take(batch_of(part, _ROW_KINDS))
+        found = bare.changes()
+        per_key = [c[1] for c in found if c[0] != "-U"]
+        assert len(per_key) == len(set(per_key))
+        everything += found
+        expected += [c for change in part for c in model.take(change)]
+        assert final(everything) == final(expected)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_in_batch_only_the_end_counts(seed: int) -> None:
+    r = Random(seed)
+    changes = _changelog(r)
+    wanted = _PLAIN + _OF_ALL
+    bare = Bare(GroupAggregateOperator([0], _calls(*wanted), _ROW_KINDS, retracts=True, final_only=True))
+    model = GroupAggregateModel(lambda row: row[:1], wanted)
+    for part in _cut(r, changes):
+        bare.take(batch_of(part, _ROW_KINDS))
+    assert bare.changes() == []
+    bare.operator.finish()
+    found = bare.changes()
+    assert all(c[0] == "+I" for c in found)
+    assert final(found) == final(c for change in changes for c in model.take(change))
+
+
+def test_a_global_aggregate_of_nothing_is_a_row_in_batch() -> None:
+    bare = Bare(GroupAggregateOperator([], _calls(*_PLAIN), _ROW_KINDS, final_only=True))
+    bare.operator.finish()
+    assert bare.changes() == [("+I", 0, 0, None, None, 0)]
+
+
+def test_floats_are_added_in_the_order_in_which_they_come() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=3000) * 10.0 ** rng.integers(-8, 8, 3000)
+    keys = np.where(rng.random(3000) < 0.5, 0, rng.integers(1, 200, 3000))
+    bare = Bare(GroupAggregateOperator([0], [AggregateCall("SUM", (1,), _DOUBLE)], [pa.int64(), pa.float64()]))
+    sums: dict[int, float] = {}
+    for start in range(0, 3000, 700):
+        part = slice(start, start + 700)
+        rows = [("+I", k, v) for k, v in zip(keys[part].tolist(), values[part].tolist(), strict=True)]
+        bare.take(batch_of(rows, [pa.int64(), pa.float64()]))
+    for key, value in zip(keys.tolist(), values.tolist(), strict=True):
+        sums[key] = sums.get(key, 0.0) + value
+    last = {c[1]: c[2] for c in bare.changes()}
+    assert last == sums
+
+
+# --- joins
+
+
+def _join_row(r: Random) -> tuple[Any, ...]:
+    return r.choice([None, 0, 1, 2]), r.randrange(3)
+
+
+_JOIN_KINDS = (pa.int64(), pa.int64())
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("kind", list(JoinKind))
+def test_joins_make_every_change(seed: int, kind: JoinKind) -> None:
+    r = Random(seed)
+    has_condition, restarts = r.random() < 0.5, r.random() < 0.5
+    condition = None
+    if has_condition:
+        condition = Call(DataTypes.BOOLEAN(), "<=", (Column(_BIGINT, 1), Column(_BIGINT, 3)))
+    bare = Bare(
+        JoinOperator(kind, JoinSide(_JOIN_KINDS, (0,)), JoinSide(_JOIN_KINDS, (0,)), (False,), condition, Session())
+    )
+    model = JoinModel(kind.name, (0, 0), (2, 2), (lambda left, right: left[1] <= right[1]) if has_condition else None)
+    sides = [_changelog(r, _join_row) for _ in range(2)]
+    while sides[0] or sides[1]:
+        side = r.randrange(2) if sides[0] and sides[1] else int(not sides[0])
+        size = r.randint(1, 12)
+        part, sides[side] = sides[side][:size], sides[side][size:]
+        bare.take(batch_of(part, _JOIN_KINDS), side)
+        assert bare.changes() == [c for change in part for c in model.take(side, change)]
+        if restarts and r.random() < 0.5:
+            bare.restart()
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("kind", list(JoinKind))
+def test_joins_in_batch_emit_what_is_there_at_the_end(seed: int, kind: JoinKind) -> None:
+    r = Random(seed)
+    side = JoinSide(_JOIN_KINDS, (0,))
+    bare = Bare(JoinOperator(kind, side, side, (False,), None, Session(batch=True), waits=True))
+    model = JoinModel(kind.name, (0, 0), (2, 2))
+    expected: list[Change] = []
+    for number in range(2):
+        changes = _changelog(r, _join_row)
+        for part in _cut(r, changes):
+            bare.take(batch_of(part, _JOIN_KINDS), number)
+        expected += [c for change in changes for c in model.take(number, change)]
+    bare.operator.finish()
+    found = bare.changes()
+    assert all(c[0] == "+I" for c in found)
+    assert final(found) == final(expected)
+
+
+# --- windows
+
+_WINDOWS = {
+    WindowKind.TUMBLE: (6, 6),
+    WindowKind.HOP: (6, 2),
+    WindowKind.CUMULATE: (6, 2),
+}
+
+
+def _windows_of(kind: WindowKind, size: int, step: int, offset: int, time: int) -> list[tuple[int, int]]:
+    if kind is WindowKind.CUMULATE:
+        start = time - (time - offset) % size
+        return [(start, start + n) for n in range(step, size + 1, step) if start + n > time]
+    last = time - (time - offset) % step
+    return [(s, s + size) for s in range(last, time - size, -step)]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("kind", list(_WINDOWS))
+def test_windows_end_with_the_watermark(seed: int, kind: WindowKind) -> None:
+    r = Random(seed)
+    offset, distinct, restarts = r.choice([0, 1]), r.random() < 0.5, r.random() < 0.5
+    size, step = _WINDOWS[kind]
+    stamp = pa.timestamp("ms")
+    kinds = [pa.string(), pa.int64(), stamp]
+    calls = [AggregateCall("COUNT", (), _BIGINT), AggregateCall("MAX", (1,), _BIGINT)]
+    if distinct:
+        calls.append(AggregateCall("COUNT", (1,), _BIGINT, distinct=True))
+    operator = WindowAggregateOperator(
+        Windowing(kind, size, step, offset),
+        WindowTimes(2, True, "UTC"),
+        [0],
+        calls,
+        kinds,
+        [("start", pa.int64()), ("end", pa.int64())],
+    )
+    operator.properties = [("start", stamp), ("end", stamp)]
+    bare = Bare(operator)
+
+    def value(rows: list[Any]) -> tuple[Any, ...]:
+        values = [r[1] for r in rows]
+        return (len(values), max(values), *([len(set(values))] if distinct else []))
+
+    model = WindowModel(lambda t: _windows_of(kind, size, step, offset, t), value, 2)
+    rows = [(r.choice("abc"), r.randrange(4), r.randrange(40)) for _ in range(r.randrange(50))]
+    watermark = 0
+    for part in _cut(r, rows):
+        batch = batch_of([("+I", k, v, t) for k, v, t in part], [pa.string(), pa.int64(), pa.int64()])
+        bare.take(batch.with_columns([*batch.columns[:2], batch.columns[2].view(stamp)]))
+        for row in part:
+            model.take(row)
+        watermark = max(watermark, r.randrange(50))
+        operator.on_watermark(watermark)
+        assert sorted(map(repr, _in_ms(bare.changes()))) == sorted(map(repr, model.advance(watermark)))
+        if restarts and r.random() < 0.5:
+            bare.restart()
+    operator.on_watermark((1 << 63) - 1)
+    assert sorted(map(repr, _in_ms(bare.changes()))) == sorted(map(repr, model.advance((1 << 63) - 1)))
+
+
+def _in_ms(changes: list[Change]) -> list[Change]:
+    epoch = np.datetime64(0, "ms")
+    return [(*c[:-2], *(int((np.datetime64(v) - epoch) / np.timedelta64(1, "ms")) for v in c[-2:])) for c in changes]
+
+
+@pytest.mark.parametrize("kind", list(_WINDOWS))
+def test_order_of_windows_does_not_depend_on_batches(kind: WindowKind) -> None:
+    size, step = _WINDOWS[kind]
+    rng = np.random.default_rng(5)
+    rows = [
+        ("+I", str(k), 1, int(t))
+        for k, t in zip(rng.integers(0, 9, 300), np.sort(rng.integers(0, 90, 300)), strict=True)
+    ]
+    found = []
+    for cut in (300, 7, 50):
+        operator = WindowAggregateOperator(
+            Windowing(kind, size, step),
+            WindowTimes(2, True, "UTC"),
+            [0],
+            [AggregateCall("COUNT", (), _BIGINT)],
+            [pa.string(), pa.int64(), pa.timestamp("ms")],
+            [("start", pa.timestamp("ms")), ("end", pa.timestamp("ms"))],
+        )
+        bare = Bare(operator)
+        for start in range(0, 300, cut):
+            bare.take(batch_of(rows[start : start + cut], [pa.string(), pa.int64(), pa.timestamp("ms")]))
+            operator.on_watermark(rows[min(start + cut, 300) - 1][3] - 1)
+        operator.on_watermark((1 << 63) - 1)
+        found.append(bare.changes())
+    assert found[0] == found[1] == found[2]

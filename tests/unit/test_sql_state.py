@@ -1,0 +1,92 @@
+"""State of SQL as columns: deltas, savepoints, another parallelism, another max parallelism."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sql_runs import Change, batch_of, changes_of, collecting, fields, final, given, kinds_of, planned, run
+
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.plan import nodes
+from millstream.sql.plan.nodes import Planned
+from millstream.sql.types import DataTypes
+from millstream.testing import LocalJob, save_checkpoint, save_savepoint, start_from
+
+_BIGINT = DataTypes.BIGINT()
+_INPUT = fields(k=DataTypes.STRING(), n=_BIGINT, v=_BIGINT)
+
+
+def _query() -> tuple[Planned, Planned]:
+    source = given(_INPUT)
+    calls = (
+        AggregateCall("COUNT", (), _BIGINT),
+        AggregateCall("SUM", (2,), _BIGINT),
+        AggregateCall("MAX", (2,), _BIGINT),
+        AggregateCall("COUNT", (2,), _BIGINT, distinct=True),
+    )
+    out = fields(k=DataTypes.STRING(), n=_BIGINT, c=_BIGINT, s=_BIGINT, m=_BIGINT, d=_BIGINT)
+    return source, planned(nodes.Aggregate(out, source.node, (0, 1), calls), source)
+
+
+def _changes(count: int) -> list[Change]:
+    rng = np.random.default_rng(7)
+    rows: list[Change] = []
+    for i in range(count):
+        if rows and rng.random() < 0.3:
+            at = int(rng.integers(len(rows)))
+            if rows[at] is not None and rows[at][0] == "+I":
+                rows.append(("-D", *rows[at][1:]))
+                rows[at] = ("kept", *rows[at][1:])
+                continue
+        key = None if i % 11 == 0 else f"key {rng.integers(40)}"
+        rows.append(("+I", key, int(rng.integers(3)), int(rng.integers(5))))
+    return [("+I", *row[1:]) if row[0] == "kept" else row for row in rows]
+
+
+def test_parallelism_does_not_change_what_is_left() -> None:
+    source, query = _query()
+    batches = [batch_of(part, kinds_of(_INPUT)) for part in _cut(_changes(400), 37)]
+    one = final(run(query, [(source, batches)]))
+    assert len(one) > 50
+    for parallelism in (2, 3):
+        assert final(run(query, [(source, batches)], parallelism)) == one
+
+
+def _cut(rows: list[Change], size: int) -> list[list[Change]]:
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
+
+
+@pytest.mark.parametrize("savepoint", [True, False])
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_state_goes_on_at_another_parallelism(after: int, savepoint: bool, tmp_path: Path) -> None:
+    source, query = _query()
+    rows = _changes(600)
+    batches = [batch_of(part, kinds_of(_INPUT)) for part in _cut(rows, 50)]
+    expected = final(run(query, [(source, batches)]))
+    env, sink = collecting(query, [(source, batches)], 2)
+    job = LocalJob(env, epoch_sizes=lambda: 1)
+    for _ in range(5):
+        job.run_epoch()
+    saved = (save_savepoint if savepoint else save_checkpoint)(job, tmp_path)
+    got = changes_of(sink.results())
+    assert got
+    env, sink = collecting(query, [(source, batches)], after)
+    start_from(env, saved, epoch_sizes=lambda: 2).run()
+    assert final([*got, *changes_of(sink.results())]) == expected
+
+
+def test_key_groups_of_columns_are_those_of_values() -> None:
+    from millstream.sql.columns.keys import hashes
+    from millstream.state.hashes import groups_of
+    from millstream.state.key_groups import key_group
+
+    values = [0, 1, -1, 12345, -(1 << 40), (1 << 61) - 1, (1 << 63) - 1, -(1 << 63), None]
+    found = groups_of(hashes([pa.array(values, pa.int64())], len(values)), 128).tolist()
+    assert found == [key_group(v, 128) for v in values]
+    texts = ["", "a", "ä", "key", None]
+    assert groups_of(hashes([pa.array(texts)], 5), 128).tolist() == [key_group(v, 128) for v in texts]
+    pairs = groups_of(hashes([pa.array(texts), pa.array([1, 2, 3, 4, None])], 5), 128).tolist()
+    assert pairs == [key_group(v, 128) for v in zip(texts, [1, 2, 3, 4, None], strict=True)]

@@ -1,0 +1,527 @@
+"""Transcripts of SQL's operators: what comes in, watermarks, and the changes that are to come out.
+
+Each is run with its batches as they are written, row by row, and with a restart from files behind every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sql_runs import KINDS, Bare, Change, batch_of
+
+from millstream.operators.base import Operator
+from millstream.sql.errors import TableException
+from millstream.sql.expressions import AggregateCall, Call, Column, Constant
+from millstream.sql.operators.correlate import CorrelateOperator
+from millstream.sql.operators.expand import ExpandOperator
+from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator
+from millstream.sql.operators.materialize import MaterializeOperator
+from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
+from millstream.sql.operators.session import Session
+from millstream.sql.operators.set_operation import SetOperationOperator
+from millstream.sql.operators.sink import NotNullOperator
+from millstream.sql.operators.sort import LimitOperator, SortOperator
+from millstream.sql.operators.top_n import TopNOperator
+from millstream.sql.operators.watermark import RowWatermarkOperator
+from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.window_table import WindowTableOperator
+from millstream.sql.operators.windowing import Windowing
+from millstream.sql.plan.nodes import JoinKind, WindowKind
+from millstream.sql.types import DataTypes
+
+_END = (1 << 63) - 1
+_INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
+_BIGINT = DataTypes.BIGINT()
+_COUNT, _SUM = AggregateCall("COUNT", (), _BIGINT), AggregateCall("SUM", (1,), _BIGINT)
+_WINDOW = [("start", _TIME), ("end", _TIME)]
+
+
+@dataclass
+class Transcript:
+    """An operator, the types of its input, and what happens: rows come, or the watermark, or the end."""
+
+    name: str
+    operator: Callable[[], Operator]
+    kinds: list[pa.DataType]
+    # Texts like "+I a 1", with the input's number in front where there are two; a watermark; or "end".
+    steps: list[tuple[str | int, str]] = field(default_factory=list)
+
+
+def _value(text: str, kind: pa.DataType) -> Any:
+    if text == "-":
+        return None
+    return text if kind == _TEXT else int(text)
+
+
+def _changes(text: str, kinds: list[pa.DataType]) -> list[Change]:
+    rows = [part.split() for part in text.split(",") if part.strip()]
+    return [(r[0], *(_value(v, k) for v, k in zip(r[1:], kinds, strict=True))) for r in rows]
+
+
+def _shown(batches: list[Any]) -> str:
+    rows = []
+    for batch in batches:
+        columns = [(c.view(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in batch.columns]
+        for kind, row in zip(batch.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
+            rows.append(" ".join([KINDS[kind], *("-" if v is None else str(v) for v in row)]))
+    return ", ".join(rows)
+
+
+def _take(bare: Bare, transcript: Transcript, text: str, one_by_one: bool) -> None:
+    index = 0
+    if text[0] in "12":
+        index, text = int(text[0]) - 1, text[1:]
+    plain = [pa.int64() if pa.types.is_timestamp(k) else k for k in transcript.kinds]
+    changes = _changes(text, plain)
+    for part in [[c] for c in changes] if one_by_one else [changes]:
+        batch = batch_of(part, plain)
+        bare.take(batch.with_columns([c.view(k) for c, k in zip(batch.columns, transcript.kinds, strict=True)]), index)
+
+
+def _times(column: int = 0) -> WindowTimes:
+    return WindowTimes(column, True, "UTC")
+
+
+_RANKED = TopNOperator
+TRANSCRIPTS = [
+    Transcript(
+        "top 2 with rank",
+        lambda: TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True),
+        [_TEXT, _INT],
+        [
+            ("+I a 1, +I b 5, +I a 3", "+I a 1 1, +I b 5 1, -U a 1 1, +U a 3 1, +I a 1 2"),
+            ("+I a 2, +I a 0", "-U a 1 2, +U a 2 2"),
+            ("+I a 3", "-U a 2 2, +U a 3 2"),
+        ],
+    ),
+    Transcript(
+        "top 2 without rank",
+        lambda: TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, False),
+        [_TEXT, _INT],
+        [("+I a 1, +I a 3, +I a 2, +I a 0", "+I a 1, +I a 3, -D a 1, +I a 2"), ("+I a 9", "-D a 2, +I a 9")],
+    ),
+    Transcript(
+        "second and third place",
+        lambda: TopNOperator([], [(0, False, True)], [_INT], 2, 3, False),
+        [_INT],
+        [("+I 5, +I 4, +I 3, +I 9", "+I 5, -U 5, +U 4, +I 5"), ("+I 1", "-U 4, +U 3, -U 5, +U 4")],
+    ),
+    Transcript(
+        "top 2 of rows that are taken back, with rank",
+        lambda: TopNOperator([], [(0, False, True)], [_INT], 1, 2, True, retracts=True),
+        [_INT],
+        [
+            ("+I 1, +I 2, +I 3", "+I 1 1, +I 2 2"),
+            ("-D 1", "-U 1 1, +U 2 1, -U 2 2, +U 3 2"),
+            ("-D 2, -D 3, -D 7", "-U 2 1, +U 3 1, -D 3 2, -D 3 1"),
+        ],
+    ),
+    Transcript(
+        "top 2 of rows that are taken back",
+        lambda: TopNOperator([], [(0, False, True)], [_INT], 1, 2, False, retracts=True),
+        [_INT],
+        [("+I 1, +I 2, +I 3", "+I 1, +I 2"), ("-D 1, +I 0", "-D 1, +I 3, -D 3, +I 0")],
+    ),
+    Transcript(
+        "top 1 of rows that replace each other",
+        lambda: TopNOperator([], [(1, True, False)], [_TEXT, _INT], 1, 1, False, retracts=True, unique=[0]),
+        [_TEXT, _INT],
+        [("+I a 1, +U b 2, +U a 1, +U b 3, +U a 4", "+I a 1, -D a 1, +I b 2, -U b 2, +U b 3, -D b 3, +I a 4")],
+    ),
+    Transcript(
+        "top 2 in batch",
+        lambda: TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True, final_only=True),
+        [_TEXT, _INT],
+        [("+I a 1, +I a 3, +I a 2, +I b 0", ""), ("end", "+I a 3 1, +I a 2 2, +I b 0 1")],
+    ),
+    Transcript(
+        "sort at the end",
+        lambda: SortOperator([(0, True, False), (1, False, True)], [_INT, _TEXT], 1, 3),
+        [_INT, _TEXT],
+        [("+I 1 b, +I 2 x, +I - y, +I 1 -, +I 1 a", ""), ("end", "+I 1 -, +I 1 a, +I 1 b")],
+    ),
+    Transcript(
+        "sort by rowtime",
+        lambda: SortOperator([(0, False, True), (1, True, False)], [_TIME, _INT], rowtime=0),
+        [_TIME, _INT],
+        [
+            ("+I 5 1, +I 3 1, +I 3 2, +I 9 9", ""),
+            (7, "+I 3 2, +I 3 1, +I 5 1"),
+            # Late is what is not behind the last row that was emitted, whatever the watermark says.
+            ("+I 5 7, +I 6 7", ""),
+            (_END, "+I 6 7, +I 9 9"),
+        ],
+    ),
+    Transcript("limit", lambda: LimitOperator(1, 2), [_INT], [("+I 1, +I 2", "+I 2"), ("+I 3, +I 4", "+I 3")]),
+    Transcript(
+        "upserts become changes",
+        lambda: LastRowOperator([0], [_TEXT, _INT]),
+        [_TEXT, _INT],
+        [
+            ("+I a 1, +U a 2, +U a 2, -D b -", "+I a 1, -U a 1, +U a 2"),
+            ("+U b 5, -D a -, +U a 3", "+I b 5, -D a 2, +I a 3"),
+            ("-D a -, -D a -, -D b -", "-D a 3, -D b 5"),
+        ],
+    ),
+    Transcript(
+        "last row of each key",
+        lambda: LastRowOperator([0], [_TEXT, _INT], says_equal=True),
+        [_TEXT, _INT],
+        [("+I a 1, +I - 1, +I a 1", "+I a 1, +I - 1, -U a 1, +U a 1")],
+    ),
+    Transcript(
+        "last row of each key by rowtime",
+        lambda: LastRowOperator([0], [_TEXT, _TIME], says_equal=True, rowtime=1),
+        [_TEXT, _TIME],
+        [
+            ("+I a 5, +I a 3, +I a 5, +I b 1", "+I a 5, -U a 5, +U a 5, +I b 1"),
+            ("+I a 4, +I a 6", "-U a 5, +U a 6"),
+        ],
+    ),
+    Transcript(
+        "first row of each key",
+        lambda: FirstRowOperator([0], [_TEXT, _INT]),
+        [_TEXT, _INT],
+        [("+I a 1, +I b 2, +I a 3", "+I a 1, +I b 2"), ("+I b 1, +I - 4", "+I - 4")],
+    ),
+    Transcript(
+        "first row of each key by rowtime",
+        lambda: EarliestRowOperator([0], [_TEXT, _TIME, _INT], 1),
+        [_TEXT, _TIME, _INT],
+        [
+            ("+I a 5 1, +I b 9 2, +I a 3 3", ""),
+            ("+I a 4 4, +I a 3 5", ""),
+            (4, "+I a 3 3"),
+            ("+I a 6 6, +I b 7 7, +I c 2 8", ""),
+            (_END, "+I b 7 7"),
+        ],
+    ),
+    Transcript(
+        "the row to be written of each primary key",
+        lambda: MaterializeOperator([0], [_TEXT, _INT]),
+        [_TEXT, _INT],
+        [
+            ("+I a 1, +I a 2, -D a 1", "+I a 1, +U a 2"),
+            ("+I a 3, -D a 3, -D a 2, -D a 9", "+U a 3, +U a 2, -D a 2"),
+        ],
+    ),
+    Transcript(
+        "intersect",
+        lambda: SetOperationOperator("INTERSECT", False, [_INT]),
+        [_INT],
+        [("1+I 1, +I 2, +I -", ""), ("2+I 1, +I 1, +I -", "+I 1, +I -"), ("1-D 1, +I 1", "-D 1, +I 1"), ("2-D 1", "")],
+    ),
+    Transcript(
+        "intersect all",
+        lambda: SetOperationOperator("INTERSECT", True, [_INT]),
+        [_INT],
+        [("1+I 1, +I 1", ""), ("2+I 1, +I 1, +I 1", "+I 1, +I 1"), ("2-D 1, -D 1", "-D 1")],
+    ),
+    Transcript(
+        "except",
+        lambda: SetOperationOperator("EXCEPT", False, [_INT]),
+        [_INT],
+        [("1+I 1, +I 1, +I 2", "+I 1, +I 2"), ("2+I 1", "-D 1"), ("2-D 1", "+I 1")],
+    ),
+    Transcript(
+        "except all",
+        lambda: SetOperationOperator("EXCEPT", True, [_INT]),
+        [_INT],
+        [("1+I 1, +I 1", "+I 1, +I 1"), ("2+I 1", "-D 1"), ("1-D 1", "-D 1")],
+    ),
+    Transcript(
+        "grouping sets",
+        lambda: ExpandOperator(
+            [
+                (Column(_BIGINT, 0), Constant(_BIGINT, None), Constant(_BIGINT, 1)),
+                (Constant(_BIGINT, None), Column(_BIGINT, 1), Constant(_BIGINT, 2)),
+            ],
+            [_INT, _INT, _INT],
+            Session(),
+        ),
+        [_INT, _INT],
+        [("+I 1 2, -D 3 4", "+I 1 - 1, +I - 2 2, -D 3 - 1, -D - 4 2")],
+    ),
+    Transcript(
+        "sessions",
+        lambda: SessionWindowOperator(5, _times(2), [0], [0], [_COUNT, _SUM], [_TEXT, _INT, _TIME], _WINDOW),
+        [_TEXT, _INT, _TIME],
+        [
+            ("+I a 1 1, +I b 2 3, +I a 4 6, +I a 8 20", ""),
+            (9, "+I b 1 2 3 8"),
+            # The second is late by itself, but the session that it belongs to is open.
+            ("+I b 7 3, +I a 16 2", ""),
+            (12, "+I a 3 21 1 11"),
+            (_END, "+I a 1 8 20 25"),
+        ],
+    ),
+    Transcript(
+        "a row joins two sessions",
+        lambda: SessionWindowOperator(5, _times(2), [0], [0], [_COUNT], [_TEXT, _INT, _TIME], _WINDOW),
+        [_TEXT, _INT, _TIME],
+        [("+I a 1 0, +I a 1 10", ""), ("+I a 1 5", ""), (13, ""), (14, "+I a 3 0 15")],
+    ),
+    Transcript(
+        "windows of two rows",
+        lambda: CountWindowOperator(2, 2, WindowTimes(0, False, "UTC"), [0], [_COUNT, _SUM], [_TEXT, _INT]),
+        [_TEXT, _INT],
+        [("+I a 1, +I b 2, +I a 3, +I a 4", "+I a 2 4"), ("+I a 5, +I b 6, +I b 7", "+I a 2 9, +I b 2 8")],
+    ),
+    Transcript(
+        "windows of three rows, every two",
+        lambda: CountWindowOperator(3, 2, WindowTimes(0, False, "UTC"), [0], [_SUM], [_TEXT, _INT]),
+        [_TEXT, _INT],
+        [("+I a 1, +I a 2, +I a 3, +I a 4", "+I a 6"), ("+I a 5, +I a 6, +I a 7", "+I a 12, +I a 18")],
+    ),
+    Transcript(
+        "rows with their windows",
+        lambda: WindowTableOperator(Windowing(WindowKind.HOP, 10, 5), _times(0), [_TIME, _TIME, _TIME]),
+        [_TIME],
+        [("+I 7, +I 10", "+I 7 5 15 14, +I 7 0 10 9, +I 10 10 20 19, +I 10 5 15 14")],
+    ),
+    Transcript(
+        "a window of rows that are taken back",
+        lambda: WindowAggregateOperator(
+            Windowing(WindowKind.TUMBLE, 10, 10),
+            _times(2),
+            [0],
+            [_COUNT, _SUM],
+            [_TEXT, _INT, _TIME],
+            _WINDOW,
+            retracts=True,
+        ),
+        [_TEXT, _INT, _TIME],
+        [("+I a 1 1, +I b 2 2, -U a 1 1, +U a 5 1, -D b 2 2", ""), (9, "+I a 1 5 0 10")],
+    ),
+    Transcript(
+        "hopping windows of rows that are taken back",
+        lambda: WindowAggregateOperator(
+            Windowing(WindowKind.HOP, 10, 5),
+            _times(2),
+            [0],
+            [_COUNT, _SUM],
+            [_TEXT, _INT, _TIME],
+            _WINDOW,
+            retracts=True,
+        ),
+        [_TEXT, _INT, _TIME],
+        [("+I a 1 1, +I a 3 6, -U a 1 1, +U a 5 7", ""), (9, "+I a 2 8 0 10"), (_END, "+I a 2 8 5 15")],
+    ),
+    Transcript(
+        "rows that have their windows already",
+        lambda: WindowAggregateOperator(
+            Windowing(WindowKind.HOP, 10, 5),
+            WindowTimes(2, True, "UTC", (1, 2)),
+            [0],
+            [_COUNT],
+            [_TEXT, _TIME, _TIME],
+            _WINDOW,
+        ),
+        [_TEXT, _TIME, _TIME],
+        [("+I a 0 10, +I a 5 15, +I b 0 10, +I a 0 10", ""), (9, "+I a 2 0 10, +I b 1 0 10"), (_END, "+I a 1 5 15")],
+    ),
+    Transcript(
+        "rows without nulls",
+        lambda: NotNullOperator([(0, "a")], drops=True),
+        [_INT],
+        [("+I 1, +I -, -D 2", "+I 1, -D 2")],
+    ),
+]
+
+
+@pytest.mark.parametrize("way", ["as written", "row by row", "with restarts"])
+@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda t: t.name)
+def test_transcript(transcript: Transcript, way: str) -> None:
+    bare = Bare(transcript.operator())
+    for step, expected in transcript.steps:
+        if step == "end":
+            bare.operator.finish()
+        elif isinstance(step, int):
+            assert bare.operator.on_watermark(step) == step
+        else:
+            _take(bare, transcript, step, way == "row by row")
+        out, bare.out = bare.out, []
+        assert _shown(out) == expected, step
+        if way == "with restarts":
+            bare.restart()
+
+
+def test_null_is_refused_with_the_column() -> None:
+    bare = Bare(NotNullOperator([(0, "a")], drops=False))
+    with pytest.raises(TableException, match="Column 'a' is NOT NULL, however, a null value is being written into it"):
+        bare.take(batch_of([("+I", None)], [_INT]))
+
+
+# --- watermarks
+
+
+def _watermarks() -> Bare:
+    stamp = DataTypes.TIMESTAMP(3)
+    delayed = Call(stamp, "-", (Column(stamp, 0), Constant(DataTypes.INTERVAL(DataTypes.SECOND(3)), 1000)))
+    return Bare(RowWatermarkOperator(0, delayed, Session()))
+
+
+def _run_times(bare: Bare, times: list[int], cut: int) -> list[Any]:
+    """Return what came out: times of rows, and watermarks in lists."""
+    log: list[Any] = []
+    bare.operator.advance = lambda w: log.append([w])
+    operator: Any = bare.operator
+    for start in range(0, len(times), cut):
+        for batch in operator.process(batch_of([("+I", t) for t in times[start : start + cut]], [_TIME])):
+            log += batch.columns[0].view(pa.int64()).to_pylist()
+    return log
+
+
+def test_a_watermark_stands_before_a_row_that_is_late_for_it() -> None:
+    assert _run_times(_watermarks(), [5000, 6000, 4000, 9000], 10) == [5000, 6000, [5000], 4000, 9000, [8000]]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 100])
+def test_what_is_late_does_not_depend_on_batches(cut: int) -> None:
+    times = [5000, 5100, 5150, 5250, 4099, 4101, 4240, 7000, 5999, 6000, 6001, 20000, 100]
+    late, watermark = [], 0
+    for one in _run_times(_watermarks(), times, cut):
+        if isinstance(one, list):
+            watermark = one[0]
+        elif one <= watermark:
+            late.append(one)
+    # Watermarks move when time has come on by more than 200 ms: 4000, 4250 behind 5250, 6000, 19000.
+    assert late == [4099, 4101, 4240, 5999, 6000, 100]
+
+
+def test_a_null_rowtime_is_refused() -> None:
+    with pytest.raises(TableException, match="RowTime field should not be null"):
+        _run_times(_watermarks(), [None], 1)  # type: ignore[list-item]
+
+
+# --- table functions
+
+
+def _unnest(types: list[Any], kind: Any, **more: Any) -> Bare:
+    return Bare(CorrelateOperator("UNNEST", [Column(kind, 1)], types, Session(), **more))
+
+
+def test_unnest_of_arrays() -> None:
+    kinds = [_INT, pa.list_(pa.string())]
+    rows = [("+I", 1, ["a", None]), ("-D", 2, []), ("+I", 3, None), ("-D", 4, ["b"])]
+    bare = _unnest([DataTypes.STRING(), DataTypes.INT()], DataTypes.ARRAY(DataTypes.STRING()), ordinality=True)
+    bare.take(batch_of(rows, kinds))
+    assert [(c[0], c[1], *c[3:]) for c in bare.changes()] == [
+        ("+I", 1, "a", 1),
+        ("+I", 1, None, 2),
+        ("-D", 4, "b", 1),
+    ]
+    bare = _unnest([DataTypes.STRING()], DataTypes.ARRAY(DataTypes.STRING()), keeps_all=True)
+    bare.take(batch_of(rows, kinds))
+    assert [(c[0], c[1], c[3]) for c in bare.changes()] == [
+        ("+I", 1, "a"),
+        ("+I", 1, None),
+        ("-D", 2, None),
+        ("+I", 3, None),
+        ("-D", 4, "b"),
+    ]
+
+
+def test_unnest_of_maps_multisets_and_rows() -> None:
+    bare = _unnest([DataTypes.STRING(), DataTypes.INT()], DataTypes.MAP(DataTypes.STRING(), DataTypes.INT()))
+    bare.take(batch_of([("+I", 1, [("a", 2), ("b", None)])], [_INT, pa.map_(pa.string(), pa.int32())]))
+    assert [c[3:] for c in bare.changes()] == [("a", 2), ("b", None)]
+    bare = _unnest([DataTypes.STRING()], DataTypes.MULTISET(DataTypes.STRING()))
+    bare.take(
+        batch_of([("+I", 1, [("a", 2), ("b", 1)]), ("+I", 2, [("c", 1)])], [_INT, pa.map_(pa.string(), pa.int32())])
+    )
+    assert [(c[1], *c[3:]) for c in bare.changes()] == [(1, "a"), (1, "a"), (1, "b"), (2, "c")]
+    row = DataTypes.ROW([DataTypes.FIELD("x", _BIGINT), DataTypes.FIELD("y", DataTypes.STRING())])
+    bare = _unnest([_BIGINT, DataTypes.STRING()], DataTypes.ARRAY(row))
+    kind = pa.list_(pa.struct([("x", pa.int64()), ("y", pa.string())]))
+    bare.take(batch_of([("+I", 1, [{"x": 1, "y": "a"}, {"x": None, "y": "b"}])], [_INT, kind]))
+    assert [c[3:] for c in bare.changes()] == [(1, "a"), (None, "b")]
+
+
+# --- the clock
+
+
+def test_state_expires_when_it_is_not_touched() -> None:
+    now = [1000]
+    kinds = [_TEXT, _INT]
+    operator = GroupAggregateOperator(
+        [0], [_COUNT, AggregateCall("COUNT", (1,), _BIGINT, distinct=True)], kinds, ttl=50
+    )
+    bare = Bare(operator, clock=lambda: now[0])
+    bare.take(batch_of([("+I", "a", 1), ("+I", "b", 1)], kinds))
+    now[0] = 1040
+    bare.take(batch_of([("+I", "a", 1)], kinds))
+    bare.restart()
+    now[0] = 1060
+    bare.take(batch_of([("+I", "a", 1), ("+I", "b", 1)], kinds))
+    assert bare.changes() == [
+        ("+I", "a", 1, 1),
+        ("+I", "b", 1, 1),
+        ("-U", "a", 1, 1),
+        ("+U", "a", 2, 1),
+        ("-U", "a", 2, 1),
+        ("+U", "a", 3, 1),
+        ("+I", "b", 1, 1),
+    ]
+
+
+def test_rows_of_a_join_expire() -> None:
+    now = [0]
+    side = JoinSide((_INT,), (0,))
+    bare = Bare(JoinOperator(JoinKind.INNER, side, side, (False,), None, Session(), ttl=50), clock=lambda: now[0])
+    bare.take(batch_of([("+I", 1)], [_INT]), 0)
+    now[0] = 30
+    bare.take(batch_of([("+I", 2)], [_INT]), 0)
+    bare.restart()
+    now[0] = 50
+    bare.take(batch_of([("+I", 1), ("+I", 2)], [_INT]), 1)
+    assert bare.changes() == [("+I", 2, 2)]
+
+
+def test_windows_of_processing_time_end_by_the_clock() -> None:
+    now = [3]
+    times = WindowTimes(1, False, "UTC")
+    operator = WindowAggregateOperator(
+        Windowing(WindowKind.TUMBLE, 10, 10), times, [0], [_COUNT], [_TEXT, pa.timestamp("ms", "UTC")], _WINDOW
+    )
+    bare = Bare(operator, clock=lambda: now[0])
+    batch = batch_of([("+I", "a", None)], [_TEXT, pa.timestamp("ms", "UTC")])
+    bare.take(batch)
+    assert operator.next_wake() == 9
+    now[0] = 8
+    operator.on_processing_time()
+    bare.take(batch)
+    assert bare.out == []
+    now[0] = 9
+    operator.on_processing_time()
+    assert _shown(bare.out) == "+I a 2 0 10"
+    assert operator.next_wake() is None
+
+
+def test_windows_over_points_in_time_are_those_of_the_zone() -> None:
+    stamp = pa.timestamp("ms", "UTC")
+    hour = 3_600_000
+    operator = WindowAggregateOperator(
+        Windowing(WindowKind.TUMBLE, 24 * hour, 24 * hour),
+        WindowTimes(1, True, "Europe/Berlin"),
+        [],
+        [_COUNT],
+        [_TEXT, stamp],
+        [("start", pa.timestamp("ms")), ("end", pa.timestamp("ms")), ("rowtime", stamp)],
+    )
+    bare = Bare(operator)
+    # 2024-03-31, when the day has 23 hours: from 23:00 of the day before to 22:00.
+    first = 19812 * 24 * hour + 23 * hour
+    rows = [("+I", "a", t) for t in (first - 1, first, first + 23 * hour - 1, first + 23 * hour)]
+    bare.take(batch_of(rows, [_TEXT, stamp]))
+    operator.on_watermark(first + 23 * hour - 1)
+    day = 24 * hour
+    assert _shown(bare.out) == (
+        f"+I 1 {19812 * day} {19813 * day} {first - 1}, +I 2 {19813 * day} {19814 * day} {first + 23 * hour - 1}"
+    )

@@ -1,0 +1,521 @@
+"""The Table API under PyFlink's names: expressions, results, functions of users, settings, names."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+import pytest
+
+from millstream.common import Configuration, Row, RowKind
+from millstream.common.errors import MillstreamError, TypeMismatchError
+from millstream.common.missing import NotSupportedError
+from millstream.sql.errors import TableException, ValidationException
+from millstream.table import (
+    DataTypes,
+    EnvironmentSettings,
+    FormatDescriptor,
+    ResultKind,
+    Schema,
+    StreamTableEnvironment,
+    Table,
+    TableDescriptor,
+    TableFunction,
+)
+from millstream.table.expressions import (
+    UNBOUNDED_RANGE,
+    array,
+    call,
+    call_sql,
+    coalesce,
+    col,
+    concat_ws,
+    if_then_else,
+    lit,
+    map_,
+    range_,
+    row,
+    row_interval,
+    with_columns,
+    without_columns,
+)
+from millstream.table.udf import ScalarFunction, udaf, udf, udtf
+from millstream.table.window import Over, Session, Slide, Tumble
+from millstream.testing import LocalEnvironment, ValuesTable
+
+
+@pytest.fixture
+def t_env() -> StreamTableEnvironment:
+    env = StreamTableEnvironment.create(LocalEnvironment())
+    env.get_config().set("table.local-time-zone", "UTC")
+    return env
+
+
+@pytest.fixture
+def people(t_env: StreamTableEnvironment) -> Table:
+    return t_env.from_elements([(1, "Ann", 2.5), (2, "Bob", None)], ["id", "name", "x"])
+
+
+def rows(table: Table) -> list[tuple[Any, ...]]:
+    return [tuple(r) for r in table.execute().collect()]
+
+
+# --- results
+
+
+def test_a_query_prints_as_in_flink(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+    t_env.execute_sql(
+        "SELECT x, COUNT(*) AS c FROM (VALUES (1, 'a'), (2, 'b'), (1, 'c')) AS T(x, y) GROUP BY x"
+    ).print()
+    assert capsys.readouterr().out == (
+        "+----+-------------+----------------------+\n"
+        "| op |           x |                    c |\n"
+        "+----+-------------+----------------------+\n"
+        "| +I |           1 |                    1 |\n"
+        "| +I |           2 |                    1 |\n"
+        "| -U |           1 |                    1 |\n"
+        "| +U |           1 |                    2 |\n"
+        "+----+-------------+----------------------+\n"
+        "4 rows in set\n"
+    )
+
+
+def test_batch_prints_final_rows_without_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+    t_env = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
+    t_env.execute_sql("SELECT COUNT(*) AS c FROM (VALUES (1), (2)) AS T(x)").print()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:4] == ["|                    c |", "+----------------------+", "|                    2 |"]
+    assert lines[-1] == "1 row in set"
+
+
+def test_long_and_wide_values_are_cut_and_counted(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    t_env.execute_sql("SELECT 'a long text that is more than thirty characters long' AS a, '漢字かな' AS b").print()
+    line = capsys.readouterr().out.splitlines()[3]
+    assert line == f"| +I | a long text that is more th... | {' ' * 22}漢字かな |"
+
+
+def test_nothing_is_an_empty_set(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+    t_env.execute_sql("SELECT x FROM (VALUES (1)) AS T(x) WHERE x > 5").print()
+    assert capsys.readouterr().out == "Empty set\n"
+
+
+def test_ddl_is_ok_and_an_insert_counts_minus_one(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = t_env.execute_sql("CREATE TABLE snk (a INT) WITH ('connector' = 'blackhole')")
+    result.print()
+    assert result.get_result_kind() == ResultKind.SUCCESS
+    written = t_env.execute_sql("INSERT INTO snk SELECT 1")
+    assert written.get_result_kind() == ResultKind.SUCCESS_WITH_CONTENT
+    assert written.get_job_client() is not None
+    written.print()
+    assert capsys.readouterr().out == "OK\n-1\n"
+    assert [tuple(r) for r in written.collect()] == [(-1,)]
+
+
+def test_rows_have_kinds_and_python_values(t_env: StreamTableEnvironment) -> None:
+    found = list(t_env.execute_sql("SELECT x, COUNT(*) FROM (VALUES (1), (1)) AS T(x) GROUP BY x").collect())
+    assert [(tuple(r), r.get_row_kind()) for r in found] == [
+        ((1, 1), RowKind.INSERT),
+        ((1, 1), RowKind.UPDATE_BEFORE),
+        ((1, 2), RowKind.UPDATE_AFTER),
+    ]
+    assert repr(found[0]) == "<Row(1, 1)>"
+
+
+def test_closing_a_result_cancels_its_job(t_env: StreamTableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE g (a BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000')")
+    result = t_env.execute_sql("SELECT a FROM g")
+    with result.collect() as found:
+        assert next(found) is not None
+    client = result.get_job_client()
+    assert client is not None
+    assert client.get_job_status().result().name == "CANCELED"
+
+
+def test_rows_of_a_result_are_taken_once(t_env: StreamTableEnvironment) -> None:
+    result = t_env.execute_sql("SELECT 1")
+    assert len(list(result.collect())) == 1
+    with pytest.raises(TableException, match="taken once"):
+        result.collect()
+
+
+def test_arrow_and_pandas_have_the_final_rows(t_env: StreamTableEnvironment) -> None:
+    counts = t_env.sql_query("SELECT x, COUNT(*) AS c FROM (VALUES (1), (2), (1)) AS T(x) GROUP BY x")
+    assert sorted(counts.to_arrow().to_pylist(), key=lambda r: r["x"]) == [{"x": 1, "c": 2}, {"x": 2, "c": 1}]
+    pandas = pytest.importorskip("pandas")
+    frame = t_env.from_pandas(pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]})).select(col("b"), col("a") * 2)
+    assert frame.to_pandas().values.tolist() == [["x", 2], ["y", 4]]
+
+
+# --- tables
+
+
+def test_schemas_are_inferred_or_given(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+    t_env.from_elements([(1, "a", 1.5, True, None), (2, None, 2.5, False, "x")]).print_schema()
+    assert capsys.readouterr().out == (
+        "(\n  `_1` BIGINT,\n  `_2` STRING,\n  `_3` DOUBLE,\n  `_4` BOOLEAN,\n  `_5` STRING\n)\n"
+    )
+    typed = t_env.from_elements([(1, decimal.Decimal("2.5"))], DataTypes.ROW([
+        DataTypes.FIELD("a", DataTypes.TINYINT()), DataTypes.FIELD("d", DataTypes.DECIMAL(5, 2)),
+    ]))  # fmt: skip
+    assert rows(typed) == [(1, decimal.Decimal("2.50"))]
+    assert rows(t_env.from_elements([1, 2], DataTypes.INT())) == [(1,), (2,)]
+    assert rows(t_env.from_elements([row(1, "a"), row(2, "b")], ["i", "s"])) == [(1, "a"), (2, "b")]
+
+
+def test_an_element_that_does_not_fit_is_told(t_env: StreamTableEnvironment) -> None:
+    kind = DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT())])
+    with pytest.raises(TypeMismatchError, match="'x' of type str .* is not one of type INT"):
+        t_env.from_elements([("x",)], kind)
+    with pytest.raises(ValueError, match="has 2 values, and the schema 1 columns"):
+        t_env.from_elements([(1, 2)], kind)
+
+
+def test_columns_get_flinks_names(people: Table) -> None:
+    def names(table: Table) -> list[str]:
+        return table.get_resolved_schema().get_column_names()
+
+    assert names(people.select(col("id") + 1, col("name").upper_case, col("id").cast(DataTypes.DOUBLE()), lit(1))) == [
+        "_c0", "_c1", "id-DOUBLE", "_c3",
+    ]  # fmt: skip
+    assert names(people.group_by(col("name")).select(col("id").sum, col("name"), col("id").count + 1)) == [
+        "EXPR$0", "name", "_c2",
+    ]  # fmt: skip
+    assert names(people.alias("a", "b")) == ["a", "b", "x"]
+    assert names(people.add_columns(col("id") + 1, (col("id") * 2).alias("d"))) == ["id", "name", "x", "_c3", "d"]
+    assert names(people.add_or_replace_columns((col("id") * 2).alias("x"))) == ["id", "name", "x"]
+    assert names(people.rename_columns(col("id").alias("key"))) == ["key", "name", "x"]
+    assert names(people.drop_columns(col("name"))) == ["id", "x"]
+    assert names(people.select(with_columns(range_("id", "name")))) == ["id", "name"]
+    assert names(people.select(without_columns(col("id")))) == ["name", "x"]
+
+
+def test_expressions_make_the_values_that_sql_does(t_env: StreamTableEnvironment, people: Table) -> None:
+    table = people.where(col("id") == 1)
+    for expression, value in [
+        (col("id") + 1, 2),
+        (2 - col("id"), 1),
+        (-col("id"), -1),
+        (col("name") + "!", "Ann!"),
+        (col("name").substring(2, 2), "nn"),
+        (col("name").like("A%"), True),
+        ((col("id") > 0) & (col("id") < 2), True),
+        (~(col("id") == 1), False),
+        (if_then_else(col("id") > 1, "big", "small"), "small"),
+        (col("id").in_(1, 5), True),
+        (col("id").between(2, 3), False),
+        (coalesce(lit(None, DataTypes.INT()), 7), 7),
+        (concat_ws("-", "a", "b"), "a-b"),
+        (array(1, 2, 3)[2], 2),
+        (map_("a", 1).at("a"), 1),
+        (call("UPPER", col("name")), "ANN"),
+        (call_sql("id * 10"), 10),
+        (lit("2024-01-31").to_date + lit(1).days, datetime.date(2024, 2, 1)),
+        (lit(decimal.Decimal("1.5")) * 2, decimal.Decimal("3.0")),
+        (lit(2.5), 2.5),
+        (col("name").char_length, 3),
+    ]:
+        assert rows(table.select(expression)) == [(value,)], str(expression)
+
+
+def test_expressions_are_shown_as_flink_shows_them() -> None:
+    assert [
+        str(e)
+        for e in (col("a") + 1, col("b").upper_case, lit("x"), col("a") == 2, col("a").alias("z"), lit(10).minutes)
+    ] == ["plus(a, 1)", "upper(b)", "'x'", "equals(a, 2)", "as(a, 'z')", "600000"]
+
+
+def test_tables_are_joined_ordered_and_put_together(t_env: StreamTableEnvironment, people: Table) -> None:
+    other = t_env.from_elements([(1, "x"), (3, "y")], ["rid", "what"])
+    assert rows(people.join(other, col("id") == col("rid")).select(col("name"), col("what"))) == [("Ann", "x")]
+    left = people.left_outer_join(other, col("id") == col("rid")).select(col("id"), col("what"))
+    assert sorted(left.to_arrow().to_pylist(), key=repr) == [{"id": 1, "what": "x"}, {"id": 2, "what": None}]
+    both = people.select(col("id")).union_all(other.select(col("rid")))
+    assert sorted(rows(both)) == [(1,), (1,), (2,), (3,)]
+    assert sorted(rows(people.select(col("id")).intersect(other.select(col("rid"))))) == [(1,)]
+    assert rows(people.order_by(col("id").desc).fetch(1).select(col("id")))[-1] == (2,)
+    with pytest.raises(ValidationException, match="Ambiguous column name: id"):
+        people.join(people, col("id") == col("id"))
+    assert rows(people.where(col("id").in_(other.select(col("rid")))).select(col("name"))) == [("Ann",)]
+
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are(people: Table) -> None:
+    with pytest.raises(ValidationException, match=r"Cannot resolve field \[zz\], input field list:\[id, name, x\]"):
+        people.select(col("zz"))
+    with pytest.raises(AttributeError, match="no column named 'zz'"):
+        _ = people.zz
+    assert rows(people.select(people.name)) == [("Ann",), ("Bob",)]
+
+
+def test_a_table_can_stand_in_sql(t_env: StreamTableEnvironment, people: Table) -> None:
+    assert rows(t_env.sql_query(f"SELECT name FROM {people} WHERE id = 2")) == [("Bob",)]
+    assert str(people) == "UnnamedTable$0"
+
+
+def test_windows_of_the_table_api(t_env: StreamTableEnvironment) -> None:
+    at = [datetime.datetime(2024, 1, 1, 0, 0, s) for s in (1, 4, 12)]
+    source = ValuesTable([(at[0], "a", 1), (at[1], "a", 2), (at[2], "b", 3)])
+    t_env.execute_sql(
+        "CREATE TABLE bids (ts TIMESTAMP(3), k STRING, n INT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) "
+        f"WITH {source.options}"
+    )
+    bids = t_env.from_path("bids")
+
+    def counted(window: Any) -> list[tuple[Any, ...]]:
+        grouped = bids.window(window).group_by(col("w"), col("k"))
+        return rows(grouped.select(col("k"), col("w").start, col("w").end, col("n").sum.alias("s")))
+
+    ten = counted(Tumble.over(lit(10).seconds).on(col("ts")).alias("w"))
+    start = datetime.datetime(2024, 1, 1)
+    assert ten == [
+        ("a", start, start + datetime.timedelta(seconds=10), 3),
+        ("b", start + datetime.timedelta(seconds=10), start + datetime.timedelta(seconds=20), 3),
+    ]
+    assert len(counted(Slide.over(lit(10).seconds).every(lit(5).seconds).on(col("ts")).alias("w"))) == 4
+    assert len(counted(Session.with_gap(lit(5).seconds).on(col("ts")).alias("w"))) == 2
+    with pytest.raises(ValidationException, match="must have the window's alias"):
+        bids.window(Tumble.over(lit(10).seconds).on(col("ts")).alias("w")).group_by(col("k"))
+
+
+def test_windows_of_over_are_what_sql_writes() -> None:
+    window = Over.partition_by(col("k")).order_by(col("ts")).preceding(row_interval(2)).alias("w").tree
+    assert (window.unit, window.start.side, window.start.distance.text) == ("ROWS", -1, "2")  # type: ignore[union-attr]
+    unbounded = Over.order_by(col("ts")).preceding(UNBOUNDED_RANGE).alias("w").tree
+    assert (unbounded.unit, unbounded.start.distance) == ("RANGE", None)  # type: ignore[union-attr]
+
+
+# --- functions of users
+
+
+def test_functions_of_users(t_env: StreamTableEnvironment, people: Table) -> None:
+    @udf(result_type=DataTypes.BIGINT())
+    def plus(a: int, b: int) -> int:
+        return a + b
+
+    class Shout(ScalarFunction):
+        def open(self, function_context: Any) -> None:
+            self.mark = "!" * (1 + function_context.get_index_of_this_subtask())
+
+        def eval(self, text: str) -> str:
+            return text + self.mark
+
+    shout = udf(Shout(), result_type="STRING")
+    t_env.create_temporary_system_function("plus", plus)
+    assert rows(t_env.sql_query(f"SELECT plus(id, 5) FROM {people}")) == [(6,), (7,)]
+    assert rows(people.select(plus(col("id"), 1), shout(col("name")))) == [(2, "Ann!"), (3, "Bob!")]
+    assert "plus" in t_env.list_user_defined_functions()
+    assert t_env.drop_temporary_system_function("plus")
+
+
+def test_table_functions(t_env: StreamTableEnvironment, people: Table) -> None:
+    class Letters(TableFunction):
+        def eval(self, text: str) -> Any:
+            yield from enumerate(text[:2])
+
+    letters = udtf(Letters(), result_types=[DataTypes.INT(), DataTypes.STRING()])
+    t_env.create_temporary_function("letters", letters)
+    expected = [(1, "A"), (1, "n"), (2, "B"), (2, "o")]
+    sql = f"SELECT id, l FROM {people}, LATERAL TABLE(letters(name)) AS T(i, l)"
+    assert rows(t_env.sql_query(sql)) == expected
+    joined = people.join_lateral(letters(col("name")).alias("i", "l"))
+    assert rows(joined.select(col("id"), col("l"))) == expected
+    assert rows(people.flat_map(letters(col("name")))) == [(0, "A"), (1, "n"), (0, "B"), (1, "o")]
+
+
+def test_map_makes_a_row_of_the_whole_row(people: Table) -> None:
+    kind = DataTypes.ROW([DataTypes.FIELD("a", DataTypes.BIGINT()), DataTypes.FIELD("b", DataTypes.STRING())])
+
+    @udf(result_type=kind)
+    def turned(r: Row) -> Row:
+        return Row(r.id * 10, r.name.lower())
+
+    mapped = people.map(turned)
+    assert mapped.get_resolved_schema().get_column_names() == ["a", "b"]
+    assert rows(mapped) == [(10, "ann"), (20, "bob")]
+
+
+def test_async_functions_keep_the_order(people: Table) -> None:
+    @udf(result_type=DataTypes.STRING())
+    async def slow(name: str) -> str:
+        import asyncio
+
+        await asyncio.sleep(0.02 if name == "Ann" else 0)
+        return name.upper()
+
+    assert rows(people.select(slow(col("name")))) == [("ANN",), ("BOB",)]
+
+
+def test_pandas_functions_take_columns(people: Table) -> None:
+    pytest.importorskip("pandas")
+
+    @udf(result_type=DataTypes.BIGINT(), func_type="pandas")
+    def double(a: Any) -> Any:
+        return a * 2
+
+    @udf(result_type=DataTypes.BIGINT(), func_type="pandas")
+    def short(a: Any) -> Any:
+        return a[:1]
+
+    assert rows(people.select(double(col("id")))) == [(2,), (4,)]
+    with pytest.raises(MillstreamError, match="has returned 1 values for 2 rows"):
+        rows(people.select(short(col("id"))))
+
+
+def test_an_error_in_a_function_shows_the_users_lines_and_the_row(people: Table) -> None:
+    @udf(result_type=DataTypes.BIGINT())
+    def broken(a: int) -> int:
+        return 1 // (a - 2)
+
+    with pytest.raises(MillstreamError) as told:
+        rows(people.select(broken(col("id"))))
+    text = str(told.value)
+    first, *_ = [line for line in text.splitlines() if line.strip().startswith("File")]
+    assert "test_table_api.py" in first
+    assert "in the function broken, for the row (2)" in text
+
+
+def test_a_function_that_returns_another_type_is_told(people: Table) -> None:
+    @udf(result_type=DataTypes.BIGINT())
+    def wrong(a: int) -> str:
+        return "x"
+
+    with pytest.raises(MillstreamError, match="The function wrong has returned what its result_type does not say"):
+        rows(people.select(wrong(col("id"))))
+
+
+def test_aggregate_functions_of_users_are_refused_in_a_sentence(people: Table) -> None:
+    from millstream.table import AggregateFunction
+
+    class Sum(AggregateFunction[int, list[int]]):
+        def create_accumulator(self) -> list[int]:
+            return [0]
+
+        def accumulate(self, accumulator: list[int], *args: Any) -> None:
+            accumulator[0] += args[0]
+
+        def get_value(self, accumulator: list[int]) -> int:
+            return accumulator[0]
+
+    total = udaf(Sum(), result_type=DataTypes.BIGINT(), accumulator_type=DataTypes.ARRAY(DataTypes.BIGINT()))
+    with pytest.raises(MillstreamError, match="aggregate"):
+        rows(people.group_by(col("name")).select(total(col("id"))))
+    with pytest.raises(NotSupportedError, match="aggregate functions of users are not there yet"):
+        people.aggregate(total)
+
+
+# --- statements, catalogs, settings
+
+
+def test_statement_sets_are_one_job(t_env: StreamTableEnvironment, people: Table) -> None:
+    one, two = ValuesTable(), ValuesTable()
+    t_env.execute_sql(f"CREATE TABLE ids (id BIGINT) WITH {one.options}")
+    t_env.execute_sql(f"CREATE TABLE names (name STRING) WITH {two.options}")
+    statements = t_env.create_statement_set()
+    statements.add_insert_sql(f"INSERT INTO ids SELECT id FROM {people}")
+    statements.add_insert("names", people.select(col("name")))
+    statements.execute().wait()
+    assert ([tuple(r) for r in one.results()], [tuple(r) for r in two.results()]) == (
+        [(1,), (2,)],
+        [("Ann",), ("Bob",)],
+    )
+    one.clear()
+    t_env.execute_sql(f"EXECUTE STATEMENT SET BEGIN INSERT INTO ids SELECT id FROM {people}; END").wait()
+    assert [tuple(r) for r in one.results()] == [(1,), (2,)]
+
+
+def test_descriptors_declare_tables(t_env: StreamTableEnvironment) -> None:
+    schema = (
+        Schema.new_builder()
+        .column("a", DataTypes.BIGINT())
+        .column_by_expression("b", col("a") * 2)
+        .column("s", "STRING")
+        .build()
+    )
+    options = {"number-of-rows": 3, "fields.a.kind": "sequence", "fields.a.start": 1, "fields.a.end": 3}
+    builder = TableDescriptor.for_connector("datagen").schema(schema)
+    for key, value in options.items():
+        builder.option(key, value)
+    t_env.create_temporary_table("g", builder.build())
+    assert rows(t_env.from_path("g").select(col("a"), col("b"))) == [(1, 2), (2, 4), (3, 6)]
+    assert rows(t_env.from_descriptor(builder.build()).select(col("a")))[0] == (1,)
+    json = FormatDescriptor.for_format("json").option("ignore-parse-errors", True).build()
+    told = TableDescriptor.for_connector("filesystem").format(json).build().get_options()
+    assert told == {"connector": "filesystem", "format": "json", "json.ignore-parse-errors": "true"}
+
+
+def test_schemas_are_shown_as_flink_shows_them() -> None:
+    schema = (
+        Schema.new_builder()
+        .column("id", DataTypes.INT().not_null())
+        .column_by_expression("c", "id + 1")
+        .column_by_metadata("m", DataTypes.STRING(), "key", True)
+        .watermark("ts", "ts - INTERVAL '1' SECOND")
+        .primary_key("id")
+        .build()
+    )
+    assert str(schema) == (
+        "(\n  `id` INT NOT NULL,\n  `c` AS [id + 1],\n  `m` STRING METADATA FROM 'key' VIRTUAL,\n"
+        "  WATERMARK FOR `ts` AS [ts - INTERVAL '1' SECOND],\n"
+        "  CONSTRAINT `PK_id` PRIMARY KEY (`id`) NOT ENFORCED\n)"
+    )
+
+
+def test_catalogs_and_names(t_env: StreamTableEnvironment, people: Table) -> None:
+    t_env.create_temporary_view("v", people)
+    assert t_env.list_tables() == ["v"]
+    assert t_env.list_temporary_views() == ["v"]
+    assert (t_env.list_catalogs(), t_env.list_databases()) == (["default_catalog"], ["default_database"])
+    assert t_env.drop_temporary_view("v")
+    assert t_env.list_tables() == []
+    with pytest.raises(ValidationException, match="Table `nope` was not found"):
+        t_env.from_path("nope")
+    catalog = t_env.get_catalog("default_catalog")
+    assert catalog is not None
+    assert catalog.list_databases() == ["default_database"]
+    assert "upper" in t_env.list_functions()
+    assert [str(m) for m in t_env.list_full_modules()] == ["ModuleEntry{name='core', used=true}"]
+
+
+def test_settings_are_those_of_the_environment() -> None:
+    env = LocalEnvironment(Configuration().set_string("parallelism.default", "3"))
+    t_env = StreamTableEnvironment.create(env)
+    t_env.get_config().set("table.exec.state.ttl", "1 h").set("pipeline.jars", "file:///x.jar")
+    assert env.get_configuration().get_string("table.exec.state.ttl", "") == "1 h"
+    assert t_env.get_config().get_idle_state_retention() == datetime.timedelta(hours=1)
+    t_env.execute_sql("SET 'table.local-time-zone' = 'Europe/Berlin'")
+    assert t_env.get_config().get_local_timezone() == "Europe/Berlin"
+    assert env.get_parallelism() == 3
+    assert list(t_env.execute_sql("SELECT 1").collect()) == [Row(1)]
+
+
+def test_explain_has_three_parts(people: Table) -> None:
+    told = people.select(col("id")).explain()
+    parts = ["== Abstract Syntax Tree ==", "== Optimized Physical Plan ==", "== Optimized Execution Plan =="]
+    assert [line for line in told.splitlines() if line.startswith("==")] == parts
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda t: t.connect(None), "gone in Flink 2"),
+        (lambda t: t.sql_update("INSERT"), "use execute_sql"),
+        (lambda t: t.register_function("f", None), "create_temporary_system_function"),
+    ],
+)
+def test_what_is_gone_in_flink_2_says_what_to_use(t_env: StreamTableEnvironment, use: Any, words: str) -> None:
+    with pytest.raises(NotSupportedError, match=words):
+        use(t_env)
+
+
+def test_modules_and_classes_that_are_gone_say_so() -> None:
+    from millstream import table
+    from millstream.table import descriptors
+
+    with pytest.raises(NotSupportedError, match="connect\\(\\) and its descriptors are gone"):
+        descriptors.Kafka()
+    with pytest.raises(NotSupportedError, match="in_batch_mode"):
+        table.BatchTableEnvironment()  # type: ignore[operator]

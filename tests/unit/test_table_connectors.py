@@ -1,0 +1,320 @@
+"""Table connectors: found by name, refused with Flink's words, and what each does with rows."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.common import Row, RowKind
+from millstream.common.errors import MillstreamError
+from millstream.sql.connectors import Connector, TableContext, TableSource
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.expressions import Expression
+from millstream.table import ChangelogMode, DataTypes, EnvironmentSettings, StreamTableEnvironment
+from millstream.table.connectors import register_connector
+from millstream.table.connectors.rows import BatchesSource, cut
+from millstream.testing import LocalEnvironment, ValuesTable
+
+
+@pytest.fixture
+def t_env() -> StreamTableEnvironment:
+    return in_mode(EnvironmentSettings.in_streaming_mode())
+
+
+def in_mode(settings: EnvironmentSettings, parallelism: int = 1) -> StreamTableEnvironment:
+    env = LocalEnvironment()
+    env.set_parallelism(parallelism)
+    t_env = StreamTableEnvironment.create(env, settings)
+    t_env.get_config().set("table.local-time-zone", "UTC")
+    return t_env
+
+
+def collected(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(r) for r in t_env.execute_sql(query).collect()]
+
+
+# --- finding them
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("", "Table options do not contain an option key 'connector' for discovering a connector"),
+        ("WITH ('connector' = 'nope')", "Could not find any factory for identifier 'nope'.*(?s:.*)blackhole\ndatagen"),
+        (
+            "WITH ('connector' = 'datagen', 'foo' = 'x')",
+            "Unsupported options found for 'datagen'.\n\nUnsupported options:\n\nfoo\n\nSupported options:",
+        ),
+        ("WITH ('connector' = 'datagen', 'rows-per-second' = 'x')", "Invalid value for option 'rows-per-second'"),
+        ("WITH ('connector' = 'filesystem')", "required options are missing.\n\nMissing required options are:\n\npath"),
+        ("WITH ('connector' = 'filesystem', 'path' = '/x', 'format' = 'nope')", "format factory for identifier 'nope'"),
+        (
+            "WITH ('connector' = 'print')",
+            "Connector 'print' can only be used as a sink. It cannot be used as a source.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_told_in_flinks_words(
+    t_env: StreamTableEnvironment, options: str, words: str
+) -> None:
+    t_env.execute_sql(f"CREATE TABLE bad (a INT) {options}")
+    with pytest.raises(ValidationException) as told:
+        t_env.execute_sql("SELECT * FROM bad")
+    said = "Unable to create a source for reading table 'default_catalog.default_database.bad'.\n\nTable options are:"
+    assert said in str(told.value)
+    with pytest.raises(ValidationException, match=words):
+        t_env.execute_sql("SELECT * FROM bad")
+
+
+def test_a_sink_that_takes_no_updates_refuses_a_query_that_makes_them(t_env: StreamTableEnvironment) -> None:
+    sink = ValuesTable(changelog_mode=ChangelogMode.insert_only())
+    t_env.execute_sql(f"CREATE TABLE snk (a INT, c BIGINT) WITH {sink.options}")
+    words = (
+        "Table sink 'default_catalog.default_database.snk' doesn't support consuming update changes which is produced"
+    )
+    with pytest.raises(TableException, match=f"{words} by node GroupAggregate"):
+        t_env.execute_sql("INSERT INTO snk SELECT x, COUNT(*) FROM (VALUES (1), (1)) AS t(x) GROUP BY x")
+
+
+def test_a_connector_of_ones_own_is_thirty_lines(t_env: StreamTableEnvironment) -> None:
+    from millstream.sql.columns.batch import Batch
+    from millstream.sql.columns.values import to_column
+
+    class Squares(TableSource):
+        def __init__(self, count: int) -> None:
+            self._count = count
+
+        def source(
+            self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
+        ) -> BatchesSource:
+            numbers = {"n": list(range(self._count)), "square": [i * i for i in range(self._count)]}
+            arrays = [to_column(numbers[c], DataTypes.BIGINT()) for c in columns]
+            return BatchesSource(cut(Batch(arrays, None, self._count)))
+
+    @register_connector
+    class SquaresConnector(Connector):
+        identifier = "squares"
+        required = frozenset(["count"])
+
+        def table_source(self, context: TableContext) -> TableSource:
+            return Squares(int(context.table.options["count"]))
+
+    t_env.execute_sql("CREATE TABLE sq (n BIGINT, square BIGINT) WITH ('connector' = 'squares', 'count' = '4')")
+    assert collected(t_env, "SELECT square FROM sq WHERE n > 1") == [(4,), (9,)]
+
+
+# --- print, blackhole, datagen, values
+
+
+def test_print_writes_rows_as_java_does(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+    declared = (
+        "i INT, s STRING, b BOOLEAN, d DOUBLE, de DECIMAL(4, 2), dt DATE, tm TIME, ts TIMESTAMP(3), "
+        "tz TIMESTAMP_LTZ(3), by1 BYTES, a ARRAY<INT>, m MAP<STRING, INT>, r ROW<x INT, y STRING>"
+    )
+    t_env.execute_sql(f"CREATE TABLE p ({declared}) WITH ('connector' = 'print', 'print-identifier' = 'me')")
+    at = datetime.datetime(2024, 1, 2, 3, 4)
+    half = decimal.Decimal("1.5")
+    row = (1, "a", True, 1e8, half, at.date(), at.time(), at, at, b"A\xff", [1, None], {"k": 2}, Row(5, None))
+    source = ValuesTable([row, (None,) * 13])
+    t_env.execute_sql(f"CREATE TABLE src ({declared}) WITH {source.options}")
+    t_env.execute_sql("INSERT INTO p SELECT * FROM src").wait()
+    assert capsys.readouterr().out == (
+        "me> +I[1, a, true, 1.0E8, 1.50, 2024-01-02, 03:04, 2024-01-02T03:04, 2024-01-02T03:04:00Z, [65, -1], "
+        "[1, null], {k=2}, +I[5, null]]\n"
+        f"me> +I[{', '.join(['null'] * 13)}]\n"
+    )
+
+
+def test_lines_of_several_subtasks_begin_with_their_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    t_env = in_mode(EnvironmentSettings.in_streaming_mode(), parallelism=2)
+    t_env.execute_sql("CREATE TABLE p (k INT, c BIGINT) WITH ('connector' = 'print')")
+    t_env.execute_sql("INSERT INTO p SELECT x, COUNT(*) FROM (VALUES (1), (2), (1)) AS t(x) GROUP BY x").wait()
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(line.partition("> ")[2] for line in lines) == ["+I[1, 1]", "+I[2, 1]", "+U[1, 2]", "-U[1, 1]"]
+    assert {line.partition("> ")[0] for line in lines} <= {"1", "2"}
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_datagen_makes_sequences_and_random_values(parallelism: int) -> None:
+    t_env = in_mode(EnvironmentSettings.in_streaming_mode(), parallelism)
+    t_env.execute_sql("""
+        CREATE TABLE g (a BIGINT, s STRING, n INT, x DOUBLE, b BOOLEAN, v VARCHAR(3), nu INT, ts TIMESTAMP(3),
+          arr ARRAY<INT>, r ROW<p INT>, de DECIMAL(6, 2), se STRING)
+        WITH ('connector' = 'datagen', 'rows-per-second' = '1000000', 'fields.a.kind' = 'sequence',
+          'fields.a.start' = '5', 'fields.a.end' = '40004', 'fields.s.length' = '7', 'fields.n.min' = '3', 'fields.n.max' = '5',
+          'fields.x.min' = '0.5', 'fields.x.max' = '0.75', 'fields.nu.null-rate' = '0.5',
+          'fields.arr.element.min' = '1', 'fields.arr.element.max' = '2', 'fields.se.kind' = 'sequence',
+          'fields.se.start' = '1', 'fields.se.end' = '50000')
+    """)
+    found = collected(t_env, "SELECT * FROM g")
+    assert sorted(r[0] for r in found) == list(range(5, 40005))
+    assert sorted(int(r[11]) for r in found) == list(range(1, 40001))
+    assert {len(r[1]) for r in found} == {7}
+    assert {r[2] for r in found} == {3, 4, 5}
+    assert all(0.5 <= r[3] <= 0.75 for r in found)
+    assert {len(r[5]) for r in found} == {3}
+    assert 18_000 < sum(r[6] is None for r in found) < 22_000
+    assert {v for r in found for v in r[8]} == {1, 2}
+
+
+def test_datagen_without_a_sequence_never_ends_unless_it_is_told(t_env: StreamTableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE g (a INT) WITH ('connector' = 'datagen')")
+    with t_env.execute_sql("SELECT a FROM g").collect() as found:
+        assert len([next(found) for _ in range(3)]) == 3
+    assert len(collected(t_env, "SELECT a FROM g /*+ OPTIONS('number-of-rows' = '17') */")) == 17
+
+
+def test_a_sequence_without_an_end_is_refused(t_env: StreamTableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE g (a INT) WITH ('connector' = 'datagen', 'fields.a.kind' = 'sequence')")
+    with pytest.raises(ValidationException, match="required property 'fields.a.start' for sequence generator"):
+        t_env.execute_sql("SELECT a FROM g")
+
+
+def test_values_give_kinds_and_keep_them(t_env: StreamTableEnvironment) -> None:
+    changes = [Row(1, "a"), Row(1, "a"), Row(1, "b"), Row(1, "b")]
+    for change, kind in zip(changes[1:], (RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE), strict=True):
+        change.set_row_kind(kind)
+    source, sink = ValuesTable(changes), ValuesTable()
+    t_env.execute_sql(f"CREATE TABLE src (id INT, v STRING) WITH {source.options}")
+    t_env.execute_sql(f"CREATE TABLE snk (id INT, v STRING) WITH {sink.options}")
+    t_env.execute_sql("INSERT INTO snk SELECT id, v FROM src").wait()
+    assert [r.get_row_kind().name for r in sink.results()] == ["INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE"]
+    assert sink.final() == []
+
+
+# --- files
+
+COLUMNS = (
+    "a INT, s STRING, d DOUBLE, de DECIMAL(10, 2), b BOOLEAN, dt DATE, ts TIMESTAMP(3), tz TIMESTAMP_LTZ(3), "
+    "arr ARRAY<INT>, r ROW<x INT, y STRING>, p STRING, q INT"
+)
+
+
+def some_rows() -> list[tuple[Any, ...]]:
+    at = datetime.datetime(2024, 1, 2, 3, 4, 5, 678000)
+    zoned = at.replace(tzinfo=datetime.UTC)
+    first = (
+        1,
+        'say "hi", you',
+        1.5,
+        decimal.Decimal("2.25"),
+        True,
+        at.date(),
+        at,
+        zoned,
+        [1, 2],
+        Row(x=1, y="q"),
+        "x",
+        1,
+    )
+    second = (2, "ü", None, None, False, None, None, None, [3], Row(x=2, y="z"), "y/z", 2)
+    return [first, second]
+
+
+@pytest.mark.parametrize("file_format", ["json", "csv", "parquet", "orc", "avro"])
+def test_files_give_back_what_was_written(t_env: StreamTableEnvironment, tmp_path: Path, file_format: str) -> None:
+    if file_format == "avro":
+        pytest.importorskip("fastavro")
+    source = ValuesTable(some_rows())
+    t_env.execute_sql(f"CREATE TABLE src ({COLUMNS}) WITH {source.options}")
+    t_env.execute_sql(
+        f"CREATE TABLE files ({COLUMNS}) PARTITIONED BY (p, q) "
+        f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = '{file_format}')"
+    )
+    t_env.execute_sql("INSERT INTO files SELECT * FROM src").wait()
+    assert sorted(str(p.parent.relative_to(tmp_path)) for p in tmp_path.rglob("part-*")) == ["p=x/q=1", "p=y%2Fz/q=2"]
+    found = sorted(collected(t_env, "SELECT * FROM files"))
+    assert found == [tuple(r) for r in some_rows()]
+    assert collected(t_env, "SELECT a FROM files WHERE q = 2") == [(2,)]
+
+
+def test_json_and_csv_are_written_as_flink_writes_them(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    source = ValuesTable(some_rows()[:1])
+    t_env.execute_sql(f"CREATE TABLE src ({COLUMNS}) WITH {source.options}")
+    for name in ("json", "csv"):
+        t_env.execute_sql(
+            f"CREATE TABLE t_{name} ({COLUMNS}) WITH ('connector' = 'filesystem', "
+            f"'path' = 'file://{tmp_path}/{name}', 'format' = '{name}')"
+        )
+        t_env.execute_sql(f"INSERT INTO t_{name} SELECT * FROM src").wait()
+    (json_file,) = (tmp_path / "json").iterdir()
+    assert json_file.read_text() == (
+        '{"a":1,"s":"say \\"hi\\", you","d":1.5,"de":2.25,"b":true,"dt":"2024-01-02","ts":"2024-01-02 03:04:05.678",'
+        '"tz":"2024-01-02 03:04:05.678Z","arr":[1,2],"r":{"x":1,"y":"q"},"p":"x","q":1}\n'
+    )
+    (csv_file,) = (tmp_path / "csv").iterdir()
+    assert csv_file.read_text() == (
+        '1,"say ""hi"", you",1.5,2.25,true,2024-01-02,"2024-01-02 03:04:05.678","2024-01-02 03:04:05.678Z",'
+        "1;2,1;q,x,1\n"
+    )
+
+
+def test_files_have_metadata(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("1\n2\n")
+    t_env.execute_sql(
+        "CREATE TABLE f (a INT, name STRING METADATA FROM 'file.name' VIRTUAL, size BIGINT METADATA FROM 'file.size' "
+        f"VIRTUAL) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'csv')"
+    )
+    assert collected(t_env, "SELECT a, name, size FROM f") == [(1, "one.csv", 4), (2, "one.csv", 4)]
+
+
+def test_a_row_that_is_wrong_fails_or_is_left_out(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text('{"a": 1}\n{"a": \n{"a": "x"}\n{"b": 1}\n')
+    declared = "CREATE TABLE {} (a INT) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'json'{})"
+    t_env.execute_sql(declared.format("strict", tmp_path, ""))
+    t_env.execute_sql(declared.format("lenient", tmp_path, ", 'json.ignore-parse-errors' = 'true'"))
+    with pytest.raises(MillstreamError, match=r"one.json, line 2 .* is no JSON object .*json.ignore-parse-errors"):
+        collected(t_env, "SELECT a FROM strict")
+    assert collected(t_env, "SELECT a FROM lenient") == [(1,), (None,), (None,)]
+
+
+def test_debezium_messages_are_changes(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    messages = [
+        {"before": None, "after": {"id": 1, "v": "a"}, "op": "c"},
+        {"before": {"id": 1, "v": "a"}, "after": {"id": 1, "v": "b"}, "op": "u"},
+        {"before": {"id": 1, "v": "b"}, "after": None, "op": "d"},
+    ]
+    (tmp_path / "log").write_text("".join(json.dumps(m) + "\n" for m in messages))
+    t_env.execute_sql(
+        f"CREATE TABLE c (id INT, v STRING) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', "
+        "'format' = 'debezium-json')"
+    )
+    found = list(t_env.execute_sql("SELECT id, v FROM c").collect())
+    assert [(r.get_row_kind().name, r[1]) for r in found] == [
+        ("INSERT", "a"), ("UPDATE_BEFORE", "a"), ("UPDATE_AFTER", "b"), ("DELETE", "b"),
+    ]  # fmt: skip
+
+
+def test_raw_is_the_only_column(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("one line\nanother\n")
+    declared = "CREATE TABLE {} ({}) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'raw')"
+    t_env.execute_sql(declared.format("lines", "line STRING", tmp_path))
+    assert collected(t_env, "SELECT line FROM lines") == [("one line",), ("another",)]
+    t_env.execute_sql(declared.format("wide", "a STRING, b STRING", tmp_path))
+    with pytest.raises(MillstreamError, match="only supports single physical column"):
+        collected(t_env, "SELECT a, b FROM wide")
+
+
+def test_overwrite_takes_away_what_was_there(tmp_path: Path) -> None:
+    t_env = in_mode(EnvironmentSettings.in_batch_mode())
+    t_env.execute_sql(
+        f"CREATE TABLE f (a INT, p STRING) PARTITIONED BY (p) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', "
+        "'format' = 'csv')"
+    )
+    t_env.execute_sql("INSERT INTO f VALUES (1, 'x'), (2, 'y')").wait()
+    t_env.execute_sql("INSERT OVERWRITE f VALUES (3, 'x')").wait()
+    assert sorted(collected(t_env, "SELECT a, p FROM f")) == [(2, "y"), (3, "x")]
+
+
+def test_overwrite_is_for_batch(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    t_env.execute_sql(
+        f"CREATE TABLE f (a INT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'csv')"
+    )
+    with pytest.raises(ValidationException, match="Streaming mode not support overwrite"):
+        t_env.execute_sql("INSERT OVERWRITE f VALUES (3)")

@@ -1,0 +1,158 @@
+"""Streams as tables and tables as streams: one job, with kinds, timestamps and watermarks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millstream.common import Row, RowKind, Types, WatermarkStrategy
+from millstream.common.errors import MillstreamError
+from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.datastream import DataStream, ProcessFunction
+from millstream.sql.errors import TableException, ValidationException
+from millstream.table import ChangelogMode, DataTypes, Schema, StreamTableEnvironment
+from millstream.table.expressions import col
+from millstream.testing import LocalEnvironment, ValuesTable
+
+NAMED = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
+
+
+class Seconds(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[0]) * 1000
+
+
+@pytest.fixture
+def env() -> LocalEnvironment:
+    return LocalEnvironment()
+
+
+@pytest.fixture
+def t_env(env: LocalEnvironment) -> StreamTableEnvironment:
+    return StreamTableEnvironment.create(env)
+
+
+def stamped(stream: DataStream[Any]) -> DataStream[Any]:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Seconds())
+    return stream.assign_timestamps_and_watermarks(strategy)
+
+
+def values(stream: DataStream[Any]) -> list[tuple[Any, ...]]:
+    return [tuple(r) for r in stream.execute_and_collect()]
+
+
+def test_a_stream_is_a_table_by_its_type(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    table = t_env.from_data_stream(env.from_collection([(1, "a"), (2, "b")], NAMED))
+    assert table.get_resolved_schema().get_column_names() == ["id", "name"]
+    assert [tuple(r) for r in table.execute().collect()] == [(1, "a"), (2, "b")]
+    numbers = t_env.from_data_stream(env.from_collection([5, 6], Types.LONG()))
+    assert [str(t) for t in numbers.get_resolved_schema().get_column_data_types()] == ["BIGINT"]
+    assert [tuple(r) for r in numbers.execute().collect()] == [(5,), (6,)]
+
+
+def test_fields_are_named_by_place_or_by_name(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    stream = env.from_collection([(1, "a")], Types.ROW([Types.INT(), Types.STRING()]))
+    by_place = t_env.from_data_stream(stream, col("x"), col("y"))
+    assert by_place.get_resolved_schema().get_column_names() == ["x", "y"]
+    by_name = t_env.from_data_stream(stream, col("f1"), col("f0").alias("n"))
+    assert [tuple(r) for r in by_name.execute().collect()] == [("a", 1)]
+
+
+def test_a_schema_takes_timestamps_and_computes(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    schema = (
+        Schema.new_builder()
+        .column_by_expression("double", "id * 2")
+        .column("name", DataTypes.STRING())
+        .column_by_metadata("rowtime", "TIMESTAMP_LTZ(3)")
+        .watermark("rowtime", "SOURCE_WATERMARK()")
+        .build()
+    )
+    table = t_env.from_data_stream(stamped(env.from_collection([(1, "a"), (2, "b")], NAMED)), schema)
+    assert "`rowtime` TIMESTAMP_LTZ(3) *ROWTIME*" in str(table.get_resolved_schema())
+    assert [tuple(r)[:2] for r in table.execute().collect()] == [(2, "a"), (4, "b")]
+
+
+def test_watermarks_of_a_stream_close_windows(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    stream = stamped(env.from_collection([(1, "a"), (2, "b"), (11, "a")], NAMED))
+    t_env.create_temporary_view("s", stream, col("id"), col("name"), col("ts").rowtime)
+    result = t_env.sql_query(
+        "SELECT window_start, COUNT(*) AS c FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+        "GROUP BY window_start, window_end"
+    )
+    assert [r[1] for r in result.execute().collect()] == [2, 1]
+
+
+def test_a_record_without_a_timestamp_is_told(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    table = t_env.from_data_stream(env.from_collection([(1, "a")], NAMED), col("id"), col("n"), col("ts").rowtime)
+    with pytest.raises(MillstreamError, match="assign_timestamps_and_watermarks"):
+        list(table.execute().collect())
+
+
+def test_a_table_is_a_stream_of_rows(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    table = t_env.from_elements([(1, "a"), (2, "b")], ["id", "name"])
+    stream = t_env.to_data_stream(table).map(lambda r: Row(r.id + 1, r["name"] + "!"), NAMED)
+    assert values(stream) == [(2, "a!"), (3, "b!")]
+    assert values(t_env.to_data_stream(table)) == [(1, "a"), (2, "b")]
+
+
+def test_changes_are_rows_with_kinds(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    t_env.create_temporary_view("v", env.from_collection([(1, "a"), (1, "b")], NAMED))
+    counts = t_env.sql_query("SELECT id, COUNT(*) AS c FROM v GROUP BY id")
+    found = list(t_env.to_changelog_stream(counts).execute_and_collect())
+    assert [(r.get_row_kind().name, r.c) for r in found] == [
+        ("INSERT", 1), ("UPDATE_BEFORE", 1), ("UPDATE_AFTER", 2),
+    ]  # fmt: skip
+    upserts = t_env.to_changelog_stream(
+        counts,
+        Schema.new_builder().column("id", "INT").column("c", "BIGINT").primary_key("id").build(),
+        ChangelogMode.upsert(),
+    )
+    assert [r.get_row_kind().name for r in upserts.execute_and_collect()] == ["INSERT", "UPDATE_AFTER"]
+    with pytest.raises(TableException, match="doesn't support consuming update changes"):
+        t_env.to_data_stream(counts)
+
+
+def test_a_stream_of_changes_is_a_table(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    changes = [Row(1, "a"), Row(1, "b")]
+    changes[1].set_row_kind(RowKind.UPDATE_AFTER)
+    table = t_env.from_changelog_stream(env.from_collection(changes, NAMED))
+    assert [r.get_row_kind().name for r in table.execute().collect()] == ["INSERT", "UPDATE_AFTER"]
+    with pytest.raises(ValidationException, match="needs a primary key"):
+        t_env.from_changelog_stream(env.from_collection(changes, NAMED), None, ChangelogMode.upsert())
+
+
+def test_rowtime_becomes_the_records_timestamp(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    class Stamps(ProcessFunction):
+        def process_element(self, value: Any, ctx: Any) -> Any:
+            yield ctx.timestamp()
+
+    table = t_env.from_data_stream(
+        stamped(env.from_collection([(3, "a")], NAMED)), col("id"), col("n"), col("t").rowtime
+    )
+    assert list(t_env.to_data_stream(table).process(Stamps()).execute_and_collect()) == [3000]
+
+
+def test_statements_can_run_with_the_program(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    sink = ValuesTable()
+    t_env.execute_sql(f"CREATE TABLE snk (id INT, name STRING) WITH {sink.options}")
+    t_env.create_temporary_view("v", env.from_collection([(1, "a")], NAMED))
+    statements = t_env.create_statement_set().add_insert_sql("INSERT INTO snk SELECT id, name FROM v")
+    statements.attach_as_datastream()
+    assert sink.results() == []
+    env.execute()
+    assert [tuple(r) for r in sink.results()] == [(1, "a")]
+
+
+def test_old_names_still_work(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    table = t_env.from_elements([(1, "a")], ["id", "name"])
+    with pytest.deprecated_call():
+        pairs = t_env.to_retract_stream(table, NAMED)
+    assert list(pairs.execute_and_collect()) == [(True, Row(id=1, name="a"))]
+    with pytest.deprecated_call():
+        assert values(t_env.to_append_stream(table, NAMED)) == [(1, "a")]
+
+
+def test_a_stream_of_another_environment_is_refused(t_env: StreamTableEnvironment) -> None:
+    with pytest.raises(MillstreamError, match="of another environment"):
+        t_env.from_data_stream(LocalEnvironment().from_collection([1], Types.INT()))
