@@ -489,6 +489,8 @@ def test_state_lives_as_long_as_the_setting_says(session: Session) -> None:
     session.settings["table.exec.state.ttl"] = "2 h"
     try:
         assert only(session, "SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate).traits.state_ttl == 7_200_000
+        # A row that is there already is said again, so that it lives longer downstream.
+        assert kinds(only(session, "SELECT DISTINCT a FROM t", n.Aggregate)) == "I,UB,UA"
     finally:
         session.settings.clear()
 

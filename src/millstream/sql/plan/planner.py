@@ -66,7 +66,7 @@ class Planner:
         found = self._known.get(id(node))
         if found is None:
             below = [self._known_of(i) for i in node.inputs]
-            kinds = INSERTS if self._batch else gives(node, [k for k, _ in below])
+            kinds = INSERTS if self._batch else gives(node, [k for k, _ in below], self._state_ttl(node) > 0)
             if not self._batch:
                 self._refuse_updates(node)
                 _check_versions(node, below)
