@@ -149,8 +149,8 @@ def test_datagen_makes_sequences_and_random_values(parallelism: int) -> None:
         CREATE TABLE g (a BIGINT, s STRING, n INT, x DOUBLE, b BOOLEAN, v VARCHAR(3), nu INT, ts TIMESTAMP(3),
           arr ARRAY<INT>, r ROW<p INT>, de DECIMAL(6, 2), se STRING)
         WITH ('connector' = 'datagen', 'rows-per-second' = '1000000', 'fields.a.kind' = 'sequence',
-          'fields.a.start' = '5', 'fields.a.end' = '40004', 'fields.s.length' = '7', 'fields.n.min' = '3', 'fields.n.max' = '5',
-          'fields.x.min' = '0.5', 'fields.x.max' = '0.75', 'fields.nu.null-rate' = '0.5',
+          'fields.a.start' = '5', 'fields.a.end' = '40004', 'fields.s.length' = '7', 'fields.n.min' = '3',
+          'fields.n.max' = '5', 'fields.x.min' = '0.5', 'fields.x.max' = '0.75', 'fields.nu.null-rate' = '0.5',
           'fields.arr.element.min' = '1', 'fields.arr.element.max' = '2', 'fields.se.kind' = 'sequence',
           'fields.se.start' = '1', 'fields.se.end' = '50000')
     """)

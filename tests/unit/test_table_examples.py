@@ -1,4 +1,4 @@
-"""The table examples that come with apache-flink, unmodified, through the alias: they print what apache-flink printed."""
+"""The table examples that come with apache-flink, unmodified: they print what apache-flink printed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from apache_flink import WHY_NOT, flink_folder
 PYFLINK = Path(__file__).parents[1] / "pyflink"
 RECORDED = {p.stem: p for p in sorted((PYFLINK / "table_examples").glob("*.txt"))}
 # What is random in them: which product, what it costs, the numbers of a frame.
-RANDOM = {"async_scalar_function": re.compile(r"Product \w: \$\d+|\b[0-9a-f]\b"), "conversion_from_dataframe": re.compile(r"\d\.\d+")}  # fmt: skip
+RANDOM = {
+    "async_scalar_function": re.compile(r"Product \w: \$\d+|\b[0-9a-f]\b"),
+    "conversion_from_dataframe": re.compile(r"\d\.\d+"),
+}
 
 
 @pytest.fixture(scope="module")

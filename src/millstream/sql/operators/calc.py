@@ -32,6 +32,9 @@ class CalcOperator(BatchOperator):
 
             self._keep = condition(self.condition, self._context)
 
+    def close(self) -> None:
+        self._context.close()
+
     def _compiled(self, expression: Expression) -> Callable[[Batch], pa.Array]:
         from millstream.sql.functions.evaluate import compiled
 
