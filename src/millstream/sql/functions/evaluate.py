@@ -131,8 +131,13 @@ def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
     kind = arrow_type(expression.type)
 
     def evaluate(batch: Batch) -> Value:
-        found = kernel(site, len(batch), [a(batch) for a in arguments])
-        return found if found.type == kind else found.cast(kind)
+        given = [a(batch) for a in arguments]
+        try:
+            found = kernel(site, len(batch), given)
+            return found if found.type == kind else found.cast(kind)
+        except pa.ArrowException as e:
+            told = ", ".join(map(str, types))
+            raise TableException(f"{site.name}({told}) cannot be computed: {e}") from e
 
     return evaluate
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,6 +66,42 @@ def _regexp_extract(value: str, pattern: str, group: int = 0) -> str | None:
     if found is None or not 0 <= group <= found.re.groups:
         return None
     return found.group(group)
+
+
+def _regexp_extract_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    value, pattern, *group = values
+    index = 0 if not group else group[0].as_py() if isinstance(group[0], pa.Scalar) else None
+    if isinstance(pattern, pa.Scalar) and pattern.is_valid and index is not None and not isinstance(value, pa.Scalar):
+        named = _named_groups(pattern.as_py())
+        if named is not None and 0 <= index < named[1] and is_ascii(value):
+            return pc.struct_field(pc.extract_regex(value, named[0]), f"g{index}")
+    return by_row(_regexp_extract)(site, rows, values)
+
+
+@lru_cache(maxsize=1000)
+def _named_groups(pattern: str) -> tuple[str, int] | None:
+    """Return a pattern of RE2's whose groups are called g0 (all of it), g1, .. and how many there are.
+
+    None where it has no such pattern, or a group may be left out: RE2 does not tell that from an empty one.
+    """
+    try:
+        found = java_pattern(pattern)
+    except BadPattern:
+        return None
+    if found.re2 is None or "(?P<" in found.re2 or "|" in found.re2 or re.search(r"\)[?*{]", found.re2):
+        return None
+    # A bracket that is no group is escaped, or stands in a class.
+    pieces = re.split(r"(\\.|\[(?:\\.|[^\]])*\])", found.re2)
+    count = 0
+    for i in range(0, len(pieces), 2):
+        parts = re.split(r"\((?!\?)", pieces[i])
+        for part in parts[1:]:
+            count += 1
+            parts[0] += f"(?P<g{count}>{part}"
+        pieces[i] = parts[0]
+    if count != found.python.groups:
+        return None
+    return f"(?P<g0>{''.join(pieces)})", count + 1
 
 
 def _regexp_extract_all(value: str, pattern: str, group: int = 1) -> list[str | None] | None:
@@ -156,7 +193,7 @@ FUNCTIONS = [
     Function(
         "REGEXP_EXTRACT",
         takes(text, text, integer, to=STRING, optional=1, nulls="always"),
-        by_row(_regexp_extract),
+        _regexp_extract_kernel,
         api="regexp_extract",
     ),
     Function(
