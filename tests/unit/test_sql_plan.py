@@ -643,3 +643,17 @@ def test_columns_are_not_copied_to_be_renamed(session: Session) -> None:
 def test_order_by_inside_says_nothing(session: Session) -> None:
     assert not any("Sort" in line for line in session.plan("SELECT a FROM (SELECT a, b FROM t ORDER BY b) WHERE a > 1"))
     assert any("Sort" in line for line in session.plan("SELECT a FROM (SELECT a, b FROM t ORDER BY b LIMIT 3)"))
+
+
+def test_versions_need_a_key(session: Session) -> None:
+    with pytest.raises(ValidationException, match="but no primary key can be found"):
+        session.planned("SELECT t.a FROM t JOIN t FOR SYSTEM_TIME AS OF t.ts AS v ON t.a = v.a")
+    with pytest.raises(ValidationException, match="join key in Temporal Table Join can not be empty"):
+        session.planned("SELECT t.a FROM t JOIN u FOR SYSTEM_TIME AS OF t.ts ON TRUE")
+
+
+def test_hopping_windows_that_do_not_fit_are_refused_when_aggregated(session: Session) -> None:
+    window = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '3' SECOND, INTERVAL '10' SECOND))"
+    session.planned(f"SELECT a, window_start FROM {window}")
+    with pytest.raises(ValidationException, match="size 10000 ms and slide 3000 ms"):
+        session.planned(f"SELECT COUNT(*) FROM {window} GROUP BY window_start, window_end")

@@ -167,6 +167,8 @@ class ExpressionBinder(AggregateBinder):
         return Call(kind, "CASE", (*arguments, values[-1]))
 
     def _call(self, e: syntax.Call) -> Expression:
+        if e.names:
+            raise Refused(f"Arguments of {e.name} are given by place, not by name", e.at)
         special = _CALLS.get(e.name.upper())
         if special is not None:
             return special(self, e)
@@ -181,6 +183,8 @@ class ExpressionBinder(AggregateBinder):
         return self._plain(e)
 
     def _plain(self, e: syntax.Call) -> Expression:
+        if e.distinct or e.condition is not None or e.order:
+            raise Refused(f"DISTINCT, FILTER and ORDER BY are for aggregates, and {e.name} is none", e.at)
         options = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
         arguments = [self.bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
         return self.call(e.name, arguments, options, e.at)

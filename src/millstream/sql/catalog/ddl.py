@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.sql.bind.binder import Binder, telling_where
+from millstream.sql.bind.qualified import qualified
 from millstream.sql.catalog import alter, show
 from millstream.sql.catalog.declarations import declared
 from millstream.sql.catalog.manager import CatalogManager, InlineView
@@ -200,7 +201,7 @@ class Ddl:
             )
         called = names or node.fields.names
         columns = tuple(TableColumn(n, f.type) for n, f in zip(called, node.fields.fields, strict=True))
-        full = written_query(query, self._catalogs.full_path)
+        full = written_query(qualified(self._binder, query), self._catalogs.full_path)
         return CatalogTable(columns, comment=comment, query=full, original_query=text)
 
     def _alter_view(self, a: s.AlterView) -> Result:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import Enum
 
 from millstream.sql.changes import INSERTS, Changes
-from millstream.sql.errors import TableException
+from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives, takes_inserts_alone
@@ -69,6 +69,7 @@ class Planner:
             kinds = INSERTS if self._batch else gives(node, [k for k, _ in below])
             if not self._batch:
                 self._refuse_updates(node)
+                _check_versions(node, below)
             keys = keys_of(node, [u for _, u in below])
             # The node is kept, so that its id stays its own.
             found = (node, kinds, keys)
@@ -162,6 +163,19 @@ class Planner:
                 return self._producer(below, kind)
         traits = [n.Traits(*self._known_of(i)) for i in node.inputs]
         return name_of(node, traits)
+
+
+def _check_versions(node: n.Node, below: Sequence[tuple[Kinds, Keys]]) -> None:
+    """Refuse a join with versions of rows that no key tells apart."""
+    if not isinstance(node, n.TemporalJoin):
+        return
+    if not node.left_keys:
+        raise ValidationException("Currently the join key in Temporal Table Join can not be empty.")
+    if node.is_event_time and not below[1][1]:
+        raise ValidationException(
+            "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but "
+            "no primary key can be found."
+        )
 
 
 def _refuse_two_times(end: n.Sink | n.ToStream) -> None:

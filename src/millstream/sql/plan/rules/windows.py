@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import AggregateCall, Column, columns_of, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Field, Fields, TimeAttribute
@@ -56,6 +57,11 @@ def find_window_aggregate(node: n.Node) -> n.Node:
     window = windowed(node.input)
     if window is None or not {window.start, window.end} <= set(node.keys):
         return node
+    if window.spec.kind is n.WindowKind.HOP and window.spec.size % window.spec.step:
+        raise ValidationException(
+            f"HOP table function based aggregate requires size must be an integral multiple of slide, but got size "
+            f"{window.spec.size} ms and slide {window.spec.step} ms."
+        )
     special = {window.start: "start", window.end: "end"}
     if window.time is not None:
         special[window.time] = "rowtime" if window.spec.is_event_time else "proctime"

@@ -1,0 +1,110 @@
+"""Random queries give what SQLite gives: on a stream when all changes are made, and in batch.
+
+MILLSTREAM_RANDOM_QUERIES says how many of each kind; without it, a few.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import Counter
+from typing import Any
+
+import pytest
+from millstream.testing.values_table import ValuesTable
+from sql_queries import TABLES, Queries
+
+from millstream.common.types import Row, RowKind
+from millstream.table import ChangelogMode, DataTypes, EnvironmentSettings, TableEnvironment
+
+COUNT = int(os.environ.get("MILLSTREAM_RANDOM_QUERIES", "40"))
+KINDS = {
+    "+I": RowKind.INSERT,
+    "-U": RowKind.UPDATE_BEFORE,
+    "+U": RowKind.UPDATE_AFTER,
+    "-D": RowKind.DELETE,
+}
+_BACK = (RowKind.UPDATE_BEFORE, RowKind.DELETE)
+
+
+def _environment(batch: bool = False) -> TableEnvironment:
+    settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
+    t_env = TableEnvironment.create(settings)
+    t_env.get_config().set("millstream.engine", "local").set("parallelism.default", "1")
+    return t_env
+
+
+def _filled(database: sqlite3.Connection, table: str, rows: list[tuple[int | None, ...]]) -> None:
+    database.execute(f"CREATE TABLE {table} ({', '.join(f'{c} INT' for c in TABLES[table])})")
+    database.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
+
+
+def _left(rows: Any) -> Counter[tuple[Any, ...]]:
+    """Return the rows that are left when all changes are made."""
+    left: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        left[tuple(row)] += -1 if row.get_row_kind() in _BACK else 1
+    return Counter({row: count for row, count in left.items() if count})
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["stream", "batch"])
+def test_random_queries(batch: bool) -> None:
+    made = Queries(1)
+    database, t_env = sqlite3.connect(":memory:"), _environment(batch)
+    for table, columns in TABLES.items():
+        rows = made.rows(7)
+        _filled(database, table, rows)
+        fields = DataTypes.ROW([DataTypes.FIELD(c, DataTypes.INT()) for c in columns])
+        t_env.create_temporary_view(table, t_env.from_elements(rows, fields))
+    for seed in range(COUNT):
+        query = Queries(1000 + seed).query()
+        wanted = Counter(database.execute(query).fetchall())
+        with t_env.execute_sql(query).collect() as rows_back:
+            assert _left(rows_back) == wanted, f"seed {1000 + seed}: {query}"
+
+
+def _source(made: Queries, seed: int) -> tuple[ValuesTable, list[tuple[int | None, ...]], bool]:
+    """Return a table of inserts, upserts or all kinds of changes, the rows that are left, and whether it has a key."""
+    kind = ("inserts", "upserts", "all")[seed % 3]
+    if kind == "inserts":
+        rows = made.rows(6)
+        return ValuesTable(rows, ChangelogMode.insert_only()), rows, False
+    said, left = made.changes(kind == "upserts")
+    given = []
+    for word, values in said:
+        row = Row(*values)
+        row.set_row_kind(KINDS[word])
+        given.append(row)
+    mode = ChangelogMode.upsert() if kind == "upserts" else ChangelogMode.all()
+    return ValuesTable(given, mode), left, True
+
+
+def test_random_changes_to_a_table_by_key() -> None:
+    """Changes go in, upserts come out: the last row of each key is what SQLite has."""
+    for seed in range(COUNT):
+        made = Queries(5000 + seed)
+        database, t_env = sqlite3.connect(":memory:"), _environment()
+        for place, (table, columns) in enumerate(TABLES.items()):
+            source, left, has_key = _source(made, seed // 3**place)
+            _filled(database, table, left)
+            key = f", PRIMARY KEY ({columns[0]}) NOT ENFORCED" if has_key else ""
+            typed = ", ".join(f"{c} INT" for c in columns)
+            t_env.execute_sql(f"CREATE TABLE {table} ({typed}{key}) WITH {source.options}")
+        query = made.by_key()
+        sink = ValuesTable((), ChangelogMode.upsert())
+        t_env.execute_sql(
+            f"CREATE TABLE o (x INT, y BIGINT, z BIGINT, PRIMARY KEY (x) NOT ENFORCED) WITH {sink.options}"
+        )
+        t_env.execute_sql(
+            "INSERT INTO o SELECT CAST(k0 AS INT), CAST(k1 AS BIGINT), CAST(k2 AS BIGINT) "
+            f"FROM ({query}) AS q(k0, k1, k2) WHERE k0 IS NOT NULL"
+        ).wait()
+        last: dict[Any, tuple[Any, ...]] = {}
+        for row in sink.results():
+            assert row.get_row_kind() is not RowKind.UPDATE_BEFORE
+            if row.get_row_kind() is RowKind.DELETE:
+                last.pop(row[0], None)
+            else:
+                last[row[0]] = tuple(row)
+        wanted = {r[0]: r for r in database.execute(query).fetchall() if r[0] is not None}
+        assert last == wanted, f"seed {5000 + seed}: {query}"
