@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import sql_runs
-from sql_queries import QUERIES
+from sql_planned import QUERIES
 from transcripts_runner import FOLDER, Case, FileClock, build, cases
 
 from millstream.common import Configuration

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from sql_queries import QUERIES
+from sql_planned import QUERIES
 from sql_runs import changes_of, collecting, final, run
 
 from millstream.sql.operators.session import Session

@@ -160,11 +160,8 @@ def test_floats_are_added_in_the_order_in_which_they_come() -> None:
     sums: dict[int, float] = {}
     for start in range(0, 3000, 700):
         part = slice(start, start + 700)
-        bare.take(
-            batch_of(
-                [("+I", k, v) for k, v in zip(keys[part].tolist(), values[part].tolist())], [pa.int64(), pa.float64()]
-            )
-        )
+        rows = [("+I", k, v) for k, v in zip(keys[part].tolist(), values[part].tolist(), strict=True)]
+        bare.take(batch_of(rows, [pa.int64(), pa.float64()]))
     for key, value in zip(keys.tolist(), values.tolist(), strict=True):
         sums[key] = sums.get(key, 0.0) + value
     last = {c[1]: c[2] for c in bare.changes()}
@@ -192,7 +189,7 @@ def test_joins_make_every_change(seed: int, kind: JoinKind) -> None:
     bare = Bare(
         JoinOperator(kind, JoinSide(_JOIN_KINDS, (0,)), JoinSide(_JOIN_KINDS, (0,)), (False,), condition, Session())
     )
-    model = JoinModel(kind.name, (0, 0), (2, 2), (lambda l, r: l[1] <= r[1]) if has_condition else None)
+    model = JoinModel(kind.name, (0, 0), (2, 2), (lambda left, right: left[1] <= right[1]) if has_condition else None)
     sides = [_changelog(r, _join_row) for _ in range(2)]
     while sides[0] or sides[1]:
         side = r.randrange(2) if sides[0] and sides[1] else int(not sides[0])

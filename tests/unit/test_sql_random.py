@@ -11,11 +11,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from millstream.testing.values_table import ValuesTable
 from sql_queries import TABLES, Queries
 
 from millstream.common.types import Row, RowKind
 from millstream.table import ChangelogMode, DataTypes, EnvironmentSettings, TableEnvironment
+from millstream.testing.values_table import ValuesTable
 
 COUNT = int(os.environ.get("MILLSTREAM_RANDOM_QUERIES", "40"))
 KINDS = {

@@ -171,6 +171,11 @@ class Operator:
                 self.on_event_timer(timer)
         return watermark
 
+    @property
+    def sent(self) -> int:
+        """How far time has come behind this operator, of those that make watermarks."""
+        return MIN_WATERMARK
+
     def announce(self) -> None:
         """Say again how far time has come, to those that have not heard it; asked of those that make watermarks."""
 

@@ -422,7 +422,7 @@ class Subtask:
             state_bytes=sum(s.take_written() for s in self._states.values()),
             committables=staged,
             # In a source's chain, time begins where watermarks are made.
-            watermark=max([self._watermark, *(m.sent for m in self._markers)]),
+            watermark=max([self._watermark, *(n.operator.sent for n in self._nodes if n.operator.makes_watermarks)]),
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
             carried=self._carry(),
             next_wake=None if self.ended else self._next_wake(),

@@ -104,8 +104,7 @@ class Translator:
         (before,) = planned.inputs
         ends = self._ends(before)
         added = self._add(planned, operator, ends)
-        if len(ends) == 1:
-            added.parallelism, added.non_parallel = ends[0].source.parallelism, ends[0].source.non_parallel
+        _spread_like(added, ends)
         return [StreamEnd(added)]
 
     def _by_key(self, planned: Planned, keys: tuple[int, ...], input_index: int = 0) -> list[StreamEnd]:
@@ -350,13 +349,19 @@ class Translator:
         ends = self._checked(planned, node, self._ends(before))
         if node.materialize is not None:
             operator = MaterializeOperator(node.materialize, kinds_of(before))
-            ends = [StreamEnd(e.source, ColumnKeyPartitioner(node.materialize), e.tag) for e in ends]
-            added = self._add(planned, operator, ends, suffix="-materialize")
+            added = self._add(planned, operator, _by_columns(ends, node.materialize), suffix="-materialize")
             added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
             ends = [StreamEnd(added)]
         columns = [c.metadata_key or c.name for c in node.table.columns if c.is_persisted]
         sink = (node.sink.overwriting() if node.overwrite else node.sink).sink(columns)
-        added = self._add(planned, TableSinkOperator(sink), ends, parallelism=node.sink.parallelism())
+        parallelism = node.sink.parallelism()
+        if parallelism is not None and before.traits.changes != INSERTS and node.table.primary_key:
+            # So that changes of one row stay in their order.
+            persisted = [c.name for c in node.table.columns if c.is_persisted]
+            ends = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
+        added = self._add(planned, TableSinkOperator(sink), ends, parallelism=parallelism)
+        if parallelism is None:
+            _spread_like(added, ends)
         return [StreamEnd(added)]
 
     def _checked(self, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
@@ -368,6 +373,7 @@ class Translator:
             return ends
         drops = str(self._session.options.get(NOT_NULL, "ERROR")).upper() == "DROP"
         added = self._add(planned, NotNullOperator(needed, drops), ends, suffix="-not-null")
+        _spread_like(added, ends)
         added.name = f"ConstraintEnforcer[NotNullEnforcer(fields=[{', '.join(name for _, name in needed)}])]"
         return [StreamEnd(added)]
 
@@ -377,19 +383,32 @@ class Translator:
         operator = StreamScanOperator(
             node.stream, node.fields, node.event_time, node.changelog, self._session.time_zone
         )
-        return self._one(planned, operator, list(node.stream.ends))
+        ends = list(node.stream.ends)
+        added = self._add(planned, operator, ends)
+        _spread_like(added, ends)
+        return [StreamEnd(added)]
 
     def _to_stream(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.ToStream)
-        operator = ToRowsOperator(before.node.fields, node.event_time, self._session.time_zone)
-        return self._one(planned, operator, self._ends(before))
+        return self._behind(planned, ToRowsOperator(before.node.fields, node.event_time, self._session.time_zone))
 
     def _collected(self, planned: Planned) -> list[StreamEnd]:
         (before,) = planned.inputs
         expressions = tuple(Column(f.type, i) for i, f in enumerate(before.node.fields.fields))
         ends = [StreamEnd(e.source, GlobalPartitioner(), e.tag) for e in self._ends(before)]
         return self._one(planned, CalcOperator(expressions, None, self._session), ends, single=True)
+
+
+def _spread_like(added: Transformation, ends: list[StreamEnd]) -> None:
+    """Have an operator run in as many subtasks as its rows come from, where that is one operator's."""
+    if len(ends) == 1:
+        before = ends[0].source
+        added.parallelism, added.non_parallel = before.parallelism, before.non_parallel
+
+
+def _by_columns(ends: list[StreamEnd], keys: tuple[int, ...]) -> list[StreamEnd]:
+    return [StreamEnd(e.source, ColumnKeyPartitioner(keys), e.tag) for e in ends]
 
 
 def _is_upsert(planned: Planned, keys: tuple[int, ...]) -> bool:

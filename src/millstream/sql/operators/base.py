@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.partitioners import Append, Partitioner, Place
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keys import hashes
+from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.operators.session import Session
 from millstream.state.hashes import groups_of
 
 # So many rows are in a batch that an operator makes of much it has kept.
@@ -59,6 +63,25 @@ class BatchOperator(Operator):
         return self.setup.context.get_max_number_of_parallel_subtasks()
 
 
+class Evaluating(BatchOperator):
+    """An operator with expressions; functions of the user's in them are closed with it."""
+
+    session: Session
+
+    @cached_property
+    def context(self) -> EvaluationContext:
+        """What its expressions are told."""
+        return self.session.context(self.setup, self._current_watermark)
+
+    def _current_watermark(self) -> int | None:
+        # As in Flink there is none before the first.
+        return self.watermark if self.watermark > MIN_WATERMARK else None
+
+    def close(self) -> None:
+        self.context.close()
+        super().close()
+
+
 class KeyedBatchOperator(BatchOperator):
     """An operator with state as columns, by key."""
 
@@ -96,8 +119,15 @@ class ColumnKeyPartitioner(Partitioner):
 
         def send(batch: Batch) -> None:
             owners = self._groups(batch, max_parallelism) * parallelism // max_parallelism
-            for owner in np.flatnonzero(np.bincount(owners, minlength=parallelism)).tolist():
-                appends[owner](batch.filter(owners == owner))
+            ends = np.cumsum(np.bincount(owners, minlength=parallelism))
+            whole = batch
+            if ends[owners[0]] - (ends[owners[0] - 1] if owners[0] else 0) < len(batch):
+                whole = batch.take(stable_order(owners, parallelism))
+            start = 0
+            for owner, end in enumerate(ends.tolist()):
+                if end > start:
+                    appends[owner](whole.slice(start, end))
+                start = end
 
         return send
 
@@ -111,6 +141,3 @@ def pieces(columns: list[pa.Array], rows: int, kinds: Any = None) -> Iterator[Ba
     whole = Batch(columns, kinds, rows)
     for start in range(0, rows, BATCH_ROWS):
         yield whole.slice(start, min(start + BATCH_ROWS, rows))
-
-
-__all__ = ["BATCH_ROWS", "BatchOperator", "ColumnKeyPartitioner", "KeyedBatchOperator", "OperatorSetup", "pieces"]

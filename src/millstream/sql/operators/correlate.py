@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Expression
-from millstream.sql.operators.base import BatchOperator
+from millstream.sql.functions.evaluate import compiled, condition
+from millstream.sql.operators.base import Evaluating
 from millstream.sql.operators.session import Session
 from millstream.sql.types import ArrayType, DataType, MapType, MultisetType, RowType
 
@@ -20,7 +21,7 @@ from millstream.sql.types import ArrayType, DataType, MapType, MultisetType, Row
 Made = tuple[Any, list[pa.Array]]
 
 
-class CorrelateOperator(BatchOperator):
+class CorrelateOperator(Evaluating):
     """The input's columns, and behind them the function's."""
 
     def __init__(
@@ -54,21 +55,21 @@ class CorrelateOperator(BatchOperator):
         self.ordinality = ordinality
 
     def open(self) -> None:
-        from millstream.sql.functions.evaluate import compiled, condition
-
-        context = self.session.context(self.setup)
-        self._arguments = [compiled(a, context) for a in self.arguments]
-        self._holds = None if self.condition is None else condition(self.condition, context)
+        self._arguments = [compiled(a, self.context) for a in self.arguments]
+        self._holds = None if self.condition is None else condition(self.condition, self.context)
         self._opened: Any = None
         self._make: Callable[[Sequence[pa.Array], int], Made] = self._unnested
         if not isinstance(self.function, str):
             name = getattr(self.function, "name", None) or "the table function"
             results = self.types[:-1] if self.ordinality else self.types
-            self._opened = self._make = self.function.opened(name, [a.type for a in self.arguments], results, context)
+            self._opened = self._make = self.function.opened(
+                name, [a.type for a in self.arguments], results, self.context
+            )
 
     def close(self) -> None:
         if self._opened is not None:
             self._opened.close()
+        super().close()
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         counts, made = self._make([a(batch) for a in self._arguments], len(batch))

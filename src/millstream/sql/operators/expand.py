@@ -10,11 +10,12 @@ import pyarrow as pa
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import Column, Constant, Expression
-from millstream.sql.operators.base import BatchOperator
+from millstream.sql.functions.evaluate import compiled
+from millstream.sql.operators.base import Evaluating
 from millstream.sql.operators.session import Session
 
 
-class ExpandOperator(BatchOperator):
+class ExpandOperator(Evaluating):
     """Makes of each row one for every set of expressions."""
 
     def __init__(self, sets: Sequence[Sequence[Expression]], kinds: Sequence[pa.DataType], session: Session) -> None:
@@ -39,9 +40,7 @@ class ExpandOperator(BatchOperator):
         if isinstance(expression, Constant) and expression.value is None:
             kind = arrow_type(expression.type)
             return lambda batch: pa.nulls(len(batch), kind)
-        from millstream.sql.functions.evaluate import compiled
-
-        return compiled(expression, self.session.context(self.setup))
+        return compiled(expression, self.context)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         made = [

@@ -85,15 +85,14 @@ class GroupAggregateOperator(KeyedBatchOperator):
             self.aggregates.expire(now, self.ttl)
         first_new = state.bound
         slots, _ = state.find_or_add(keys, len(batch))
-        if self.retracts and batch.kinds is not None:
-            unknown = self._unknown(slots, first_new, signs_of(batch))
-            if unknown is not None:
-                return self.process(batch.filter(~unknown)) if not unknown.all() else ()
+        segments = Segments.of(slots, first_new, state.bound, signs_of(batch))
+        unknown = self._unknown(segments, first_new) if self.retracts else None
+        if unknown is not None:
+            return self.process(batch.filter(~unknown)) if not unknown.all() else ()
         if self.ttl:
             state.column(TOUCHED)[slots] = self.setup.clock()
         if self.mini_batch or self.final_only:
             return self._folded(batch, keys, slots, first_new)
-        segments = Segments.of(slots, first_new, state.bound, signs_of(batch))
         rows: Ints | None = None
         if self.retracts:
             rows, segments = self._count(segments)
@@ -109,12 +108,11 @@ class GroupAggregateOperator(KeyedBatchOperator):
             empty = slots[self._state.column(_ROWS)[slots] == 0]
             self._state.remove(np.unique(empty))
 
-    def _unknown(self, slots: Ints, first_new: int, signs: Ints | None) -> NDArray[np.bool_] | None:
+    def _unknown(self, segments: Segments, first_new: int) -> NDArray[np.bool_] | None:
         """Return which rows take back something that is not there; None when there is none of them."""
-        if signs is None:
+        if segments.signs is None:
             return None
-        segments = Segments.of(slots, first_new, self._state.bound, signs)
-        in_order = signs[segments.order]
+        in_order = segments.signs
         begins = segments.begins(self._state.column(_ROWS), 0)
         running = segments.sums(in_order, begins)
         if running.min() >= 0:

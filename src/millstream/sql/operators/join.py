@@ -6,20 +6,20 @@ as it is but for how many partners its rows have, which is counted by vectors to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.numbers import valid_of
 from millstream.sql.columns.rows import Ints, KeyedRows, Mask
 from millstream.sql.expressions import Expression
-from millstream.sql.operators.base import BATCH_ROWS, KeyedBatchOperator
+from millstream.sql.functions.evaluate import condition
+from millstream.sql.operators.base import BATCH_ROWS, Evaluating, KeyedBatchOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.plan.nodes import JoinKind
 
@@ -46,7 +46,7 @@ class JoinSide:
     unique: bool = False
 
 
-class JoinOperator(KeyedBatchOperator):
+class JoinOperator(Evaluating, KeyedBatchOperator):
     """Joins two inputs."""
 
     inputs = 2
@@ -94,11 +94,7 @@ class JoinOperator(KeyedBatchOperator):
         ]
 
     def open(self) -> None:
-        self._holds: Callable[[Batch], NDArray[np.bool_]] | None = None
-        if self.condition is not None:
-            from millstream.sql.functions.evaluate import condition
-
-            self._holds = condition(self.condition, self.session.context(self.setup))
+        self._holds = None if self.condition is None else condition(self.condition, self.context)
 
     def process_left(self, batch: Batch) -> Iterable[Batch]:
         return self._process(batch, _LEFT)

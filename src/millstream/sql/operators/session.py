@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from millstream.common.configuration import parse_duration_ms
 from millstream.operators.base import OperatorSetup
-
-if TYPE_CHECKING:
-    from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.context import EvaluationContext
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,6 @@ class Session:
 
     def context(self, setup: OperatorSetup, watermark: Callable[[], int | None] = lambda: None) -> EvaluationContext:
         """Return what expressions of an operator are told."""
-        from millstream.sql.functions.context import EvaluationContext
-
         return EvaluationContext(
             time_zone=self.time_zone,
             clock=setup.clock,

@@ -14,11 +14,12 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numbers import plain, valid_of
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Expression
-from millstream.sql.operators.base import BatchOperator
+from millstream.sql.functions.evaluate import compiled
+from millstream.sql.operators.base import Evaluating
 from millstream.sql.operators.session import Session
 
 
-class RowWatermarkOperator(BatchOperator):
+class RowWatermarkOperator(Evaluating):
     """Makes watermarks as Flink does behind each row, when time has come on by more than an interval since the last.
 
     Nobody can tell where between two rows a watermark stood that no row was late for. So one is sent behind the batch,
@@ -53,9 +54,7 @@ class RowWatermarkOperator(BatchOperator):
         self._last_row = setup.clock()
 
     def open(self) -> None:
-        from millstream.sql.functions.evaluate import compiled
-
-        self._strategy: Callable[[Batch], Any] = compiled(self.strategy, self.session.context(self.setup))
+        self._strategy: Callable[[Batch], Any] = compiled(self.strategy, self.context)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         times = batch.columns[self.column]
@@ -107,6 +106,10 @@ class RowWatermarkOperator(BatchOperator):
         if watermark > self._sent:
             self._sent = watermark
             self.advance(watermark)
+
+    @property
+    def sent(self) -> int:
+        return self._sent if self._sent > 0 else MIN_WATERMARK
 
     def on_watermark(self, watermark: int) -> int | None:
         # Those that come from before it end here, but for the last.

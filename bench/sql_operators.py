@@ -1,0 +1,221 @@
+"""Measures operators of SQL alone, and what could find the slot of a key: one core, CPU time, batches in memory.
+
+python bench/sql_operators.py             all of it
+python bench/sql_operators.py join ...    what begins so
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.operators.base import Operator, OperatorSetup, Surroundings
+from millstream.operators.context import RuntimeContext
+from millstream.operators.metrics import MetricGroup
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import DictIndex, WordIndex
+from millstream.sql.expressions import AggregateCall, Call, Column, Constant
+from millstream.sql.operators.base import ColumnKeyPartitioner
+from millstream.sql.operators.calc import CalcOperator
+from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.session import Session
+from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.windowing import Windowing
+from millstream.sql.plan.nodes import JoinKind, WindowKind
+from millstream.sql.types import DataTypes
+from millstream.state.keyed import KeyedState
+from millstream.testing.local import MemoryStorage
+
+ROWS, BATCHES = 1 << 15, 40
+_BIGINT, _STRING, _TIME = DataTypes.BIGINT(), DataTypes.STRING(), pa.timestamp("ms")
+_CALLS = [AggregateCall("COUNT", (), _BIGINT), AggregateCall("SUM", (1,), _BIGINT)]
+
+_random = np.random.default_rng(1)
+
+
+def _prepared(operator: Any) -> Any:
+    storage = MemoryStorage()
+    state = KeyedState("bench", 0, storage, lambda: 0)
+    context = RuntimeContext("bench", 0, 1, 128, 0, {}, MetricGroup(("bench",)), state)
+    surroundings = Surroundings(lambda: 0, lambda n: None, lambda: 0.0)
+    operator.prepare(OperatorSetup(context, state, lambda batches, t=None: None, False, surroundings))
+    state.prepare(None)
+    state.begin()
+    operator.open()
+    return operator
+
+
+def _ints(keys: int) -> list[Batch]:
+    draw = _random.integers
+    return [Batch([pa.array(draw(0, keys, ROWS)), pa.array(draw(0, 1000, ROWS))]) for _ in range(BATCHES)]
+
+
+def _texts(keys: int) -> list[Batch]:
+    names = pa.array([f"key-{i}" for i in range(keys)])
+    return [Batch([names.take(b.columns[0]), b.columns[1]]) for b in _ints(keys)]
+
+
+def _consumed(batches: Iterable[Batch]) -> None:
+    for _ in batches:
+        pass
+
+
+def _aggregate(batches: list[Batch], **options: Any) -> Callable[[], None]:
+    kinds = [c.type for c in batches[0].columns]
+    operator: Operator = _prepared(GroupAggregateOperator([0], _CALLS, kinds, **options))
+
+    def run() -> None:
+        for batch in batches:
+            _consumed(operator.process(batch))  # type: ignore[attr-defined]
+
+    return run
+
+
+def _projection() -> Callable[[], None]:
+    batches = [Batch([*b.columns, b.columns[1]]) for b in _ints(1000)]
+    a, b = Column(_BIGINT, 0), Column(_BIGINT, 1)
+    made = [a, Call(_BIGINT, "+", (a, b)), Call(_BIGINT, "*", (b, Constant(_BIGINT, 2)))]
+    keep = Call(DataTypes.BOOLEAN(), ">", (a, Constant(_BIGINT, 100)))
+    operator = _prepared(CalcOperator(made, keep, Session()))
+
+    def run() -> None:
+        for batch in batches:
+            _consumed(operator.process(batch))
+
+    return run
+
+
+def _window(kind: WindowKind, size: int, step: int) -> Callable[[], None]:
+    times = [pa.array(np.arange(i * ROWS, (i + 1) * ROWS) // 10).view(_TIME) for i in range(BATCHES)]
+    batches = [Batch([*b.columns, t]) for b, t in zip(_ints(10_000), times, strict=True)]
+
+    def run() -> None:
+        kinds, properties = [pa.int64(), pa.int64(), _TIME], [("start", _TIME), ("end", _TIME)]
+        windows, at = Windowing(kind, size, step), WindowTimes(2, True, "UTC")
+        operator = _prepared(WindowAggregateOperator(windows, at, [0], _CALLS, kinds, properties))
+        for i, batch in enumerate(batches):
+            _consumed(operator.process(batch))
+            operator.on_watermark((i + 1) * ROWS // 10 - 1)
+
+    return run
+
+
+def _join() -> Callable[[], None]:
+    def side() -> list[Batch]:
+        keys = [_random.permutation(np.arange(i * ROWS, (i + 1) * ROWS)) for i in range(BATCHES // 2)]
+        return [Batch([pa.array(k), pa.array(k)]) for k in keys]
+
+    left, right = side(), side()
+
+    def run() -> None:
+        one = JoinSide((pa.int64(), pa.int64()), (0,))
+        operator = _prepared(JoinOperator(JoinKind.INNER, one, one, (False,), None, Session()))
+        for a, b in zip(left, right, strict=True):
+            _consumed(operator.process_left(a))
+            _consumed(operator.process_right(b))
+
+    return run
+
+
+def _shuffle() -> Callable[[], None]:
+    from millstream.operators.partitioners import Place
+
+    batches = _ints(10_000)
+    parts: list[list[Batch]] = [[], []]
+    send = ColumnKeyPartitioner((0,)).sender([p.append for p in parts], Place(0, 2, 128))
+
+    def run() -> None:
+        for batch in batches:
+            send(batch)
+            for part in parts:
+                for one in part:
+                    Batch.from_ipc(one.to_ipc(), 2, False)
+                part.clear()
+
+    return run
+
+
+# --- what could find the slot of a key
+
+
+def _index(batches: list[Batch], index: Any) -> Callable[[], None]:
+    def run() -> None:
+        for batch in batches:
+            index.find_or_add(batch.columns[:1], len(batch))
+
+    return run
+
+
+def _group_by(batches: list[Batch]) -> Callable[[], None]:
+    """Arrow's group_by for each batch, then a dict from key to slot."""
+    slots: dict[Any, int] = {}
+
+    def run() -> None:
+        for b in batches:
+            keys = pa.table({"k": b.columns[0]}).group_by("k", use_threads=False).aggregate([]).column("k").to_pylist()
+            np.fromiter((slots.setdefault(k, len(slots)) for k in keys), np.int64, len(keys))
+
+    return run
+
+
+def _sorted(batches: list[Batch]) -> Callable[[], None]:
+    """A sorted array of all keys, into which those of each batch are merged."""
+    kept = [np.zeros(0, np.int64)]
+
+    def run() -> None:
+        for b in batches:
+            keys, _ = np.unique(b.columns[0].to_numpy(), return_inverse=True)
+            place = np.searchsorted(kept[0], keys)
+            there = kept[0][np.minimum(place, len(kept[0]) - 1)] == keys if len(kept[0]) else np.zeros(len(keys), bool)
+            if not there.all():
+                kept[0] = np.union1d(kept[0], keys[~there])
+
+    return run
+
+
+MEASURED: dict[str, Callable[[], Callable[[], None]]] = {
+    "projection": _projection,
+    "aggregate, 10k keys": lambda: _aggregate(_ints(10_000)),
+    "aggregate, 1M keys": lambda: _aggregate(_ints(1_000_000)),
+    "aggregate, 10k keys, mini-batch": lambda: _aggregate(_ints(10_000), mini_batch=True),
+    "aggregate, 1M keys, mini-batch": lambda: _aggregate(_ints(1_000_000), mini_batch=True),
+    "aggregate, 10k text keys": lambda: _aggregate(_texts(10_000)),
+    "aggregate, 1M text keys": lambda: _aggregate(_texts(1_000_000)),
+    "tumbling window, 10k keys": lambda: _window(WindowKind.TUMBLE, 10_000, 10_000),
+    "hopping window, 10k keys, 5 slices": lambda: _window(WindowKind.HOP, 10_000, 2_000),
+    "join, one partner": _join,
+    "shuffle, 2 ways, write and read": _shuffle,
+    "index, 10k ints, words in numpy": lambda: _index(_ints(10_000), WordIndex(1)),
+    "index, 1M ints, words in numpy": lambda: _index(_ints(1_000_000), WordIndex(1)),
+    "index, 10k ints, dict": lambda: _index(_ints(10_000), DictIndex()),
+    "index, 1M ints, dict": lambda: _index(_ints(1_000_000), DictIndex()),
+    "index, 10k texts, dict": lambda: _index(_texts(10_000), DictIndex()),
+    "index, 1M texts, dict": lambda: _index(_texts(1_000_000), DictIndex()),
+    "index, 10k ints, group_by and dict": lambda: _group_by(_ints(10_000)),
+    "index, 1M ints, group_by and dict": lambda: _group_by(_ints(1_000_000)),
+    "index, 10k ints, sorted": lambda: _sorted(_ints(10_000)),
+    "index, 1M ints, sorted": lambda: _sorted(_ints(1_000_000)),
+}
+
+
+def main() -> None:
+    """Print million rows a second, the best of three."""
+    for name, make in MEASURED.items():
+        if sys.argv[1:] and not name.startswith(tuple(sys.argv[1:])):
+            continue
+        run, best = make(), 0.0
+        for _ in range(3):
+            start = time.process_time()
+            run()
+            best = max(best, ROWS * BATCHES / (time.process_time() - start) / 1e6)
+        print(f"{name:40} {best:7.2f} M rows/s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
