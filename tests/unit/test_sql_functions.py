@@ -190,6 +190,19 @@ def test_zones_have_javas_names(zone: str, hours: float) -> None:
     assert seconds == [0]
 
 
+def test_times_that_nanoseconds_do_not_count_to_are_refused() -> None:
+    days = pa.array([None, 0, 2932896], pa.date32())
+    day, nine = Column(DataTypes.DATE(), 0), DataTypes.TIMESTAMP(9)
+    assert run(cast(cast(day, nine), DataTypes.DATE()), days.slice(0, 2)) == [None, dt.date(1970, 1, 1)]
+    with pytest.raises(TableException, match="holds the years 1678 to 2261"):
+        run(cast(day, nine), days)
+    with pytest.raises(TableException, match="holds the years 1678 to 2261"):
+        run(cast(cast(day, DataTypes.TIMESTAMP(3)), nine), days)
+    with pytest.raises(TableException, match="holds the years 1678 to 2261"):
+        run(cast(Column(STRING, 0), nine), pa.array(["9999-12-31 00:00:00"]))
+    assert run(cast(Column(STRING, 0), nine, lenient=True), pa.array(["9999-12-31 00:00:00"])) == [None]
+
+
 def test_a_zone_that_is_none_is_refused() -> None:
     ltz = DataTypes.TIMESTAMP_LTZ(0)
     with pytest.raises(ValidationException, match="Invalid time zone 'Nowhere'"):

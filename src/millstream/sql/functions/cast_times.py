@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
@@ -63,8 +64,28 @@ def _to_timestamp(column: pa.Array, source: t.DataType, target: t.TimestampType)
     unit = unit_of(target.precision)
     values = to_numpy(column).astype(np.int64)
     if isinstance(source, t.DateType):
-        return from_numpy(values * (86400 * UNITS[unit]), pa.timestamp(unit), [column])
+        return from_numpy(scaled(values, 86400 * UNITS[unit], column), pa.timestamp(unit), [column])
     return cut(from_numpy(values * (UNITS[unit] // 1000), pa.timestamp(unit), [column]), target)
+
+
+def scaled(values: NDArray[Any], factor: int, like: pa.Array) -> NDArray[Any]:
+    """Return times in a smaller unit; what stands under nulls does not matter.
+
+    Raises:
+        TableException: a time is so far away that nanoseconds do not count to it.
+    """
+    found: NDArray[Any] = values.astype(np.int64) * factor
+    if factor > 1 and len(values):
+        far = np.abs(values.astype(np.float64)) * factor > 9.2e18
+        if like.null_count:
+            far &= like.is_valid().to_numpy(zero_copy_only=False)
+        if far.any():
+            raise _too_far()
+    return found
+
+
+def _too_far() -> TableException:
+    return TableException("A TIMESTAMP with more than 6 digits holds the years 1678 to 2261: use TIMESTAMP(6).")
 
 
 def cut(column: pa.Array, target: t.DataType) -> pa.Array:
@@ -75,7 +96,7 @@ def cut(column: pa.Array, target: t.DataType) -> pa.Array:
     values = to_numpy(column)
     digit = want // 10**target.precision
     if want > have:
-        values = values * (want // have)
+        values = scaled(values, want // have, column)
     elif want < have:
         values = values // (have // want)
     if digit > 1 and not (want > have and want // have >= digit):
@@ -240,6 +261,8 @@ def _read_timestamp(text: str, target: t.DataType, context: EvaluationContext) -
     if found is None:
         raise TableException(f"DateTimeParseException: Text '{text}' could not be parsed at index 0")
     digit: int = 10 ** (9 - target.precision)
+    if target.precision > 6 and abs(found) >= 1 << 63:
+        raise _too_far()
     return found // digit * digit // (1_000_000_000 // UNITS[unit_of(target.precision)])
 
 

@@ -242,9 +242,9 @@ def _add(site: Site, rows: int, values: Sequence[Value]) -> Value:
     wide = cast(column, site.types[1], site.type, site.context, False) if not _same(site) else column
     lengths = to_numpy(count)
     if unit in MONTHS:
-        found = plus_months(wide, lengths * MONTHS[unit], [count, column])
+        found = plus_months(wide, lengths * MONTHS[unit], [column, count])
     else:
-        found = plus_milliseconds(wide, lengths * MILLISECONDS[unit], [count, column])
+        found = plus_milliseconds(wide, lengths * MILLISECONDS[unit], [column, count])
     return found[0] if fixed else found
 
 

@@ -242,8 +242,7 @@ def _jsonable(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
     if isinstance(kind, (t.CharType, t.VarCharType, t.BooleanType, t.IntegralType)):
         return column.to_pylist()  # type: ignore[no-any-return]
     if isinstance(kind, (t.FloatType, t.DoubleType, t.DecimalType)):
-        texts = to_text(column, kind).to_pylist()
-        return [None if v is None else _number(v) for v in texts]
+        return [None if v is None else _number(v) for v in to_text(column, kind).to_pylist()]
     if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
         return [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
     if isinstance(kind, (t.ArrayType, t.MapType, t.MultisetType)):

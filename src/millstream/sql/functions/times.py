@@ -14,7 +14,7 @@ from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
-from millstream.sql.functions.cast_times import DAY, UNITS, cast
+from millstream.sql.functions.cast_times import DAY, UNITS, cast, scaled
 from millstream.sql.functions.function import Site, Value
 from millstream.sql.functions.vectors import as_array, from_numpy, to_numpy
 
@@ -73,7 +73,7 @@ def plus_milliseconds(column: pa.Array, length: NDArray[Any], like: Sequence[pa.
         return from_numpy((values + days).astype(np.int32), column.type, like)
     if pa.types.is_time(column.type):
         return from_numpy(((values + length) % DAY).astype(np.int32), column.type, like)
-    return from_numpy(values + length * (UNITS[column.type.unit] // 1000), column.type, like)
+    return from_numpy(values + scaled(length, UNITS[column.type.unit] // 1000, like[-1]), column.type, like)
 
 
 def plus_months(column: pa.Array, months: NDArray[Any], like: Sequence[pa.Array]) -> pa.Array:
@@ -86,7 +86,8 @@ def plus_months(column: pa.Array, months: NDArray[Any], like: Sequence[pa.Array]
     per_day = 86400 * UNITS[column.type.unit]
     values = to_numpy(column)
     days = values // per_day
-    return from_numpy(_plus_months(days, months) * per_day + values % per_day, column.type, like)
+    moved = scaled(_plus_months(days, months), per_day, column)
+    return from_numpy(moved + values % per_day, column.type, like)
 
 
 def _plus_months(days: NDArray[Any], months: NDArray[Any]) -> NDArray[Any]:
