@@ -211,6 +211,18 @@ def test_secrets_are_never_shown(world: World) -> None:
     assert "abc" not in json.dumps(world.get(f"/jobs/{job}"))
 
 
+def test_prometheus_is_told_the_metrics_of_jobs_and_tasks(world: World) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    job = world.start("watched", execution__checkpointing__interval="50 ms")
+    world.until(f"/jobs/{job}/checkpoints", lambda c: c["counts"]["completed"] > 0)
+    text = world.client.get("/metrics").text
+    found = {s.name: s for f in text_string_to_metric_families(text) for s in f.samples}
+    assert found["flink_jobmanager_job_numberOfCompletedCheckpoints"].value > 0
+    read = found["flink_taskmanager_job_task_numRecordsIn"]
+    assert read.value > 0 and read.labels["job_name"] == "watched" and read.labels["subtask_index"] == "1"
+
+
 def test_who_has_no_token_learns_nothing() -> None:
     client = TestClient(make_app(Service(Registry(), token="right")))
     assert client.get("/jobs").status_code == 401

@@ -293,6 +293,22 @@ def test_insert_casts_fills_and_reorders(session: Session) -> None:
     assert isinstance(session.bound("INSERT INTO printed /*+ OPTIONS('x'='y') */ SELECT a, b FROM t"), n.Sink)
 
 
+def test_insert_into_a_partition(session: Session) -> None:
+    session.run(
+        "CREATE TABLE IF NOT EXISTS parts (a INT, d STRING, h INT) PARTITIONED BY (d, h) WITH ('connector' = 'none')"
+    )
+    sink = session.bound("INSERT INTO parts PARTITION (d = '2024', h = 5) SELECT a FROM t")
+    assert isinstance(sink, n.Sink)
+    assert sink.partition == (("d", "2024"), ("h", "5"))
+    assert isinstance(sink.input, n.Project)
+    assert sink.input.expressions[1:] == (
+        Constant(DataTypes.STRING(False), "2024"),
+        Constant(DataTypes.INT(False), 5),
+    )
+    with pytest.raises(ValidationException, match="Unknown target column 'zz'"):
+        session.bound("INSERT INTO parts PARTITION (zz = 1) SELECT a FROM t")
+
+
 def test_a_mismatch_shows_both_schemas(session: Session) -> None:
     with pytest.raises(ValidationException) as e:
         session.bound("INSERT INTO printed SELECT c, b FROM t")

@@ -13,7 +13,6 @@ from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column, Constant
 from millstream.sql.language.statement_grammar import read_statements
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.planner import milliseconds
 from millstream.sql.types import DataTypes
 
 NEXMARK = Path(__file__).parents[1] / "sql" / "nexmark"
@@ -164,6 +163,13 @@ def test_subqueries_within_subqueries(session: Session) -> None:
     assert found == [n.JoinKind.SEMI, n.JoinKind.SEMI, n.JoinKind.INNER]
 
 
+def test_a_query_that_is_looked_for_in_another(session: Session) -> None:
+    plan = session.plan("SELECT a FROM t WHERE (SELECT MAX(k) FROM u) IN (SELECT k FROM ups)")
+    assert sum("Join" in line for line in plan) >= 2
+    plan = session.plan("SELECT a, (a, c) IN (SELECT k, v FROM u) AS e FROM t WHERE (a, c) NOT IN (SELECT k, v FROM u)")
+    assert "LeftAntiJoin" in " ".join(plan)
+
+
 def test_lateral_top_n(session: Session) -> None:
     rank = only(
         session,
@@ -202,6 +208,17 @@ def test_an_aggregate_of_window_aggregates_has_their_windows(session: Session) -
     assert outer.has_window is not None
     assert inner.has_window is None
     assert kinds(session.planned(query)[0]) == "I"
+
+
+def test_grouping_sets_of_a_window(session: Session) -> None:
+    query = (
+        "SELECT window_start, a, c, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        "GROUP BY window_start, window_end, GROUPING SETS ((a), (c))"
+    )
+    aggregate = only(session, query, n.WindowAggregate)
+    assert len(aggregate.node.keys) == 3
+    assert aggregate.node.has_window is not None
+    assert kinds(aggregate) == "I"
 
 
 def test_only_one_end_of_a_window_is_a_plain_group(session: Session) -> None:
@@ -451,11 +468,12 @@ def test_state_lives_as_long_as_the_setting_says(session: Session) -> None:
         session.settings.clear()
 
 
-@pytest.mark.parametrize(
-    ("text", "found"), [("0", 0), ("500 ms", 500), ("1 h", 3_600_000), ("2d", 172_800_000), ("3 min", 180_000)]
-)
-def test_lengths_of_time(text: str, found: int) -> None:
-    assert milliseconds(text) == found
+def test_a_hint_says_how_long_state_lives(session: Session) -> None:
+    query = "SELECT /*+ STATE_TTL('t' = '1 d', 'u' = '2 d') */ a, COUNT(*) FROM t JOIN u ON a = k GROUP BY a"
+    assert only(session, query, n.Join).traits.state_ttl == 172_800_000
+    assert only(session, query, n.Aggregate).traits.state_ttl == 172_800_000
+    with pytest.raises(ValidationException, match="cannot match the name of input tables: `zz`"):
+        session.bound(query.replace("'u'", "'zz'"))
 
 
 # --- EXPLAIN

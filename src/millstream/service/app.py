@@ -22,6 +22,7 @@ from millstream.service.http import Refused, refusal
 from millstream.service.jobs_api import JobsApi
 from millstream.service.logs import RecentLines
 from millstream.service.pages import page_routes
+from millstream.service.prometheus import prometheus_routes
 from millstream.service.registry import Registry
 from millstream.service.vertices_api import VerticesApi
 
@@ -63,8 +64,9 @@ def make_app(service: Service) -> Starlette:
         *VerticesApi(jobs, service.clock).routes(),
         *ClusterApi(service.registry, service.settings, service.slots, service.refresh_ms, service.lines).routes(),
     ]
+    prometheus = prometheus_routes(service.registry, service.clock)
     return Starlette(
-        routes=[*routes, Mount("/v1", routes=_again(routes)), *page_routes(), *service.extra],
+        routes=[*routes, Mount("/v1", routes=_again(routes)), *page_routes(), *prometheus, *service.extra],
         middleware=[Middleware(_Guard, token=service.token)],
         exception_handlers={Refused: _refused, HTTPException: _not_served, Exception: _broken},
     )

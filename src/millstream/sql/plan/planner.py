@@ -7,11 +7,11 @@ is the same object, and is to be translated once.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from millstream.common.configuration import parse_duration_ms
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Expression
@@ -127,7 +127,9 @@ class Planner:
     def _state_ttl(self, node: n.Node) -> int:
         if isinstance(node, _WINDOWED):
             return 0
-        return milliseconds(self._settings.get("table.exec.state.ttl", "0"))
+        if isinstance(node, (n.Aggregate, n.Join)) and node.state_ttl is not None:
+            return node.state_ttl
+        return parse_duration_ms(self._settings.get("table.exec.state.ttl", "0"))
 
     # --- what cannot be
 
@@ -226,7 +228,7 @@ def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
     return f"{name.split('(')[0]}-{digest[:16]}"
 
 
-_NOT_SAID = frozenset(["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream"])
+_NOT_SAID = frozenset(["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl"])
 
 
 def signature(node: n.Node) -> str:
@@ -246,21 +248,3 @@ def _said(value: object) -> str:
     if value is None or isinstance(value, (str, int, bool, Enum, n.WindowSpec)):
         return repr(value)
     return str(getattr(value, "name", type(value).__name__))
-
-
-_UNITS = {
-    1: ("", "ms", "milli", "millis", "millisecond", "milliseconds"),
-    1000: ("s", "sec", "secs", "second", "seconds"),
-    60_000: ("m", "min", "mins", "minute", "minutes"),
-    3_600_000: ("h", "hour", "hours"),
-    86_400_000: ("d", "day", "days"),
-}
-_LENGTHS = {name: length for length, names in _UNITS.items() for name in names}
-
-
-def milliseconds(text: str) -> int:
-    """Return a length of time that a setting says, such as `1 h`."""
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-    if found is None or found.group(2) not in _LENGTHS:
-        raise TableException(f"'{text}' is no length of time; write such as '1 h' or '500 ms'.")
-    return int(found.group(1)) * _LENGTHS[found.group(2)]

@@ -29,6 +29,8 @@ def windowed(node: n.Node) -> Windowed | None:
         return _through_calc(node)
     if isinstance(node, (n.Rank, n.Deduplicate, n.Filter)):
         return windowed(node.input)
+    if isinstance(node, n.Expand):
+        return _through_expand(node)
     if isinstance(node, n.WindowAggregate) and {"start", "end"} <= set(node.properties):
         first = len(node.keys) + len(node.calls)
         places = {p: first + i for i, p in enumerate(node.properties)}
@@ -48,6 +50,21 @@ def _through_calc(node: n.Calc) -> Windowed | None:
         return None
     time = places.get(below.time) if below.time is not None else None
     return Windowed(places[below.start], places[below.end], time, below.spec)
+
+
+def _through_expand(node: n.Expand) -> Windowed | None:
+    """Grouping sets leave the window where it is when all of them have it."""
+    below = windowed(node.input)
+    if below is None:
+        return None
+    kept = [i for i in (below.start, below.end, below.time) if i is not None and _is_kept(node, i)]
+    if below.start not in kept or below.end not in kept:
+        return None
+    return replace(below, time=below.time if below.time in kept else None)
+
+
+def _is_kept(node: n.Expand, place: int) -> bool:
+    return all(isinstance(row[place], Column) for row in node.sets)
 
 
 def find_window_aggregate(node: n.Node) -> n.Node:
