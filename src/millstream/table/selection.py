@@ -216,7 +216,7 @@ class Selection:
 
     def grouped(self, keys: _Fields, fields: _Fields) -> Node:
         """Return a row for each group."""
-        trees = []
+        trees: list[syntax.Expression] = []
         for key in keys:
             tree = tree_of(key)
             if self._window is not None and tree == syntax.Name((self._window.alias,)):
