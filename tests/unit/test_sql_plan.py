@@ -93,6 +93,13 @@ def test_constants_are_computed_when_planning(session: Session) -> None:
     assert session.plan("SELECT a FROM files WHERE 1 > 2") == ["Values(tuples=[[]])"]
 
 
+def test_constants_are_not_divided_by_zero(session: Session) -> None:
+    with pytest.raises(TableException, match="Division by zero"):
+        session.planned("SELECT 1 / 0")
+    # Where it may never be computed, it is left to whom it is.
+    session.planned("SELECT CASE WHEN a > 1 THEN 1 / 0 ELSE 2 END, 1e0 / 0 FROM t")
+
+
 def test_what_differs_each_time_is_not_written_twice(session: Session) -> None:
     plan = session.plan("SELECT x, x + 1 FROM (SELECT RAND() AS x FROM files)")
     assert [line.strip() for line in plan[:2]] == [
@@ -285,6 +292,12 @@ def test_interval_joins(session: Session) -> None:
     assert kinds(join) == "I"
     # With one bound only it is a plain join.
     assert only(session, "SELECT t.a FROM t JOIN u ON t.a = u.k AND t.ts > u.uts", n.Join).node.left_keys == (0,)
+
+
+def test_interval_joins_in_processing_time(session: Session) -> None:
+    query = "SELECT x.a FROM t x JOIN t y ON x.a = y.a AND x.p BETWEEN y.p - INTERVAL '1' HOUR AND y.p"
+    join = only(session, query, n.IntervalJoin).node
+    assert (join.is_event_time, join.lower, join.upper) == (False, 0, 3_600_000)
 
 
 def test_a_plain_join_loses_time_attributes(session: Session) -> None:

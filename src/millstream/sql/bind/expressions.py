@@ -186,7 +186,9 @@ class ExpressionBinder(AggregateBinder):
         if e.distinct or e.condition is not None or e.order:
             raise Refused(f"DISTINCT, FILTER and ORDER BY are for aggregates, and {e.name} is none", e.at)
         options = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
-        arguments = [self.bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
+        # What compares times may bound a join in processing time, and so must know its columns.
+        bind = self.raw if e.name in _ABOUT_TIME else self.bind
+        arguments = [bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
         return self.call(e.name, arguments, options, e.at)
 
     def call(
@@ -349,6 +351,9 @@ class ExpressionBinder(AggregateBinder):
             raise Refused(f"{e.operator} {e.quantifier} (query) is not supported; compare with MIN or MAX of it", e.at)
         tests = [self.raw(_binary(e.operator, e.value, x, e.at)) for x in e.among]
         return disjunction(tests) if some else conjunction(tests)
+
+
+_ABOUT_TIME = frozenset(["=", "<", "<=", ">", ">=", "+", "-"])
 
 
 def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, at: int) -> syntax.Call:
