@@ -192,6 +192,8 @@ def test_columns_get_flinks_names(people: Table) -> None:
     assert names(people.rename_columns(col("id").alias("key"))) == ["key", "name", "x"]
     assert names(people.drop_columns(col("name"))) == ["id", "x"]
     assert names(people.select(with_columns(range_("id", "name")))) == ["id", "name"]
+    pairs = people.select(row(col("id"), col("name")).alias("r"))
+    assert names(pairs.select(col("r").get(0), col("r").flatten)) == ["r$_0", "r$f0", "r$f1"]
     assert names(people.select(without_columns(col("id")))) == ["name", "x"]
 
 
