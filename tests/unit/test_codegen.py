@@ -14,6 +14,7 @@ import pytest
 
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.operators.chain import ChainCompiler, ChainNode, ChainOutput
+from millstream.operators.codegen import CodeWriter
 from millstream.operators.failures import SubtaskFailed, locate
 from millstream.operators.functions import UserFunction
 from millstream.operators.stateless import MapOperator
@@ -89,3 +90,25 @@ def test_an_error_names_operator_and_record_after_other_jobs_have_gone(function:
         assert (failure.operator, failure.record) == ("Divide", "0")
         assert failure.user_traceback.count("File ") == 1
         assert __file__ in failure.user_traceback
+
+
+def test_a_value_that_nobody_reads_is_not_looked_for() -> None:
+    class Asked:
+        def __init__(self) -> None:
+            self.times = 0
+
+        def __getitem__(self, place: int) -> int:
+            self.times += 1
+            return place
+
+    for reads in (False, True):
+        asked, seen = Asked(), []
+        w = CodeWriter("test")
+        with w.block("for x in batch:"):
+            w.assign_if_read("m1", f"{w.bind(asked, 'asked')}[7]")
+            with w.block("if not x:"):
+                w.assign_also(["m1"], "(8,)", None, "")
+            if reads:
+                w.line(f"{w.bind(seen.append, 'see')}(m1)")
+        w.build("batch")([1, 0, 1])
+        assert (asked.times, seen) == ((3, [7, 8, 7]) if reads else (0, []))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import linecache
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -34,6 +34,8 @@ MAX_OPERATORS = 40
 _SHOWN_NAME = 60
 # The numbers of generated functions, which make their file names unique in this process.
 _NUMBERS = count(1)
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
 # Under this name the globals of a generated function have the sites of its lines. A table of all functions would hold
 # operators, and through them the very functions, for ever.
 _SITES = "__millstream_sites__"
@@ -127,6 +129,8 @@ class CodeWriter:
         # The variables among them that have been put together, in this block and in each around it.
         self._made: list[set[str]] = [set()]
         self._copies: dict[str, str] = {}
+        # Lines that only give variables their values, by number: those whose variable nobody reads do nothing.
+        self._assigned: dict[int, str | None] = {}
 
     def bind(self, value: Any, hint: str) -> str:
         """Make an object known to the function under a name; it is a fast local there."""
@@ -260,6 +264,26 @@ class CodeWriter:
             self._inlined.clear()
         self._lines.append("    " * self._indent + text)
 
+    def assign_if_read(self, name: str, text: str) -> None:
+        """Give a variable a value that costs nothing but the time to find it; nothing, if nobody reads the variable."""
+        self.line(f"{name} = {text}")
+        self._assigned[len(self._lines) - 1] = name
+
+    def assign_also(self, names: Sequence[str], text: str, operator: Any, variable: str) -> None:
+        """Give such variables other values, taken out of one."""
+        self.line(f"{', '.join(names)}, = {text}", operator, variable)
+        self._assigned[len(self._lines) - 1] = None
+
+    def _read_lines(self) -> list[str]:
+        """Return the lines, those left empty that give a variable a value which nobody reads."""
+        others = [line for i, line in enumerate(self._lines) if i not in self._assigned]
+        # What is assigned may be read by another such line.
+        others += [line.partition(" = ")[2] for i, line in enumerate(self._lines) if i in self._assigned]
+        read = set(_NAME.findall(" ".join([*others, *(text for text, _ in self._after)])))
+        unread = {i for i, name in self._assigned.items() if name is not None and name not in read}
+        blanks = [line[: len(line) - len(line.lstrip())] for line in self._lines]
+        return [f"{blanks[i]}pass" if i in unread else line for i, line in enumerate(self._lines)]
+
     @contextmanager
     def block(self, text: str, operator: Any = None, variable: str = "") -> Iterator[None]:
         self.line(text, operator, variable)
@@ -283,7 +307,7 @@ class CodeWriter:
     def build(self, parameters: str) -> Callable[..., None]:
         """Compile the function."""
         bound = "".join(f", {n}={n}" for n in self._bound)
-        body = self._lines or ["    pass"]
+        body = self._read_lines() or ["    pass"]
         after = [text for text, _ in self._after]
         source = "\n".join([f"def run({parameters}{bound}):", *self._before, *body, *after]) + "\n"
         filename = f"<millstream {printable(self._name, _SHOWN_NAME)} {next(_NUMBERS)}>"

@@ -82,7 +82,9 @@ def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fi
     if not members or not len(members) == len(shapes) == len(wanted.members):
         return False
     made = [w.var("m") for _ in members]
-    tests = _all(w, list(zip(made, wanted.members, shapes, strict=True)))
+    # What is a variable already is looked at as it is.
+    looked_at = [text if text.isidentifier() else name for name, text in zip(made, members, strict=True)]
+    tests = _all(w, list(zip(looked_at, wanted.members, shapes, strict=True)))
     if tests is None:
         return False
     held = [value.condition] if value.condition is not None else []
@@ -91,9 +93,9 @@ def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fi
     kept = [text if is_fixed else name for name, text, is_fixed in zip(made, members, fixed, strict=True)]
     for name, text in zip(kept, members, strict=True):
         if name != text:
-            w.line(f"{name} = {text}")
+            w.assign_if_read(name, text)
     with w.block(f"if not ({' and '.join([*held, *tests])}):"):
-        w.line(f"{', '.join(made)}, = {fit}({value.name})", operator, value.name)
+        w.assign_also(made, f"{fit}({value.name})", operator, value.name)
     w.tuple_of(out, tuple(kept))
     return True
 
