@@ -190,7 +190,7 @@ def days_of(year: int, month: int, day: int) -> int | None:
     """Return the days since 1970, None if there is no such day."""
     try:
         return (dt.date(year, month, day) - _EPOCH).days
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
