@@ -473,10 +473,24 @@ def test_what_two_sinks_share_is_planned_once(session: Session) -> None:
         assert uids.setdefault(p.uid, id(p)) == id(p), "two operators have one id"
 
 
+def test_a_table_is_read_once(session: Session) -> None:
+    query = "SELECT x.a, y.b FROM printed x JOIN (SELECT b, COUNT(*) AS n FROM printed GROUP BY b) y ON x.a = y.n"
+    scans = [p for p in nodes(session.planned(query)[0]) if isinstance(p.node, n.Scan)]
+    assert len({id(p) for p in scans}) == 1
+    assert scans[0].node.columns == ("a", "b")
+    one, two = session.planned("INSERT INTO files SELECT a, 1 FROM t", "INSERT INTO files SELECT 1, b FROM t")
+    assert len({id(p) for p in [*nodes(one), *nodes(two)] if isinstance(p.node, n.Scan)}) == 1
+    text = session.explain(query)
+    assert text.count("(reuse_id=[1])") == 1
+    assert "+- Reused(reference_id=[1])" in text
+
+
 def test_state_lives_as_long_as_the_setting_says(session: Session) -> None:
     session.settings["table.exec.state.ttl"] = "2 h"
     try:
         assert only(session, "SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate).traits.state_ttl == 7_200_000
+        # A row that is there already is said again, so that it lives longer downstream.
+        assert kinds(only(session, "SELECT DISTINCT a FROM t", n.Aggregate)) == "I,UB,UA"
     finally:
         session.settings.clear()
 

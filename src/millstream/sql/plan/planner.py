@@ -19,7 +19,7 @@ from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives, takes_inserts_alone
 from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.names import name_of
-from millstream.sql.plan.optimize import optimized
+from millstream.sql.plan.optimize import optimized, shared
 from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.sinks import materialized, prepared, takes_new_halves
 from millstream.sql.plan.text import aggregate_text, by_place, text
@@ -33,7 +33,7 @@ def plan(
 ) -> list[n.Planned]:
     """Return a plan for each end, with what they share planned once."""
     planner = Planner(settings, batch)
-    return [planner.planned(optimized(end, settings, batch)) for end in ends]
+    return [planner.planned(plan) for plan in shared([optimized(end, settings, batch) for end in ends])]
 
 
 class Planner:
@@ -66,7 +66,7 @@ class Planner:
         found = self._known.get(id(node))
         if found is None:
             below = [self._known_of(i) for i in node.inputs]
-            kinds = INSERTS if self._batch else gives(node, [k for k, _ in below])
+            kinds = INSERTS if self._batch else gives(node, [k for k, _ in below], self._state_ttl(node) > 0)
             if not self._batch:
                 self._refuse_updates(node)
                 _check_versions(node, below)
