@@ -93,8 +93,11 @@ def test_state_goes_on_at_another_parallelism(after: int, savepoint: bool, tmp_p
     got = changes_of(sink.results())
     assert got
     env, sink = collecting(query, [(source, batches)], after)
-    start_from(env, saved, epoch_sizes=lambda: 2).run()
+    job = start_from(env, saved, epoch_sizes=lambda: 2)
+    job.run()
     assert final([*got, *changes_of(sink.results())]) == expected
+    # Nobody has the keys of others.
+    assert sum(len(change) for _, content in job.state_rows("groups") for change in content) == len(expected)
 
 
 def test_key_groups_of_columns_are_those_of_values() -> None:

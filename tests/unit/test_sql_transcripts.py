@@ -56,6 +56,8 @@ class Transcript:
 def _value(text: str, kind: pa.DataType) -> Any:
     if text == "-":
         return None
+    if kind == pa.float64():
+        return float(text)
     return text if kind == _TEXT else int(text)
 
 
@@ -88,8 +90,20 @@ def _times(column: int = 0) -> WindowTimes:
     return WindowTimes(column, True, "UTC")
 
 
-_RANKED = TopNOperator
 TRANSCRIPTS = [
+    Transcript(
+        "a group begins anew when its last row is gone",
+        lambda: GroupAggregateOperator(
+            [0], [_COUNT, AggregateCall("SUM", (1,), DataTypes.DOUBLE())], [_TEXT, pa.float64()], retracts=True
+        ),
+        [_TEXT, pa.float64()],
+        [
+            (
+                "+I a 1e16, +I a 1, -D a 1e16, -D a 1, +I a 2",
+                "+I a 1 1e+16, -U a 1 1e+16, +U a 2 1e+16, -U a 2 1e+16, +U a 1 0.0, -D a 1 0.0, +I a 1 2.0",
+            ),
+        ],
+    ),
     Transcript(
         "top 2 with rank",
         lambda: TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True),
