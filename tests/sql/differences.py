@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 # Numbers that Java's own library computes differ by one in the last digit.
 _LAST_DIGIT = (
     "SIN",
@@ -37,7 +39,17 @@ def agrees(text: str, told: str, value: str, our_type: str, our_value: str) -> b
     if value == "= " and told.startswith("DECIMAL") and our_value == "NULL":
         # That null again, as text.
         return True
+    if told.startswith("FLOAT") and _is_same_float(value, our_value):
+        # Java 17 writes more digits of some numbers than tell them apart, Java 19 no longer does.
+        return True
     return our_value == value or (text.startswith(_LAST_DIGIT) and _are_close(value, our_value))
+
+
+def _is_same_float(left: str, right: str) -> bool:
+    try:
+        return bool(np.float32(left.removeprefix("= ")) == np.float32(right.removeprefix("= ")))
+    except ValueError:
+        return False
 
 
 def _are_close(left: str, right: str) -> bool:
@@ -69,9 +81,6 @@ REASONS = {
     ),
     "Flink's CEIL of a day is the next one, and of a Sunday that day itself": (
         lambda e, t, v: e.startswith("CEIL(DATE") or (e.startswith("CEIL(") and e.endswith("TO WEEK)"))
-    ),
-    "Java 17 writes more digits of some numbers than tell them apart, Java 19 no longer does": (
-        lambda e, t, v: e == "CAST(2147483647 AS FLOAT)"
     ),
     "Flink's planner keeps constants of type FLOAT and DOUBLE as decimals": (
         lambda e, t, v: "0.1 AS FLOAT" in e or "-1.0E-5 AS FLOAT" in e or "-0.0E0" in e or "Infinite or NaN" in t
