@@ -106,6 +106,11 @@ def test_what_differs_each_time_is_not_written_twice(session: Session) -> None:
         "Calc(select=[x, (x + 1.0:DOUBLE) AS EXPR$1])",
         "Calc(select=[RAND() AS x])",
     ]
+    assert len(session.plan("SELECT x, x AS y FROM (SELECT NOW() AS x FROM files)")) == 3
+    # What costs much is computed once, too.
+    parts = "SELECT x, CHAR_LENGTH(x), x || 'y' FROM (SELECT REGEXP_REPLACE(c, 'a', 'b') AS x FROM t)"
+    assert sum("REGEXP_REPLACE" in line for line in session.plan(parts)) == 1
+    assert session.plan(parts)[0].count("REGEXP_REPLACE") == 0
     session.catalogs.create_system_function("slow", Scalar("slow", DataTypes.BIGINT()))
     assert len(session.plan("SELECT x, x + 1 FROM (SELECT slow(a) AS x FROM files)")) == 3
     assert len(session.plan("SELECT x + 1 FROM (SELECT slow(a) AS x FROM files)")) == 2
@@ -608,9 +613,10 @@ def test_nexmark_is_planned_in_less_than_50_ms_a_query() -> None:
 
 
 def _seconds(session: Session, text: str) -> float:
-    start = time.perf_counter()
+    # Of the processor: the machine may be busy with other tests.
+    start = time.process_time()
     session.planned(text)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 @pytest.mark.parametrize(

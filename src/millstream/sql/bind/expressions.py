@@ -9,7 +9,7 @@ Words such as units of time are options, in the order in which they stand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from millstream.sql import type_rules
 from millstream.sql.bind import literals
@@ -45,14 +45,6 @@ if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
 
 
-@runtime_checkable
-class BoundByItself(Protocol):
-    """An expression of syntax that only the Table API has, and that knows what it is bound to."""
-
-    def bound(self, binder: ExpressionBinder) -> Expression:
-        """Return the typed expression."""
-
-
 class ExpressionBinder(AggregateBinder):
     """Binds the expressions of one place in a query."""
 
@@ -78,11 +70,9 @@ class ExpressionBinder(AggregateBinder):
     def raw(self, e: syntax.Expression) -> Expression:
         """Return the typed expression; a processing time attribute stays one."""
         handler = _HANDLERS.get(type(e))
-        if handler is not None:
-            return handler(self, e)
-        if isinstance(e, BoundByItself):
-            return e.bound(self)
-        raise Refused(f"{type(e).__name__} cannot stand here", e.at)
+        if handler is None:
+            raise Refused(f"{type(e).__name__} cannot stand here", e.at)
+        return handler(self, e)
 
     def boolean(self, e: syntax.Expression, clause: str) -> Expression:
         """Return a condition."""
@@ -210,10 +200,6 @@ class ExpressionBinder(AggregateBinder):
         if user.kind == "aggregate":
             return self._aggregated(e, given, resolved.type, user)
         return UserCall(resolved.type, e.name, user, given)
-
-    def user_call(self, e: syntax.Call, user: Any) -> Expression:
-        """Return a function that is called without having a name in a catalog."""
-        return self._user_call(e, user)
 
     def _between(self, e: syntax.Call) -> Expression:
         value, low, high = e.arguments

@@ -15,7 +15,6 @@ from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, Ge
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.errors import CatalogException, ValidationException
 from millstream.sql.language import statements as s
-from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.language.written import written_query
 from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Field, Fields
@@ -389,8 +388,3 @@ _EXECUTE: dict[type, Callable[[Ddl, Any], Result]] = {
     s.Show: Ddl._show,
     s.Describe: Ddl._describe,
 }
-
-
-def execute(ddl: Ddl, text: str) -> Result:
-    """Read a statement and carry it out."""
-    return ddl.execute(read_statement(text), text)
