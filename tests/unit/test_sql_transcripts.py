@@ -414,6 +414,25 @@ def test_a_null_rowtime_is_refused() -> None:
         _run_times(_watermarks(), [None], 1)  # type: ignore[list-item]
 
 
+def test_a_watermark_that_waits_is_sent_when_no_rows_come() -> None:
+    now = [0]
+    stamp = DataTypes.TIMESTAMP(3)
+    bare = Bare(RowWatermarkOperator(0, Column(stamp, 0), Session()), clock=lambda: now[0])
+    log: list[Any] = []
+    bare.operator.advance = log.append
+    bare.take(batch_of([("+I", 5000), ("+I", 5150)], [_TIME]))
+    assert log == [5000]
+    # However long the epoch takes.
+    now[0] = 1000
+    bare.operator.on_processing_time()
+    bare.operator.carry()
+    bare.operator.on_processing_time()
+    assert log == [5000]
+    bare.operator.carry()
+    bare.operator.on_processing_time()
+    assert log == [5000, 5150]
+
+
 # --- table functions
 
 

@@ -88,9 +88,10 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
+        clock = setup.clock if self.ttl else None
         self._rows: list[KeyedRows] = [
-            self.keeps(name, KeyedRows(side.kinds, side.keys, self.max_parallelism, clock=setup.clock))
-            for name, side in zip(("left", "right"), self.sides, strict=True)
+            self.keeps(name, KeyedRows(side.kinds, side.keys, self.max_parallelism, clock=clock, marked=outer))
+            for name, side, outer in zip(("left", "right"), self.sides, self.outer, strict=True)
         ]
 
     def open(self) -> None:
@@ -263,7 +264,7 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
 
     def _final(self) -> Iterator[Batch]:
         left, right = self._rows
-        met = np.zeros(len(right.marks), np.bool_)
+        met = np.zeros(right.bound, np.bool_)
         everything = left.all_rows()
         for start in range(0, len(everything), BATCH_ROWS):
             rows = everything[start : start + BATCH_ROWS]
