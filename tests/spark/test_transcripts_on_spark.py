@@ -49,9 +49,11 @@ def test_processing_time(case: Case, parallelism: int, config: Configuration, tm
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_sql(parallelism: int, config: Configuration) -> None:
+def test_sql(parallelism: int, config: Configuration, tmp_path: Path) -> None:
     """All queries are parts of one job; what is left of their changelogs is what a job in one process leaves."""
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
+    # It stands still, so that no watermark is sent because nothing has come for a while.
+    env._clock = FileClock(str(tmp_path / "clock"))
     made = {name: make() for name, make in QUERIES.items()}
     sinks = {name: sql_runs.add(env, query, inputs) for name, (query, inputs) in made.items()}
     env.execute("sql")

@@ -22,7 +22,6 @@ BROKEN = {
     "OutputTag": "its last line shows what is refused",
     "DataStream": "calls methods of the class itself",
     "HybridSource": "reads Kafka, a server",
-    "RowFieldExtractorSchema": "writes to Kafka, a server",
 }
 
 PRELUDE = """

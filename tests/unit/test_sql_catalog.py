@@ -295,3 +295,24 @@ def test_settings_are_set_and_reset(session: Session) -> None:
     assert session.rows("SET") == [("table.exec.state.ttl", "1 h")]
     session.run("RESET 'table.exec.state.ttl'")
     assert session.settings == {}
+
+
+def test_a_view_is_kept_written_out_in_full(session: Session) -> None:
+    # As Flink 2.3 prints it.
+    session.run("CREATE VIEW v (x, y) COMMENT 'vv' AS SELECT q.a, COUNT(*) FROM t AS q JOIN u ON q.a = k GROUP BY q.a")
+    assert session.names("SHOW CREATE VIEW v") == [
+        "CREATE VIEW `default_catalog`.`default_database`.`v` (\n  `x`,\n  `y`\n)\nCOMMENT 'vv'\n"
+        "AS SELECT `q`.`a`, COUNT(*)\nFROM `default_catalog`.`default_database`.`t` AS `q`\n"
+        "INNER JOIN `default_catalog`.`default_database`.`u` AS `u` ON `q`.`a` = `u`.`k`\nGROUP BY `q`.`a`\n"
+    ]
+
+
+def test_a_view_stays_what_it_was_when_its_table_gets_columns(session: Session) -> None:
+    session.run("CREATE VIEW everything AS SELECT * FROM files WHERE EXISTS (SELECT 1 FROM u WHERE k = a)")
+    session.run("CREATE VIEW fields AS SELECT r.*, t.c FROM t ORDER BY b LIMIT 3")
+    session.run("ALTER TABLE files ADD (z INT FIRST)")
+    assert session.columns("SELECT * FROM everything") == ["a INT", "b BIGINT"]
+    assert session.columns("SELECT * FROM fields") == ["f INT", "g STRING", "c STRING"]
+    (shown,) = session.names("SHOW CREATE VIEW everything")
+    assert "SELECT `files`.`a`, `files`.`b`" in shown
+    assert "WHERE `u`.`k` = `files`.`a`" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,29 @@ import pyarrow as pa
 import pytest
 from sql_runs import Change, batch_of, changes_of, collecting, fields, final, given, kinds_of, planned, run
 
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.graph.transformations import StreamEnd
+from millstream.operators.carried import decode
+from millstream.operators.partitioners import GlobalPartitioner
+from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.base import ColumnKeyPartitioner
+from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.sink import TableSinkOperator
+from millstream.sql.operators.source import ScanOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.types import DataTypes
-from millstream.testing import LocalJob, save_checkpoint, save_savepoint, start_from
+from millstream.testing import (
+    CollectSink,
+    LocalJob,
+    ManualClock,
+    TestingSource,
+    save_checkpoint,
+    save_savepoint,
+    start_from,
+)
 
 _BIGINT = DataTypes.BIGINT()
 _INPUT = fields(k=DataTypes.STRING(), n=_BIGINT, v=_BIGINT)
@@ -74,8 +93,11 @@ def test_state_goes_on_at_another_parallelism(after: int, savepoint: bool, tmp_p
     got = changes_of(sink.results())
     assert got
     env, sink = collecting(query, [(source, batches)], after)
-    start_from(env, saved, epoch_sizes=lambda: 2).run()
+    job = start_from(env, saved, epoch_sizes=lambda: 2)
+    job.run()
     assert final([*got, *changes_of(sink.results())]) == expected
+    # Nobody has the keys of others.
+    assert sum(len(change) for _, content in job.state_rows("groups") for change in content) == len(expected)
 
 
 def test_key_groups_of_columns_are_those_of_values() -> None:
@@ -90,3 +112,48 @@ def test_key_groups_of_columns_are_those_of_values() -> None:
     assert groups_of(hashes([pa.array(texts)], 5), 128).tolist() == [key_group(v, 128) for v in texts]
     pairs = groups_of(hashes([pa.array(texts), pa.array([1, 2, 3, 4, None])], 5), 128).tolist()
     assert pairs == [key_group(v, 128) for v in zip(texts, [1, 2, 3, 4, None], strict=True)]
+
+
+# --- input that waits
+
+_CLOCK = ManualClock()
+
+
+class _Slow(GroupAggregateOperator):
+    """Takes a quarter of a slice for each batch."""
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        _CLOCK.advance(50)
+        return super().process(batch)
+
+
+def _slow_program(batches: list[Batch], parallelism: int) -> tuple[StreamExecutionEnvironment, CollectSink]:
+    config = Configuration.from_dict({"millstream.epoch.slice": "200 ms"})
+    env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
+    source = env._program.add("batches", ScanOperator(TestingSource(batches, 100)), parallelism=1)
+    counts = _Slow((0,), [AggregateCall("COUNT", (), _BIGINT)], kinds_of(_INPUT), retracts=True)
+    slow = env._program.add("slow", counts, [StreamEnd(source, ColumnKeyPartitioner((0,)))])
+    sink = CollectSink()
+    out = env._program.add("sink", TableSinkOperator(sink), [StreamEnd(slow, GlobalPartitioner())], parallelism=1)
+    source.uid, slow.uid, out.uid = "source", "slow", "sink"
+    env._sinks.append(out)
+    return env, sink
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_batches_that_wait_are_parted_for_another_parallelism(after: int) -> None:
+    _CLOCK.set(0)
+    rows = _changes(300)
+    batches = [batch_of(part, kinds_of(_INPUT)) for part in _cut(rows, 20)]
+    env, sink = _slow_program(batches, 1)
+    LocalJob(env, _CLOCK).run()
+    expected = final(changes_of(sink.results()))
+    env, sink = _slow_program(batches, 2)
+    job = LocalJob(env, _CLOCK)
+    job.run_epoch()
+    cut, got = job.snapshot(), changes_of(sink.results())
+    left = [decode(carried) for carried in job.execution._carried.values()]
+    assert any(one.waiting for one in left), "nothing waits: the test tests nothing"
+    env, sink = _slow_program(batches, after)
+    LocalJob(env, _CLOCK, snapshot=cut, storage=job.storage).run()
+    assert final([*got, *changes_of(sink.results())]) == expected

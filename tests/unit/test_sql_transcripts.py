@@ -56,6 +56,8 @@ class Transcript:
 def _value(text: str, kind: pa.DataType) -> Any:
     if text == "-":
         return None
+    if kind == pa.float64():
+        return float(text)
     return text if kind == _TEXT else int(text)
 
 
@@ -88,8 +90,20 @@ def _times(column: int = 0) -> WindowTimes:
     return WindowTimes(column, True, "UTC")
 
 
-_RANKED = TopNOperator
 TRANSCRIPTS = [
+    Transcript(
+        "a group begins anew when its last row is gone",
+        lambda: GroupAggregateOperator(
+            [0], [_COUNT, AggregateCall("SUM", (1,), DataTypes.DOUBLE())], [_TEXT, pa.float64()], retracts=True
+        ),
+        [_TEXT, pa.float64()],
+        [
+            (
+                "+I a 1e16, +I a 1, -D a 1e16, -D a 1, +I a 2",
+                "+I a 1 1e+16, -U a 1 1e+16, +U a 2 1e+16, -U a 2 1e+16, +U a 1 0.0, -D a 1 0.0, +I a 1 2.0",
+            ),
+        ],
+    ),
     Transcript(
         "top 2 with rank",
         lambda: TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True),
@@ -398,6 +412,25 @@ def test_what_is_late_does_not_depend_on_batches(cut: int) -> None:
 def test_a_null_rowtime_is_refused() -> None:
     with pytest.raises(TableException, match="RowTime field should not be null"):
         _run_times(_watermarks(), [None], 1)  # type: ignore[list-item]
+
+
+def test_a_watermark_that_waits_is_sent_when_no_rows_come() -> None:
+    now = [0]
+    stamp = DataTypes.TIMESTAMP(3)
+    bare = Bare(RowWatermarkOperator(0, Column(stamp, 0), Session()), clock=lambda: now[0])
+    log: list[Any] = []
+    bare.operator.advance = log.append
+    bare.take(batch_of([("+I", 5000), ("+I", 5150)], [_TIME]))
+    assert log == [5000]
+    # However long the epoch takes.
+    now[0] = 1000
+    bare.operator.on_processing_time()
+    bare.operator.carry()
+    bare.operator.on_processing_time()
+    assert log == [5000]
+    bare.operator.carry()
+    bare.operator.on_processing_time()
+    assert log == [5000, 5150]
 
 
 # --- table functions

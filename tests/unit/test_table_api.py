@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,6 +192,8 @@ def test_columns_get_flinks_names(people: Table) -> None:
     assert names(people.rename_columns(col("id").alias("key"))) == ["key", "name", "x"]
     assert names(people.drop_columns(col("name"))) == ["id", "x"]
     assert names(people.select(with_columns(range_("id", "name")))) == ["id", "name"]
+    pairs = people.select(row(col("id"), col("name")).alias("r"))
+    assert names(pairs.select(col("r").get(0), col("r").flatten)) == ["r$_0", "r$f0", "r$f1"]
     assert names(people.select(without_columns(col("id")))) == ["name", "x"]
 
 
@@ -309,6 +312,23 @@ def test_functions_of_users(t_env: StreamTableEnvironment, people: Table) -> Non
     assert rows(people.select(plus(col("id"), 1), shout(col("name")))) == [(2, "Ann!"), (3, "Bob!")]
     assert "plus" in t_env.list_user_defined_functions()
     assert t_env.drop_temporary_system_function("plus")
+
+
+def test_a_function_is_opened_and_closed_once_in_a_subtask(people: Table, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    class Noted(ScalarFunction):
+        def open(self, function_context: Any) -> None:
+            log.write_text("opened ")
+
+        def eval(self, n: int) -> int:
+            return n
+
+        def close(self) -> None:
+            log.write_text(log.read_text() + "closed")
+
+    assert rows(people.select(udf(Noted(), result_type=DataTypes.BIGINT())(col("id")))) == [(1,), (2,)]
+    assert log.read_text() == "opened closed"
 
 
 def test_table_functions(t_env: StreamTableEnvironment, people: Table) -> None:

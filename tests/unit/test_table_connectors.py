@@ -19,6 +19,8 @@ from millstream.sql.expressions import Expression
 from millstream.table import ChangelogMode, DataTypes, EnvironmentSettings, StreamTableEnvironment
 from millstream.table.connectors import register_connector
 from millstream.table.connectors.rows import BatchesSource, cut
+from millstream.table.expressions import col
+from millstream.table.udf import udf
 from millstream.testing import LocalEnvironment, ValuesTable
 
 
@@ -147,8 +149,8 @@ def test_datagen_makes_sequences_and_random_values(parallelism: int) -> None:
         CREATE TABLE g (a BIGINT, s STRING, n INT, x DOUBLE, b BOOLEAN, v VARCHAR(3), nu INT, ts TIMESTAMP(3),
           arr ARRAY<INT>, r ROW<p INT>, de DECIMAL(6, 2), se STRING)
         WITH ('connector' = 'datagen', 'rows-per-second' = '1000000', 'fields.a.kind' = 'sequence',
-          'fields.a.start' = '5', 'fields.a.end' = '40004', 'fields.s.length' = '7', 'fields.n.min' = '3', 'fields.n.max' = '5',
-          'fields.x.min' = '0.5', 'fields.x.max' = '0.75', 'fields.nu.null-rate' = '0.5',
+          'fields.a.start' = '5', 'fields.a.end' = '40004', 'fields.s.length' = '7', 'fields.n.min' = '3',
+          'fields.n.max' = '5', 'fields.x.min' = '0.5', 'fields.x.max' = '0.75', 'fields.nu.null-rate' = '0.5',
           'fields.arr.element.min' = '1', 'fields.arr.element.max' = '2', 'fields.se.kind' = 'sequence',
           'fields.se.start' = '1', 'fields.se.end' = '50000')
     """)
@@ -318,3 +320,26 @@ def test_overwrite_is_for_batch(t_env: StreamTableEnvironment, tmp_path: Path) -
     )
     with pytest.raises(ValidationException, match="Streaming mode not support overwrite"):
         t_env.execute_sql("INSERT OVERWRITE f VALUES (3)")
+
+
+def test_files_have_each_row_once_though_a_job_fails(tmp_path: Path) -> None:
+    failed = tmp_path / "failed"
+
+    @udf(result_type=DataTypes.BIGINT())
+    def fragile(n: int) -> int:
+        if n == 7 and not failed.exists():
+            failed.touch()
+            raise OSError("once")
+        return n
+
+    t_env = StreamTableEnvironment.create(LocalEnvironment(restarts=1))
+    t_env.execute_sql(f"CREATE TABLE src (n BIGINT) WITH {ValuesTable([(i,) for i in range(10)]).options}")
+    for name in ("json", "parquet"):
+        failed.unlink(missing_ok=True)
+        t_env.execute_sql(
+            f"CREATE TABLE f_{name} (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/{name}', "
+            f"'format' = '{name}')"
+        )
+        t_env.from_path("src").select(fragile(col("n")).alias("n")).execute_insert(f"f_{name}").wait()
+        assert failed.exists()
+        assert sorted(collected(t_env, f"SELECT n FROM f_{name}")) == [(i,) for i in range(10)]

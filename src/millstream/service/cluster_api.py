@@ -28,6 +28,8 @@ from millstream.service.pictures.metrics import Value
 from millstream.service.pictures.tasks import TASK_MANAGER, milliseconds
 from millstream.service.registry import Registry
 
+# What the log is called.
+LOG = "jobmanager.log"
 # What is begun for no job.
 _NO_JOB = ""
 
@@ -122,10 +124,10 @@ class ClusterApi:
 
     async def logs(self, _: Request) -> Response:
         size = len(self._lines.text())
-        return answer({"logs": [{"name": "millstream.log", "size": size, "mtime": int(time.time() * 1000)}]})
+        return answer({"logs": [{"name": LOG, "size": size, "mtime": int(time.time() * 1000)}]})
 
     async def log(self, request: Request) -> Response:
-        if request.path_params.get("name", "millstream.log") != "millstream.log":
+        if request.path_params.get("name", LOG) != LOG:
             raise Refused(404, "There is no log of that name.")
         is_output = request.url.path.endswith("/stdout")
         return PlainTextResponse("" if is_output else self._lines.text())

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.setting import DurationSetting, FlagSetting, TextSetting
+from millstream.common.setting import DurationSetting, TextSetting
 
 PORT = TextSetting("rest.bind-port", None, ("rest.port", "web.port", "jobmanager.web.port"))
-ADDRESS = TextSetting("rest.bind-address", None, ("rest.address", "web.address", "jobmanager.web.address"))
+ADDRESS = TextSetting("rest.bind-address", None, ("web.address", "jobmanager.web.address"))
+# Where clients look for it, and so where it is served unless that is said.
+OWN_ADDRESS = TextSetting("rest.address", None, ("jobmanager.rpc.address",))
 TOKEN = TextSetting("millstream.rest.token", None)
 CERTIFICATE = TextSetting("millstream.rest.tls.certificate", None)
 KEY = TextSetting("millstream.rest.tls.key", None)
 REFRESH = DurationSetting("web.refresh-interval", 3000, ("jobmanager.web.refresh-interval",))
-CANCELS = FlagSetting("web.cancel.enable", True)
-SUBMITS = FlagSetting("web.submit.enable", True)
 
 _AUTO = "auto"
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
@@ -57,7 +57,7 @@ class ServiceOptions:
             return None
         options = ServiceOptions(
             tuple(_ports(given)),
-            ADDRESS.read(config) or "127.0.0.1",
+            ADDRESS.read(config) or OWN_ADDRESS.read(config) or "127.0.0.1",
             TOKEN.read(config),
             CERTIFICATE.read(config),
             KEY.read(config),

@@ -13,7 +13,7 @@ from millstream.operators.partitioners import GlobalPartitioner, Partitioner
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
-from millstream.sql.expressions import Column
+from millstream.sql.expressions import Column, Expression
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.correlate import CorrelateOperator
@@ -129,12 +129,15 @@ class Translator:
 
     def _calc(self, planned: Planned) -> list[StreamEnd]:
         node = planned.node
+        expressions: tuple[Expression, ...]
+        condition: Expression | None = None
         if isinstance(node, nodes.Filter):
             expressions = tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields))
             condition = node.condition
         else:
             assert isinstance(node, (nodes.Calc, nodes.Project))
-            expressions, condition = node.expressions, getattr(node, "condition", None)
+            expressions = node.expressions
+            condition = node.condition if isinstance(node, nodes.Calc) else None
         return self._behind(planned, CalcOperator(expressions, condition, self._session))
 
     def _union(self, planned: Planned) -> list[StreamEnd]:
@@ -299,7 +302,7 @@ class Translator:
                 node.keys,
                 kinds,
                 pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
-                says_equal=True,
+                says_equal=node.is_event_time or planned.traits.state_ttl > 0,
                 rowtime=node.time if node.is_event_time else None,
                 final_only=batch,
                 ttl=planned.traits.state_ttl,
@@ -327,13 +330,14 @@ class Translator:
         node = planned.node
         assert isinstance(node, nodes.Join)
         keys = (node.left_keys, node.right_keys)
-        sides = [
+        left, right = (
             JoinSide(tuple(kinds_of(p)), k, unique=_is_upsert(p, k)) for p, k in zip(planned.inputs, keys, strict=True)
-        ]
+        )
         inner = node.kind is nodes.JoinKind.INNER
         operator = JoinOperator(
             node.kind,
-            *sides,
+            left,
+            right,
             node.null_safe,
             node.condition,
             self._session,

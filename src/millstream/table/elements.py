@@ -56,15 +56,10 @@ def _as_row(element: Any) -> Any:
 
 
 def batch_of(elements: Iterable[Any], kind: t.RowType, is_single: bool, zone: str) -> Batch:
-    """Return elements as columns."""
+    """Return elements as columns; they are inserted, whatever kind a Row says it is of."""
     rows = [(e,) for e in elements] if is_single else [_members(e, kind) for e in elements]
     columns = zip(*rows, strict=True) if rows else [()] * len(kind)
     arrays = [to_column(list(c), f.data_type, zone) for c, f in zip(columns, kind.fields, strict=True)]
-    kinds = [int(e.get_row_kind().value) if isinstance(e, Row) else 0 for e in elements] if not is_single else []
-    if any(kinds):
-        import numpy as np
-
-        return Batch(arrays, np.array(kinds, np.int8), len(rows))
     return Batch(arrays, None, len(rows))
 
 

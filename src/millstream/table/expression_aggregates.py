@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.language import syntax
-from millstream.table.expression_base import ExpressionBase, T, _Self, tree_of
+from millstream.table.expression_base import ExpressionBase, T, tree_of
 from millstream.table.trees import InlineCall, OverNamed
 
 
@@ -15,91 +15,91 @@ class AggregateExpression(ExpressionBase[T]):
     """Aggregates."""
 
     @property
-    def distinct(self: _Self) -> _Self:
+    def distinct(self) -> Self:
         """The aggregate with every value once: `col("a").sum.distinct`."""
         if not isinstance(self._tree, syntax.Call):
             raise InvalidProgramError(f"distinct follows an aggregate, as in col('a').sum.distinct, not {self}.")
         return self._as(replace(self._tree, distinct=True))
 
     @property
-    def sum(self: _Self) -> _Self:
+    def sum(self) -> Self:
         """The sum; null when there is no value."""
         return self._call("SUM")
 
     @property
-    def sum0(self: _Self) -> _Self:
+    def sum0(self) -> Self:
         """The sum; 0 when there is no value."""
         return self._call("$SUM0")
 
     @property
-    def min(self: _Self) -> _Self:
+    def min(self) -> Self:
         """The least value."""
         return self._call("MIN")
 
     @property
-    def max(self: _Self) -> _Self:
+    def max(self) -> Self:
         """The greatest value."""
         return self._call("MAX")
 
     @property
-    def count(self: _Self) -> _Self:
+    def count(self) -> Self:
         """How many values there are that are not null."""
         return self._call("COUNT")
 
     @property
-    def avg(self: _Self) -> _Self:
+    def avg(self) -> Self:
         """The average."""
         return self._call("AVG")
 
     @property
-    def first_value(self: _Self) -> _Self:
+    def first_value(self) -> Self:
         """The first value that came."""
         return self._call("FIRST_VALUE")
 
     @property
-    def last_value(self: _Self) -> _Self:
+    def last_value(self) -> Self:
         """The last value that came."""
         return self._call("LAST_VALUE")
 
-    def list_agg(self: _Self, separator: Any = None) -> _Self:
+    def list_agg(self, separator: Any = None) -> Self:
         """Join the values to one text, with commas or something else between them."""
         return self._call("LISTAGG", separator)
 
     @property
-    def stddev_pop(self: _Self) -> _Self:
+    def stddev_pop(self) -> Self:
         """The standard deviation of all."""
         return self._call("STDDEV_POP")
 
     @property
-    def stddev_samp(self: _Self) -> _Self:
+    def stddev_samp(self) -> Self:
         """The standard deviation of a sample."""
         return self._call("STDDEV_SAMP")
 
     @property
-    def var_pop(self: _Self) -> _Self:
+    def var_pop(self) -> Self:
         """The variance of all."""
         return self._call("VAR_POP")
 
     @property
-    def var_samp(self: _Self) -> _Self:
+    def var_samp(self) -> Self:
         """The variance of a sample."""
         return self._call("VAR_SAMP")
 
     @property
-    def collect(self: _Self) -> _Self:
+    def collect(self) -> Self:
         """All values as a multiset."""
         return self._call("COLLECT")
 
     @property
-    def array_agg(self: _Self) -> _Self:
+    def array_agg(self) -> Self:
         """All values as an array."""
         return self._call("ARRAY_AGG")
 
-    def percentile(self: _Self, percentage: Any, frequency: Any = None) -> _Self:
+    def percentile(self, percentage: Any, frequency: Any = None) -> Self:
         """Return the value below which a share of all values is; values may have frequencies."""
         return self._call("PERCENTILE", percentage, frequency)
 
-    def over(self: _Self, alias: Any) -> _Self:
+    def over(self, alias: Any) -> Self:
         """Return the aggregate over a window of `over_window()`, which is known by its alias."""
         window = tree_of(alias)
         if not isinstance(window, syntax.Name):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from millstream.sql.language import syntax
 from millstream.table.trees import literal
 
 T = TypeVar("T")
-
-_Self = TypeVar("_Self", bound="ExpressionBase[Any]")
 
 
 class ExpressionBase(Generic[T]):
@@ -20,17 +18,17 @@ class ExpressionBase(Generic[T]):
         self._names = names
         self._descending = descending
 
-    def _as(self: _Self, tree: syntax.Expression) -> _Self:
+    def _as(self, tree: syntax.Expression) -> Self:
         return type(self)(tree)
 
-    def _call(self: _Self, function: str, *arguments: Any) -> _Self:
+    def _call(self, function: str, *arguments: Any) -> Self:
         """Return a function of this and of more, leaving out what was not given at the end."""
         given = [self, *arguments]
         while given[-1] is None:
             given.pop()
         return self._as(syntax.Call(function, tuple(map(tree_of, given))))
 
-    def _swapped(self: _Self, function: str, other: Any) -> _Self:
+    def _swapped(self, function: str, other: Any) -> Self:
         return self._as(syntax.Call(function, (tree_of(other), self._tree)))
 
     def __str__(self) -> str:
@@ -43,79 +41,79 @@ class ExpressionBase(Generic[T]):
 
     __hash__ = object.__hash__
 
-    def __abs__(self: _Self) -> _Self:
+    def __abs__(self) -> Self:
         return self._call("ABS")
 
-    def __eq__(self: _Self, other: Any) -> _Self:  # type: ignore[override]
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
         return self._call("=", _given(other))
 
-    def __ne__(self: _Self, other: Any) -> _Self:  # type: ignore[override]
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
         return self._call("<>", _given(other))
 
-    def __lt__(self: _Self, other: Any) -> _Self:
+    def __lt__(self, other: Any) -> Self:
         return self._call("<", _given(other))
 
-    def __gt__(self: _Self, other: Any) -> _Self:
+    def __gt__(self, other: Any) -> Self:
         return self._call(">", _given(other))
 
-    def __le__(self: _Self, other: Any) -> _Self:
+    def __le__(self, other: Any) -> Self:
         return self._call("<=", _given(other))
 
-    def __ge__(self: _Self, other: Any) -> _Self:
+    def __ge__(self, other: Any) -> Self:
         return self._call(">=", _given(other))
 
-    def __and__(self: _Self, other: Any) -> _Self:
+    def __and__(self, other: Any) -> Self:
         return self._call("AND", _given(other))
 
-    def __or__(self: _Self, other: Any) -> _Self:
+    def __or__(self, other: Any) -> Self:
         return self._call("OR", _given(other))
 
-    def __invert__(self: _Self) -> _Self:
+    def __invert__(self) -> Self:
         return self._call("IS NOT TRUE")
 
-    def __rand__(self: _Self, other: Any) -> _Self:
+    def __rand__(self, other: Any) -> Self:
         return self._call("AND", _given(other))
 
-    def __ror__(self: _Self, other: Any) -> _Self:
+    def __ror__(self, other: Any) -> Self:
         return self._call("OR", _given(other))
 
-    def __add__(self: _Self, other: Any) -> _Self:
+    def __add__(self, other: Any) -> Self:
         return self._call("+", _given(other))
 
-    def __sub__(self: _Self, other: Any) -> _Self:
+    def __sub__(self, other: Any) -> Self:
         return self._call("-", _given(other))
 
-    def __mul__(self: _Self, other: Any) -> _Self:
+    def __mul__(self, other: Any) -> Self:
         return self._call("*", _given(other))
 
-    def __truediv__(self: _Self, other: Any) -> _Self:
+    def __truediv__(self, other: Any) -> Self:
         return self._call("/", _given(other))
 
-    def __mod__(self: _Self, other: Any) -> _Self:
+    def __mod__(self, other: Any) -> Self:
         return self._call("%", _given(other))
 
-    def __pow__(self: _Self, other: Any) -> _Self:
+    def __pow__(self, other: Any) -> Self:
         return self._call("POWER", _given(other))
 
-    def __neg__(self: _Self) -> _Self:
+    def __neg__(self) -> Self:
         return self._call("UNARY -")
 
-    def __radd__(self: _Self, other: Any) -> _Self:
+    def __radd__(self, other: Any) -> Self:
         return self._swapped("+", other)
 
-    def __rsub__(self: _Self, other: Any) -> _Self:
+    def __rsub__(self, other: Any) -> Self:
         return self._swapped("-", other)
 
-    def __rmul__(self: _Self, other: Any) -> _Self:
+    def __rmul__(self, other: Any) -> Self:
         return self._call("*", _given(other))
 
-    def __rtruediv__(self: _Self, other: Any) -> _Self:
+    def __rtruediv__(self, other: Any) -> Self:
         return self._swapped("/", other)
 
-    def __rmod__(self: _Self, other: Any) -> _Self:
+    def __rmod__(self, other: Any) -> Self:
         return self._swapped("%", other)
 
-    def __rpow__(self: _Self, other: Any) -> _Self:
+    def __rpow__(self, other: Any) -> Self:
         return self._swapped("POWER", other)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType, DataTypes
-from millstream.table.expression_base import ExpressionBase, T, _Self, tree_of
+from millstream.table.expression_base import ExpressionBase, T, tree_of
 
 _STRING = DataTypes.STRING()
 
@@ -65,285 +65,285 @@ class JsonOnNull(Enum):
 class TextExpression(ExpressionBase[T]):
     """Text, bytes and JSON."""
 
-    def concat(self: _Self, other: Any) -> _Self:
+    def concat(self, other: Any) -> Self:
         """Return this text and another behind it."""
         return self._call("CONCAT", other)
 
-    def starts_with(self: _Self, start_expr: Any) -> _Self:
+    def starts_with(self, start_expr: Any) -> Self:
         """Tell whether it begins with another."""
         return self._call("STARTSWITH", start_expr)
 
-    def ends_with(self: _Self, end_expr: Any) -> _Self:
+    def ends_with(self, end_expr: Any) -> Self:
         """Tell whether it ends with another."""
         return self._call("ENDSWITH", end_expr)
 
-    def substring(self: _Self, begin_index: Any, length: Any = None) -> _Self:
+    def substring(self, begin_index: Any, length: Any = None) -> Self:
         """Return a part of it, from a place that counts from 1."""
         return self._call("SUBSTRING", begin_index, length)
 
-    def substr(self: _Self, begin_index: Any, length: Any = None) -> _Self:
+    def substr(self, begin_index: Any, length: Any = None) -> Self:
         """Return a part of it, from a place that counts from 1."""
         return self._call("SUBSTR", begin_index, length)
 
-    def _trimmed(self: _Self, side: str, character: Any) -> _Self:
+    def _trimmed(self, side: str, character: Any) -> Self:
         what = " " if character is None else character
         return self._as(syntax.Call("TRIM", (syntax.Symbol(side), tree_of(what), self._tree)))
 
-    def trim_leading(self: _Self, character: Any = None) -> _Self:
+    def trim_leading(self, character: Any = None) -> Self:
         """Take blanks, or something else, off the front."""
         return self._trimmed("LEADING", character)
 
-    def trim_trailing(self: _Self, character: Any = None) -> _Self:
+    def trim_trailing(self, character: Any = None) -> Self:
         """Take blanks, or something else, off the end."""
         return self._trimmed("TRAILING", character)
 
-    def trim(self: _Self, character: Any = None) -> _Self:
+    def trim(self, character: Any = None) -> Self:
         """Take blanks, or something else, off both ends."""
         return self._trimmed("BOTH", character)
 
-    def replace(self: _Self, search: Any = None, replacement: Any = None) -> _Self:
+    def replace(self, search: Any = None, replacement: Any = None) -> Self:
         """Replace a text wherever it stands in this one."""
         return self._call("REPLACE", search, replacement)
 
-    def translate(self: _Self, from_str: Any, to_str: Any) -> _Self:
+    def translate(self, from_str: Any, to_str: Any) -> Self:
         """Replace characters by others, each by the one at its place."""
         return self._call("TRANSLATE", from_str, to_str)
 
     @property
-    def char_length(self: _Self) -> _Self:
+    def char_length(self) -> Self:
         """How many characters it has."""
         return self._call("CHAR_LENGTH")
 
     @property
-    def upper_case(self: _Self) -> _Self:
+    def upper_case(self) -> Self:
         """The text in upper case."""
         return self._call("UPPER")
 
     @property
-    def lower_case(self: _Self) -> _Self:
+    def lower_case(self) -> Self:
         """The text in lower case."""
         return self._call("LOWER")
 
     @property
-    def init_cap(self: _Self) -> _Self:
+    def init_cap(self) -> Self:
         """The text with every word's first letter in upper case."""
         return self._call("INITCAP")
 
-    def like(self: _Self, pattern: Any = None, escape: Any = None) -> _Self:
+    def like(self, pattern: Any = None, escape: Any = None) -> Self:
         """Tell whether it fits a pattern of `%` and `_`."""
         return self._call("LIKE", pattern, escape)
 
-    def similar(self: _Self, pattern: Any = None) -> _Self:
+    def similar(self, pattern: Any = None) -> Self:
         """Tell whether it fits SQL's own kind of regular expression."""
         return self._call("SIMILAR TO", pattern)
 
-    def position(self: _Self, haystack: Any = None) -> _Self:
+    def position(self, haystack: Any = None) -> Self:
         """Return where it stands in another text, from 1; 0 where it does not."""
         return self._call("POSITION", haystack)
 
-    def lpad(self: _Self, length: Any, pad: Any) -> _Self:
+    def lpad(self, length: Any, pad: Any) -> Self:
         """Fill it up to a length on the left."""
         return self._call("LPAD", length, pad)
 
-    def rpad(self: _Self, length: Any, pad: Any) -> _Self:
+    def rpad(self, length: Any, pad: Any) -> Self:
         """Fill it up to a length on the right."""
         return self._call("RPAD", length, pad)
 
-    def overlay(self: _Self, new_string: Any, starting: Any, length: Any = None) -> _Self:
+    def overlay(self, new_string: Any, starting: Any, length: Any = None) -> Self:
         """Replace a part of it, from a place that counts from 1."""
         return self._call("OVERLAY", new_string, starting, length)
 
-    def regexp(self: _Self, regex: Any) -> _Self:
+    def regexp(self, regex: Any) -> Self:
         """Tell whether a regular expression is found in it."""
         return self._call("REGEXP", regex)
 
-    def regexp_count(self: _Self, regex: Any) -> _Self:
+    def regexp_count(self, regex: Any) -> Self:
         """Count how often a regular expression is found."""
         return self._call("REGEXP_COUNT", regex)
 
-    def regexp_replace(self: _Self, regex: Any, replacement: Any) -> _Self:
+    def regexp_replace(self, regex: Any, replacement: Any) -> Self:
         """Replace what a regular expression finds."""
         return self._call("REGEXP_REPLACE", regex, replacement)
 
-    def regexp_extract(self: _Self, regex: Any, extract_index: Any = None) -> _Self:
+    def regexp_extract(self, regex: Any, extract_index: Any = None) -> Self:
         """Return what a regular expression, or a group of it, finds."""
         return self._call("REGEXP_EXTRACT", regex, extract_index)
 
-    def regexp_extract_all(self: _Self, regex: Any, extract_index: Any = None) -> _Self:
+    def regexp_extract_all(self, regex: Any, extract_index: Any = None) -> Self:
         """Return all that a regular expression, or a group of it, finds."""
         return self._call("REGEXP_EXTRACT_ALL", regex, extract_index)
 
-    def regexp_instr(self: _Self, regex: Any) -> _Self:
+    def regexp_instr(self, regex: Any) -> Self:
         """Return where a regular expression is found first, from 1."""
         return self._call("REGEXP_INSTR", regex)
 
-    def regexp_substr(self: _Self, regex: Any) -> _Self:
+    def regexp_substr(self, regex: Any) -> Self:
         """Return what a regular expression finds first."""
         return self._call("REGEXP_SUBSTR", regex)
 
     @property
-    def from_base64(self: _Self) -> _Self:
+    def from_base64(self) -> Self:
         """The text that Base64 stands for."""
         return self._call("FROM_BASE64")
 
     @property
-    def to_base64(self: _Self) -> _Self:
+    def to_base64(self) -> Self:
         """The text in Base64."""
         return self._call("TO_BASE64")
 
     @property
-    def ascii(self: _Self) -> _Self:
+    def ascii(self) -> Self:
         """The number of the first character."""
         return self._call("ASCII")
 
     @property
-    def chr(self: _Self) -> _Self:
+    def chr(self) -> Self:
         """The character of a number."""
         return self._call("CHR")
 
-    def decode(self: _Self, charset: Any) -> _Self:
+    def decode(self, charset: Any) -> Self:
         """Return the text of bytes."""
         return self._call("DECODE", charset)
 
-    def encode(self: _Self, charset: Any) -> _Self:
+    def encode(self, charset: Any) -> Self:
         """Return the bytes of text."""
         return self._call("ENCODE", charset)
 
-    def left(self: _Self, length: Any) -> _Self:
+    def left(self, length: Any) -> Self:
         """Return the first characters."""
         return self._call("LEFT", length)
 
-    def right(self: _Self, length: Any) -> _Self:
+    def right(self, length: Any) -> Self:
         """Return the last characters."""
         return self._call("RIGHT", length)
 
-    def instr(self: _Self, s: Any) -> _Self:
+    def instr(self, s: Any) -> Self:
         """Return where another text stands in it, from 1."""
         return self._call("INSTR", s)
 
-    def locate(self: _Self, s: Any, pos: Any = None) -> _Self:
+    def locate(self, s: Any, pos: Any = None) -> Self:
         """Return where it stands in another text, from 1, from a place on."""
         return self._call("LOCATE", s, pos)
 
-    def url_decode(self: _Self) -> _Self:
+    def url_decode(self) -> Self:
         """Read what a URL writes with `%`."""
         return self._call("URL_DECODE")
 
-    def url_encode(self: _Self) -> _Self:
+    def url_encode(self) -> Self:
         """Write as a URL does, with `%`."""
         return self._call("URL_ENCODE")
 
-    def inet_aton(self: _Self) -> _Self:
+    def inet_aton(self) -> Self:
         """Return the number of an IPv4 address."""
         return self._call("INET_ATON")
 
-    def inet_ntoa(self: _Self) -> _Self:
+    def inet_ntoa(self) -> Self:
         """Return the IPv4 address of a number."""
         return self._call("INET_NTOA")
 
-    def parse_url(self: _Self, part_to_extract: Any, key: Any = None) -> _Self:
+    def parse_url(self, part_to_extract: Any, key: Any = None) -> Self:
         """Return a part of a URL."""
         return self._call("PARSE_URL", part_to_extract, key)
 
-    def printf(self: _Self, *obj: Any) -> _Self:
+    def printf(self, *obj: Any) -> Self:
         """Fill a format with values."""
         return self._call("PRINTF", *obj)
 
-    def ltrim(self: _Self, trim_str: Any = None) -> _Self:
+    def ltrim(self, trim_str: Any = None) -> Self:
         """Take blanks, or some characters, off the front."""
         return self._call("LTRIM", trim_str)
 
-    def rtrim(self: _Self, trim_str: Any = None) -> _Self:
+    def rtrim(self, trim_str: Any = None) -> Self:
         """Take blanks, or some characters, off the end."""
         return self._call("RTRIM", trim_str)
 
-    def btrim(self: _Self, trim_str: Any = None) -> _Self:
+    def btrim(self, trim_str: Any = None) -> Self:
         """Take blanks, or some characters, off both ends."""
         return self._call("BTRIM", trim_str)
 
-    def repeat(self: _Self, n: Any) -> _Self:
+    def repeat(self, n: Any) -> Self:
         """Return it so many times."""
         return self._call("REPEAT", n)
 
     @property
-    def reverse(self: _Self) -> _Self:
+    def reverse(self) -> Self:
         """The text from its end to its beginning."""
         return self._call("REVERSE")
 
-    def split_index(self: _Self, separator: Any, index: Any) -> _Self:
+    def split_index(self, separator: Any, index: Any) -> Self:
         """Return one of the parts between separators, from 0."""
         return self._call("SPLIT_INDEX", separator, index)
 
-    def str_to_map(self: _Self, list_delimiter: Any = None, key_value_delimiter: Any = None) -> _Self:
+    def str_to_map(self, list_delimiter: Any = None, key_value_delimiter: Any = None) -> Self:
         """Return the map that text such as `a=1,b=2` says."""
         if list_delimiter is None or key_value_delimiter is None:
             return self._call("STR_TO_MAP")
         return self._call("STR_TO_MAP", list_delimiter, key_value_delimiter)
 
-    def elt(self: _Self, expr: Any, *exprs: Any) -> _Self:
+    def elt(self, expr: Any, *exprs: Any) -> Self:
         """Return the one of some values that is at this place, from 1."""
         return self._call("ELT", expr, *exprs)
 
-    def split(self: _Self, delimiter: Any) -> _Self:
+    def split(self, delimiter: Any) -> Self:
         """Return the parts between delimiters."""
         return self._call("SPLIT", delimiter)
 
     # --- hashes
 
     @property
-    def md5(self: _Self) -> _Self:
+    def md5(self) -> Self:
         """Its MD5 hash in hexadecimal."""
         return self._call("MD5")
 
     @property
-    def sha1(self: _Self) -> _Self:
+    def sha1(self) -> Self:
         """Its SHA-1 hash in hexadecimal."""
         return self._call("SHA1")
 
     @property
-    def sha224(self: _Self) -> _Self:
+    def sha224(self) -> Self:
         """Its SHA-224 hash in hexadecimal."""
         return self._call("SHA224")
 
     @property
-    def sha256(self: _Self) -> _Self:
+    def sha256(self) -> Self:
         """Its SHA-256 hash in hexadecimal."""
         return self._call("SHA256")
 
     @property
-    def sha384(self: _Self) -> _Self:
+    def sha384(self) -> Self:
         """Its SHA-384 hash in hexadecimal."""
         return self._call("SHA384")
 
     @property
-    def sha512(self: _Self) -> _Self:
+    def sha512(self) -> Self:
         """Its SHA-512 hash in hexadecimal."""
         return self._call("SHA512")
 
-    def sha2(self: _Self, hash_length: Any) -> _Self:
+    def sha2(self, hash_length: Any) -> Self:
         """Return its SHA-2 hash of so many bits, in hexadecimal."""
         return self._call("SHA2", hash_length)
 
     # --- JSON
 
-    def is_json(self: _Self, json_type: JsonType | None = None) -> _Self:
+    def is_json(self, json_type: JsonType | None = None) -> Self:
         """Tell whether it is JSON, or JSON of a kind."""
         return self._call(f"IS JSON {(json_type or JsonType.VALUE).name}")
 
-    def json_exists(self: _Self, path: str, on_error: JsonExistsOnError | None = None) -> _Self:
+    def json_exists(self, path: str, on_error: JsonExistsOnError | None = None) -> Self:
         """Tell whether a path leads to something."""
         error = None if on_error is None else on_error.name
         return self._as(syntax.Json("JSON_EXISTS", (self._tree, tree_of(path)), error=error))
 
     def json_value(
-        self: _Self,
+        self,
         path: str,
         returning_type: DataType = _STRING,
         on_empty: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
         default_on_empty: Any = None,
         on_error: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
         default_on_error: Any = None,
-    ) -> _Self:
+    ) -> Self:
         """Return the single value that a path leads to."""
 
         def said(behaviour: JsonValueOnEmptyOrError, default: Any) -> str | syntax.Expression:
@@ -353,22 +353,22 @@ class TextExpression(ExpressionBase[T]):
         return self._as(syntax.Json("JSON_VALUE", (self._tree, tree_of(path)), returning_type, empty, error))
 
     def json_query(
-        self: _Self,
+        self,
         path: str,
         wrapping_behavior: JsonQueryWrapper = JsonQueryWrapper.WITHOUT_ARRAY,
         on_empty: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
         on_error: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
-    ) -> _Self:
+    ) -> Self:
         """Return the JSON that a path leads to."""
         wrapper = wrapping_behavior.name.removesuffix("_ARRAY")
         empty, error = (b.name.replace("_", " ") for b in (on_empty, on_error))
         document = (self._tree, tree_of(path))
         return self._as(syntax.Json("JSON_QUERY", document, None, empty, error, wrapper=wrapper))
 
-    def json_quote(self: _Self) -> _Self:
+    def json_quote(self) -> Self:
         """Write it as a JSON string."""
         return self._call("JSON_QUOTE")
 
-    def json_unquote(self: _Self) -> _Self:
+    def json_unquote(self) -> Self:
         """Read a JSON string."""
         return self._call("JSON_UNQUOTE")

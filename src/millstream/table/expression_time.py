@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Self
 
 from millstream.sql.language import syntax
 from millstream.sql.types import DataTypes
-from millstream.table.expression_base import ExpressionBase, T, _Self
+from millstream.table.expression_base import ExpressionBase, T
 from millstream.table.trees import TimeMark, WindowBound, interval
 
 
@@ -49,141 +50,141 @@ class TimeExpression(ExpressionBase[T]):
     """Time."""
 
     @property
-    def to_date(self: _Self) -> _Self:
+    def to_date(self) -> Self:
         """Text as a DATE."""
         return self._as(syntax.Cast(self._tree, DataTypes.DATE()))
 
     @property
-    def to_time(self: _Self) -> _Self:
+    def to_time(self) -> Self:
         """Text as a TIME."""
         return self._as(syntax.Cast(self._tree, DataTypes.TIME()))
 
     @property
-    def to_timestamp(self: _Self) -> _Self:
+    def to_timestamp(self) -> Self:
         """Text as a TIMESTAMP(3)."""
         return self._as(syntax.Cast(self._tree, DataTypes.TIMESTAMP(3)))
 
-    def extract(self: _Self, time_interval_unit: TimeIntervalUnit) -> _Self:
+    def extract(self, time_interval_unit: TimeIntervalUnit) -> Self:
         """Return a part of a time, such as its hour."""
         return self._as(syntax.Call("EXTRACT", (syntax.Symbol(time_interval_unit.name), self._tree)))
 
-    def floor(self: _Self, time_interval_unit: TimeIntervalUnit | None = None) -> _Self:
+    def floor(self, time_interval_unit: TimeIntervalUnit | None = None) -> Self:
         """Round down, a number or a time to a unit."""
         return self._rounded("FLOOR", time_interval_unit)
 
-    def ceil(self: _Self, time_interval_unit: TimeIntervalUnit | None = None) -> _Self:
+    def ceil(self, time_interval_unit: TimeIntervalUnit | None = None) -> Self:
         """Round up, a number or a time to a unit."""
         return self._rounded("CEIL", time_interval_unit)
 
-    def _rounded(self: _Self, function: str, unit: TimeIntervalUnit | None) -> _Self:
+    def _rounded(self, function: str, unit: TimeIntervalUnit | None) -> Self:
         return self._call(function, None if unit is None else syntax.Symbol(unit.name))
 
     @property
-    def rowtime(self: _Self) -> _Self:
+    def rowtime(self) -> Self:
         """The column as the event time of rows; of a window, its last moment."""
         return self._as(TimeMark(self._tree, "ROWTIME"))
 
     @property
-    def proctime(self: _Self) -> _Self:
+    def proctime(self) -> Self:
         """The column as the processing time of rows."""
         return self._as(TimeMark(self._tree, "PROCTIME"))
 
     @property
-    def start(self: _Self) -> _Self:
+    def start(self) -> Self:
         """When a window starts."""
         return self._as(WindowBound(self._tree, "START"))
 
     @property
-    def end(self: _Self) -> _Self:
+    def end(self) -> Self:
         """When a window ends, which is no more in it."""
         return self._as(WindowBound(self._tree, "END"))
 
     @property
-    def year(self: _Self) -> _Self:
+    def year(self) -> Self:
         """So many years, as an interval."""
         return self._as(interval(self._tree, "YEAR"))
 
     @property
-    def years(self: _Self) -> _Self:
+    def years(self) -> Self:
         """So many years, as an interval."""
         return self._as(interval(self._tree, "YEAR"))
 
     @property
-    def quarter(self: _Self) -> _Self:
+    def quarter(self) -> Self:
         """So many quarters, as an interval."""
         return self._as(interval(self._tree, "QUARTER"))
 
     @property
-    def quarters(self: _Self) -> _Self:
+    def quarters(self) -> Self:
         """So many quarters, as an interval."""
         return self._as(interval(self._tree, "QUARTER"))
 
     @property
-    def month(self: _Self) -> _Self:
+    def month(self) -> Self:
         """So many months, as an interval."""
         return self._as(interval(self._tree, "MONTH"))
 
     @property
-    def months(self: _Self) -> _Self:
+    def months(self) -> Self:
         """So many months, as an interval."""
         return self._as(interval(self._tree, "MONTH"))
 
     @property
-    def week(self: _Self) -> _Self:
+    def week(self) -> Self:
         """So many weeks, as an interval."""
         return self._as(interval(self._tree, "WEEK"))
 
     @property
-    def weeks(self: _Self) -> _Self:
+    def weeks(self) -> Self:
         """So many weeks, as an interval."""
         return self._as(interval(self._tree, "WEEK"))
 
     @property
-    def day(self: _Self) -> _Self:
+    def day(self) -> Self:
         """So many days, as an interval."""
         return self._as(interval(self._tree, "DAY"))
 
     @property
-    def days(self: _Self) -> _Self:
+    def days(self) -> Self:
         """So many days, as an interval."""
         return self._as(interval(self._tree, "DAY"))
 
     @property
-    def hour(self: _Self) -> _Self:
+    def hour(self) -> Self:
         """So many hours, as an interval."""
         return self._as(interval(self._tree, "HOUR"))
 
     @property
-    def hours(self: _Self) -> _Self:
+    def hours(self) -> Self:
         """So many hours, as an interval."""
         return self._as(interval(self._tree, "HOUR"))
 
     @property
-    def minute(self: _Self) -> _Self:
+    def minute(self) -> Self:
         """So many minutes, as an interval."""
         return self._as(interval(self._tree, "MINUTE"))
 
     @property
-    def minutes(self: _Self) -> _Self:
+    def minutes(self) -> Self:
         """So many minutes, as an interval."""
         return self._as(interval(self._tree, "MINUTE"))
 
     @property
-    def second(self: _Self) -> _Self:
+    def second(self) -> Self:
         """So many seconds, as an interval."""
         return self._as(interval(self._tree, "SECOND"))
 
     @property
-    def seconds(self: _Self) -> _Self:
+    def seconds(self) -> Self:
         """So many seconds, as an interval."""
         return self._as(interval(self._tree, "SECOND"))
 
     @property
-    def milli(self: _Self) -> _Self:
+    def milli(self) -> Self:
         """So many milliseconds, as an interval."""
         return self._as(interval(self._tree, "MILLI"))
 
     @property
-    def millis(self: _Self) -> _Self:
+    def millis(self) -> Self:
         """So many milliseconds, as an interval."""
         return self._as(interval(self._tree, "MILLI"))

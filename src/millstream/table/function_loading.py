@@ -15,10 +15,11 @@ def as_function(given: Any) -> UserDefinedFunctionWrapper:
     if isinstance(given, UserDefinedFunctionWrapper):
         return given
     if isinstance(given, TableAggregateFunction):
-        made: UserDefinedFunctionWrapper = udtaf(given)
-        return made
+        table_aggregate: UserDefinedFunctionWrapper = udtaf(given)
+        return table_aggregate
     if isinstance(given, AggregateFunction):
-        return udaf(given)
+        aggregate: UserDefinedFunctionWrapper = udaf(given)
+        return aggregate
     raise ValidationException(
         f"{given!r} is no function for SQL: make it one with udf(...), udtf(...) or udaf(...), which say its types."
     )

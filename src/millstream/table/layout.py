@@ -91,7 +91,7 @@ class Tableau:
     def _width(self, name: str, kind: t.DataType, longest: int) -> int:
         by_type = _WIDTHS.get(type(kind))
         width = longest if by_type is None else by_type(kind)
-        return max(width, display_width(name), len(NULL) if kind.is_nullable else 0)
+        return max(width, display_width(name), len(NULL))
 
     def head(self) -> Iterator[str]:
         """Yield the lines above the rows."""

@@ -12,7 +12,7 @@ from millstream.sql.bind.relations import Given
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Node
-from millstream.sql.types import CharType, DataType, DataTypes, RowType, VarCharType
+from millstream.sql.types import CharType, DataType, DataTypes, RowField, RowType, VarCharType
 from millstream.table.expression import Expression, tree_of
 from millstream.table.summary import summary
 from millstream.table.trees import (
@@ -103,9 +103,17 @@ class Selection:
             case syntax.Call("+", (left, right)) if self._is_text(left) or self._is_text(right):
                 text = DataTypes.STRING()
                 return syntax.Call("CONCAT", (syntax.Cast(left, text), syntax.Cast(right, text)))
+            case syntax.Call("ROW", members):
+                return self._with_names(tree, members)
             case syntax.Name((alias,)) if alias in self._keys:
                 return self._keys[alias]
         return None
+
+    def _with_names(self, row: syntax.Call, members: tuple[syntax.Expression, ...]) -> syntax.Expression | None:
+        """Return a row whose fields are called f0, f1, .. as the Table API does."""
+        kinds = [self._type(m) for m in members]
+        fields = [RowField(f"f{i}", k) for i, k in enumerate(kinds) if k is not None]
+        return syntax.Cast(row, RowType(fields, False)) if len(fields) == len(members) else None
 
     def _spread(self, arguments: tuple[syntax.Expression, ...]) -> tuple[syntax.Expression, ...]:
         """Return arguments with columns in place of `with_all_columns()` and the like."""
@@ -216,7 +224,7 @@ class Selection:
 
     def grouped(self, keys: _Fields, fields: _Fields) -> Node:
         """Return a row for each group."""
-        trees = []
+        trees: list[syntax.Expression] = []
         for key in keys:
             tree = tree_of(key)
             if self._window is not None and tree == syntax.Name((self._window.alias,)):

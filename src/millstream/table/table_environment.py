@@ -499,7 +499,7 @@ class StreamTableEnvironment(TableEnvironment):
     """A TableEnvironment that shares a DataStream program: streams are tables, and tables streams."""
 
     @staticmethod
-    def create(
+    def create(  # type: ignore[override]
         stream_execution_environment: StreamExecutionEnvironment | None = None,
         environment_settings: EnvironmentSettings | None = None,
     ) -> StreamTableEnvironment:

@@ -23,7 +23,7 @@ from millstream.table.udf import (
     UserDefinedTableFunctionWrapper,
 )
 
-_CONCURRENT = "table.exec.async-scalar.max-concurrent-operations"
+# So many requests of a batch are made at once.
 _MOST_AT_ONCE = 10
 
 

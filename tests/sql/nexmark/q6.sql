@@ -1,4 +1,4 @@
--- Average selling price by seller: an OVER over rows that change, which neither Flink nor we run.
+-- Average selling price by seller: an OVER by a column that is no time attribute, over rows that change.
 SELECT Q.seller, AVG(Q.final) OVER (PARTITION BY Q.seller ORDER BY Q.`dateTime` ROWS BETWEEN 10 PRECEDING AND CURRENT ROW)
 FROM (
     SELECT *, ROW_NUMBER() OVER (PARTITION BY id, seller ORDER BY final DESC) AS rownum

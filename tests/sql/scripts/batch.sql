@@ -3,7 +3,6 @@ CREATE TEMPORARY VIEW t AS SELECT * FROM (VALUES ('a', 1), ('b', 2), ('a', 3), (
 SELECT k, SUM(n) AS s FROM t GROUP BY k ORDER BY s DESC;
 SELECT * FROM t ORDER BY n DESC LIMIT 2;
 SELECT COUNT(*) FROM t WHERE n > 100;
-SELECT k, n, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n DESC) AS rn FROM t ORDER BY k, rn;
 SELECT a.k, b.n FROM t AS a JOIN t AS b ON a.k = b.k WHERE a.n < b.n;
 CREATE TABLE files (k STRING, n INT) PARTITIONED BY (k) WITH ('connector' = 'filesystem', 'path' = '{dir}/out', 'format' = 'json');
 INSERT INTO files SELECT k, n FROM t;

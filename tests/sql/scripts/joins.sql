@@ -10,4 +10,5 @@ SELECT id FROM l WHERE id IN (SELECT rid FROM r);
 SELECT name FROM l UNION ALL SELECT name FROM l WHERE id > 1;
 SELECT x FROM (VALUES (1), (2), (2), (3)) AS v(x) ORDER BY x DESC LIMIT 2;
 SELECT id, word FROM (VALUES (1, ARRAY['a', 'b']), (2, ARRAY['c'])) AS v(id, words) CROSS JOIN UNNEST(words) AS w(word);
+-- unordered
 SELECT id, id FROM l JOIN r ON id = id;

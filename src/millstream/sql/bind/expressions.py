@@ -9,7 +9,7 @@ Words such as units of time are options, in the order in which they stand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from millstream.sql import type_rules
 from millstream.sql.bind import literals
@@ -45,14 +45,6 @@ if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
 
 
-@runtime_checkable
-class BoundByItself(Protocol):
-    """An expression of syntax that only the Table API has, and that knows what it is bound to."""
-
-    def bound(self, binder: ExpressionBinder) -> Expression:
-        """Return the typed expression."""
-
-
 class ExpressionBinder(AggregateBinder):
     """Binds the expressions of one place in a query."""
 
@@ -78,11 +70,9 @@ class ExpressionBinder(AggregateBinder):
     def raw(self, e: syntax.Expression) -> Expression:
         """Return the typed expression; a processing time attribute stays one."""
         handler = _HANDLERS.get(type(e))
-        if handler is not None:
-            return handler(self, e)
-        if isinstance(e, BoundByItself):
-            return e.bound(self)
-        raise Refused(f"{type(e).__name__} cannot stand here", e.at)
+        if handler is None:
+            raise Refused(f"{type(e).__name__} cannot stand here", e.at)
+        return handler(self, e)
 
     def boolean(self, e: syntax.Expression, clause: str) -> Expression:
         """Return a condition."""
@@ -167,6 +157,8 @@ class ExpressionBinder(AggregateBinder):
         return Call(kind, "CASE", (*arguments, values[-1]))
 
     def _call(self, e: syntax.Call) -> Expression:
+        if e.names:
+            raise Refused(f"Arguments of {e.name} are given by place, not by name", e.at)
         special = _CALLS.get(e.name.upper())
         if special is not None:
             return special(self, e)
@@ -181,8 +173,12 @@ class ExpressionBinder(AggregateBinder):
         return self._plain(e)
 
     def _plain(self, e: syntax.Call) -> Expression:
+        if e.distinct or e.condition is not None or e.order:
+            raise Refused(f"DISTINCT, FILTER and ORDER BY are for aggregates, and {e.name} is none", e.at)
         options = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
-        arguments = [self.bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
+        # What compares times may bound a join in processing time, and so must know its columns.
+        bind = self.raw if e.name in _ABOUT_TIME else self.bind
+        arguments = [bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
         return self.call(e.name, arguments, options, e.at)
 
     def call(
@@ -204,10 +200,6 @@ class ExpressionBinder(AggregateBinder):
         if user.kind == "aggregate":
             return self._aggregated(e, given, resolved.type, user)
         return UserCall(resolved.type, e.name, user, given)
-
-    def user_call(self, e: syntax.Call, user: Any) -> Expression:
-        """Return a function that is called without having a name in a catalog."""
-        return self._user_call(e, user)
 
     def _between(self, e: syntax.Call) -> Expression:
         value, low, high = e.arguments
@@ -345,6 +337,9 @@ class ExpressionBinder(AggregateBinder):
             raise Refused(f"{e.operator} {e.quantifier} (query) is not supported; compare with MIN or MAX of it", e.at)
         tests = [self.raw(_binary(e.operator, e.value, x, e.at)) for x in e.among]
         return disjunction(tests) if some else conjunction(tests)
+
+
+_ABOUT_TIME = frozenset(["=", "<", "<=", ">", ">=", "+", "-"])
 
 
 def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, at: int) -> syntax.Call:

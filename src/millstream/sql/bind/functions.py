@@ -42,9 +42,6 @@ class Functions(Protocol):
     def aggregate(self, name: str, arguments: Sequence[Expression], has_rows: bool) -> AggregateResolved:
         """Return what an aggregate function is for some arguments; `has_rows`: it is never over no rows at all."""
 
-    def is_deterministic(self, name: str) -> bool:
-        """Tell whether equal arguments give equal results."""
-
     def folded(self, expression: Expression) -> Expression:
         """Return the constant that an expression is, or the expression."""
 

@@ -47,6 +47,7 @@ class Groups:
         names: how keys are called.
         sets: the grouping sets, as places of keys; one of all keys in plain GROUP BY.
         window: the window of GROUP BY.
+        state_ttl: what a STATE_TTL hint says of it.
     """
 
     input: Node
@@ -54,6 +55,7 @@ class Groups:
     names: list[str]
     sets: list[tuple[int, ...]]
     window: GroupWindow | None = None
+    state_ttl: int | None = None
     calls: list[Aggregated] = field(default_factory=list)
     call_names: list[str] = field(default_factory=list)
     properties: list[str] = field(default_factory=list)
@@ -140,7 +142,7 @@ class Groups:
         fields = [Field(below.fields[k].name, below.fields[k].type) for k in keys]
         fields += [Field(n, c.type) for n, c in zip(self.call_names, calls, strict=True)]
         if self.window is None or time is None:
-            return Aggregate(Fields(tuple(fields)), below, tuple(keys), tuple(calls))
+            return Aggregate(Fields(tuple(fields)), below, tuple(keys), tuple(calls), self.state_ttl)
         fields += [self._property_field(p) for p in self.properties]
         spec = self.window.spec
         window = WindowSpec(spec.kind, time, spec.is_event_time, spec.size, spec.step, spec.offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from millstream.sql.expressions import Column, Constant, Expression
 from millstream.sql.language import statements
 from millstream.sql.plan.nodes import Node, Project, Sink
 from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.types import DataType
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
@@ -75,6 +76,7 @@ def written(
     if overwrite:
         sink = sink.overwriting()
     target = _target(table)
+    _check_metadata(target, sink.metadata(), path)
     row = _aligned(node, target, list(columns), partition or {}, path)
     fields = Fields(tuple(Field(c.name, c.type) for c in target))
     given = Project(fields, node, tuple(row))
@@ -86,6 +88,17 @@ def _target(table: CatalogTable) -> list[TableColumn]:
     persisted = [c for c in table.columns if c.is_persisted]
     physical = [c for c in persisted if c.kind is ColumnKind.PHYSICAL]
     return physical + [c for c in persisted if c.kind is ColumnKind.METADATA]
+
+
+def _check_metadata(target: list[TableColumn], known: Mapping[str, DataType], path: tuple[str, ...]) -> None:
+    for column in target:
+        key = column.metadata_key or column.name
+        if column.kind is ColumnKind.METADATA and key not in known:
+            raise Refused(
+                f"Invalid metadata key '{key}' in column '{column.name}' of table '{'.'.join(path)}'. The connector "
+                f"supports the following metadata keys for writing: {', '.join(sorted(known)) or 'none'}. Declare the "
+                "column as VIRTUAL if it is only read."
+            )
 
 
 def _materialized(project: Project) -> Project:

@@ -41,11 +41,6 @@ class LanguageFunctions:
         """Return the names of all functions."""
         return sorted(f for f in table.FUNCTIONS if f.replace("_", "").isalnum())
 
-    def is_deterministic(self, name: str) -> bool:
-        """Tell whether equal arguments give equal results."""
-        found = table.find(name)
-        return found is None or found.deterministic
-
     def folded(self, expression: Expression) -> Expression:
         """Return the constant that an expression is, or the expression."""
         if isinstance(expression, Constant) or any(isinstance(e, Column) for e in walk(expression)):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from millstream.common.configuration import parse_duration_ms
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
@@ -16,7 +17,7 @@ from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.terms import TypedExpression, has_aggregate, is_over_free
 from millstream.sql.expressions import Column, Constant, Expression
 from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import Node
+from millstream.sql.plan.nodes import Join, Node
 from millstream.sql.types import IntegralType, RowType
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class SelectBinder:
         self._binder = binder
         self._select = select
         node, scope = binder.relation(select.relation, outer)
+        self._state_ttl = state_ttl(select, scope)
+        if self._state_ttl is not None and isinstance(node, Join):
+            node = replace(node, state_ttl=self._state_ttl)
         if select.where is not None:
             condition = ExpressionBinder(binder, scope).boolean(select.where, "WHERE")
             self._refuse_aggregate(condition, "WHERE", select.where)
@@ -179,7 +183,7 @@ class SelectBinder:
                 elements.append([tuple(key(a) for a in element.arguments)])
             else:
                 elements.append([(key(element),)])
-        return Groups(self._node, keys, names, grouping_sets(elements), window)
+        return Groups(self._node, keys, names, grouping_sets(elements), window, self._state_ttl)
 
     def _key_name(self, bound: Expression, names: list[str]) -> str:
         if isinstance(bound, Column):
@@ -210,6 +214,19 @@ def _hidden_names(keys: Sequence[Expression], below: Sequence[str], taken: Seque
         name = below[key.index] if isinstance(key, Column) else ""
         found.append(name if name and name not in taken and name not in found else f"$o{i}")
     return found
+
+
+def state_ttl(select: syntax.Select, scope: Scope) -> int | None:
+    """Return how long state lives by the STATE_TTL hints of a SELECT, the longest of its tables; None without one."""
+    said = {}
+    for hint in select.hints:
+        for table, length in hint.options if hint.name == "STATE_TTL" else ():
+            if not any(s.is_called(tuple(table.split("."))) for s in scope.sources):
+                raise Refused(
+                    f"The options of following hints cannot match the name of input tables: `{table}`", hint.at
+                )
+            said[table] = parse_duration_ms(length)
+    return max(said.values(), default=None)
 
 
 def _joined(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

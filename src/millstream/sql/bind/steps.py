@@ -11,7 +11,7 @@ from millstream.sql.bind.terms import cast
 from millstream.sql.expressions import Call, Column, Constant, Expression
 from millstream.sql.plan.nodes import Aggregate, Filter, Node, Project, SetOperation, Sort, Union, Values
 from millstream.sql.schema import Field, Fields, TimeAttribute
-from millstream.sql.types import DataType, IntType, NullType
+from millstream.sql.types import DataType, IntType
 
 
 def time_of(expression: Expression, fields: Fields) -> TimeAttribute | None:
@@ -129,10 +129,3 @@ def one_row() -> Values:
 
 
 DUMMY = Field("ZERO", IntType(False))
-
-
-def without_null_types(node: Node, at: int | None = None) -> None:
-    """Refuse columns of which only nulls are known."""
-    for field in node.fields.fields:
-        if isinstance(field.type, NullType):
-            raise Refused(f"Column '{field.name}' has no type: write CAST(NULL AS a type)", at)

@@ -46,12 +46,6 @@ def window_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node
             f"maxSize {size} ms and step {step} ms",
             call.at,
         )
-    if kind == "HOP" and size % step:
-        raise Refused(
-            f"HOP table function based aggregate requires size must be an integral multiple of slide, but got size "
-            f"{size} ms and slide {step} ms",
-            call.at,
-        )
     places = tuple(_column(node, e) for e in partition)
     spec = WindowSpec(WindowKind(kind), time, field.time is not TimeAttribute.PROCTIME, size, step, offset, places)
     plain = TimestampType(3, False)
@@ -132,8 +126,7 @@ def group_window(binder: Binder, element: syntax.Expression, expressions: Expres
     if not isinstance(element, syntax.Call) or element.name.upper() not in ("TUMBLE", "HOP", "SESSION"):
         return None
     kind = element.name.upper()
-    wanted = {"TUMBLE": (2, 3), "HOP": (3, 4), "SESSION": (2, 3)}[kind]
-    if len(element.arguments) not in wanted:
+    if len(element.arguments) != (3 if kind == "HOP" else 2):
         raise Refused(f"Invalid number of arguments to function '{kind}'", element.at)
     time = expressions.raw(element.arguments[0])
     attribute = expressions.time_of(time)

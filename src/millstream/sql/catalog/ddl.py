@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.sql.bind.binder import Binder, telling_where
+from millstream.sql.bind.qualified import qualified
 from millstream.sql.catalog import alter, show
 from millstream.sql.catalog.declarations import declared
 from millstream.sql.catalog.manager import CatalogManager, InlineView
@@ -14,7 +15,6 @@ from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, Ge
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.errors import CatalogException, ValidationException
 from millstream.sql.language import statements as s
-from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.language.written import written_query
 from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Field, Fields
@@ -200,7 +200,7 @@ class Ddl:
             )
         called = names or node.fields.names
         columns = tuple(TableColumn(n, f.type) for n, f in zip(called, node.fields.fields, strict=True))
-        full = written_query(query, self._catalogs.full_path)
+        full = written_query(qualified(self._binder, query), self._catalogs.full_path)
         return CatalogTable(columns, comment=comment, query=full, original_query=text)
 
     def _alter_view(self, a: s.AlterView) -> Result:
@@ -388,8 +388,3 @@ _EXECUTE: dict[type, Callable[[Ddl, Any], Result]] = {
     s.Show: Ddl._show,
     s.Describe: Ddl._describe,
 }
-
-
-def execute(ddl: Ddl, text: str) -> Result:
-    """Read a statement and carry it out."""
-    return ddl.execute(read_statement(text), text)

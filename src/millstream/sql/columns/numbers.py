@@ -72,7 +72,8 @@ def unscaled(column: pa.Array) -> NDArray[Any]:
         low, high = np.where(valid, low, 0), np.where(valid, high, 0)
     if column.type.precision <= 18 or ((low >> 63) == high).all():
         return low
-    return low.astype(object) % _HALF + high.astype(object) * _HALF
+    whole: NDArray[Any] = low.astype(object) % _HALF + high.astype(object) * _HALF
+    return whole
 
 
 def decimals(digits: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:

@@ -39,7 +39,8 @@ class KeyedRows:
         keys: Sequence[int],
         max_parallelism: int,
         owners: int | None = None,
-        clock: Callable[[], int] = lambda: 0,
+        clock: Callable[[], int] | None = None,
+        marked: bool = True,
     ) -> None:
         """Make one without rows.
 
@@ -48,9 +49,11 @@ class KeyedRows:
             keys: the columns of the key.
             max_parallelism: how many key groups there are.
             owners: how many of the key's columns decide which subtask it belongs to, the first ones; None for all.
-            clock: tells when a row was touched, where rows live for a time only.
+            clock: tells when a row was touched, where rows live for a time only; None where they do not.
+            marked: whether rows have marks.
         """
         self._clock = clock
+        self._marked = marked
         self._kinds = list(kinds)
         self.keys = tuple(keys)
         self._max_parallelism = max_parallelism
@@ -83,6 +86,11 @@ class KeyedRows:
         return len(self._live) - self._dead
 
     @property
+    def bound(self) -> int:
+        """The number of the next row."""
+        return len(self._live)
+
+    @property
     def marks(self) -> Ints:
         """The number that each row has for its owner's use; whoever changes it in place tells `changed`."""
         return self._mark.values
@@ -98,7 +106,8 @@ class KeyedRows:
     def changed(self, rows: Ints) -> None:
         """The marks of rows have changed."""
         self._changed.values[rows] = True
-        self._touched.values[rows] = self._clock()
+        if self._clock is not None:
+            self._touched.values[rows] = self._clock()
 
     def expire(self, last: int) -> None:
         """Remove the rows that were last touched then or before."""
@@ -201,8 +210,10 @@ class KeyedRows:
         rows = np.arange(start, start + count)
         for column, values in zip(self._columns, columns, strict=True):
             column.extend(values)
-        self._mark.extend(np.zeros(count, np.int64) if marks is None else marks)
-        self._touched.extend(np.full(count, self._clock(), np.int64))
+        if self._marked:
+            self._mark.extend(np.zeros(count, np.int64) if marks is None else marks)
+        if self._clock is not None:
+            self._touched.extend(np.full(count, self._clock(), np.int64))
         self._key.extend(keys)
         self._next.extend(np.full(count, _NONE, np.int64))
         if self._order is not None:
@@ -275,8 +286,8 @@ class KeyedRows:
         gone = self._gone_batch()
         live = self.all_rows()
         columns = [c.take(live) for c in self._columns]
-        marks, changed, saved = (one.values[live].copy() for one in (self._mark, self._changed, self._saved))
-        touched = self._touched.values[live].copy()
+        changed, saved = (one.values[live].copy() for one in (self._changed, self._saved))
+        marks, touched = _some(self._mark, live), _some(self._touched, live)
         order = self._came(live)
         number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
         self.clear()
@@ -287,7 +298,8 @@ class KeyedRows:
         self._order.extend(order)
         self._next_order = int(order.max(initial=-1)) + 1
         self._ever.values[found] = ever[keys]
-        self._touched.replace(touched)
+        if self._clock is not None:
+            self._touched.replace(touched)
         self._changed.replace(changed)
         self._saved.replace(saved)
         self._gone_before = gone
@@ -314,7 +326,7 @@ class KeyedRows:
 
     def _rows(self, rows: Ints) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[self._key.values[rows]])]
-        about = (self._number.values[rows], self._mark.values[rows], self._came(rows), self._touched.values[rows])
+        about = (self._number.values[rows], _some(self._mark, rows), self._came(rows), _some(self._touched, rows))
         columns += [*map(pa.array, about), *(c.take(rows) for c in self._columns)]
         names = [HASH, "number", "mark", "order", "touched", *(f"c{i}" for i in range(len(self._columns)))]
         return pa.record_batch(columns, names)
@@ -355,13 +367,18 @@ class KeyedRows:
         key_columns = [columns[k] for k in self.keys]
         there = self._numbered(key_columns, count, change.rows.column(1))
         old = there >= 0
-        self._mark.values[there[old]], self._touched.values[there[old]] = mark[old], touched[old]
+        if self._marked:
+            self._mark.values[there[old]] = mark[old]
+        if self._clock is not None:
+            self._touched.values[there[old]] = touched[old]
         new = np.flatnonzero(~old)
         at = pa.array(new)
         columns, key_columns = [c.take(at) for c in columns], [c.take(at) for c in key_columns]
         keys = self.find_or_add(key_columns, len(new))
         rows = self.add(keys, columns, mark[new])
-        self._number.values[rows], self._touched.values[rows] = number[new], touched[new]
+        self._number.values[rows] = number[new]
+        if self._clock is not None:
+            self._touched.values[rows] = touched[new]
         if self._order is None:
             self._order = Growing(np.int64)
             self._order.extend(np.arange(len(self._live)))
@@ -384,6 +401,11 @@ class KeyedRows:
         rows = rows[rows >= 0]
         self._saved.values[rows] = False
         self.remove(rows)
+
+
+def _some(column: Growing, rows: Ints) -> Ints:
+    """Return the values of rows in a column that need not be there: then they are 0."""
+    return column.values[rows] if len(column) else np.zeros(len(rows), np.int64)
 
 
 def equal_values(one: pa.Array, other: pa.Array) -> Mask:

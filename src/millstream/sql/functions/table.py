@@ -68,6 +68,8 @@ def resolve(
 
 def signature(name: str, types: Sequence[DataType]) -> str:
     """Return a call as errors show it."""
+    if len(types) == 2 and not name[0].isalpha():
+        return f" {name} ".join(f"<{_family(k)}>" for k in types)
     return f"{name}({', '.join(f'<{_family(k)}>' for k in types)})"
 
 

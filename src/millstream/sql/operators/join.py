@@ -88,9 +88,10 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
+        clock = setup.clock if self.ttl else None
         self._rows: list[KeyedRows] = [
-            self.keeps(name, KeyedRows(side.kinds, side.keys, self.max_parallelism, clock=setup.clock))
-            for name, side in zip(("left", "right"), self.sides, strict=True)
+            self.keeps(name, KeyedRows(side.kinds, side.keys, self.max_parallelism, clock=clock, marked=outer))
+            for name, side, outer in zip(("left", "right"), self.sides, self.outer, strict=True)
         ]
 
     def open(self) -> None:
@@ -104,10 +105,10 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
 
     def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
         mine, other = self._rows[side], self._rows[1 - side]
-        for rows in (mine, other):
+        for kept in (mine, other):
             if self.ttl:
-                rows.expire(self.setup.clock() - self.ttl)
-            rows.compact()
+                kept.expire(self.setup.clock() - self.ttl)
+            kept.compact()
         key_columns = [batch.columns[k] for k in self.sides[side].keys]
         can_match = self._can_match(key_columns, len(batch))
         signs = _SIGNS[batch.all_kinds()]
@@ -214,10 +215,10 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
             for which, behind, kind in ((come, 0, DELETE), (go, 2, INSERT)):
                 nobody = np.full(len(which), -1)
                 parts.append((places[which] * 3 + behind, nobody, rows[which], np.full(len(which), kind)))
-        order_of, place, row, kind = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order_of, place, row, said = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(order_of, kind="stable")
         yield from self._paired(
-            batch, side, _nullable(place[order]), _nullable(row[order]), kind[order].astype(np.int8)
+            batch, side, _nullable(place[order]), _nullable(row[order]), said[order].astype(np.int8)
         )
 
     def _counted(self, side: int, signs: Ints, places: Ints, rows: Ints) -> tuple[Ints, Ints]:
@@ -263,7 +264,7 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
 
     def _final(self) -> Iterator[Batch]:
         left, right = self._rows
-        met = np.zeros(len(right.marks), np.bool_)
+        met = np.zeros(right.bound, np.bool_)
         everything = left.all_rows()
         for start in range(0, len(everything), BATCH_ROWS):
             rows = everything[start : start + BATCH_ROWS]

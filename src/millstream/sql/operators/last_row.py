@@ -58,7 +58,8 @@ class LastRowOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        rows = KeyedRows(self.kinds, self.keys, self.max_parallelism, clock=setup.clock)
+        clock = setup.clock if self.ttl else None
+        rows = KeyedRows(self.kinds, self.keys, self.max_parallelism, clock=clock, marked=False)
         self._rows: KeyedRows = self.keeps("rows", rows)
 
     def process(self, batch: Batch) -> Iterator[Batch]:

@@ -45,7 +45,8 @@ class RunningNumbers:
         if self._valid is None:
             return differs
         now, then = self._valid[after], self._valid[before]
-        return (now != then) | (now & then & differs)
+        changed: NDArray[np.bool_] = (now != then) | (now & then & differs)
+        return changed
 
     def take(self, places: Ints) -> pa.Array:
         return self._column(self._values[places], None if self._valid is None else self._valid[places])

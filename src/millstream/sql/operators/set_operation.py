@@ -80,9 +80,12 @@ class SetOperationOperator(KeyedBatchOperator):
     def _times(self, left: Ints, right: Ints) -> Ints:
         """Return how often rows are in the result that are so often on both sides."""
         left, right = np.maximum(left, 0), np.maximum(right, 0)
+        times: Ints
         if self.operator.upper() == "INTERSECT":
-            return np.minimum(left, right) if self.all_rows else ((left > 0) & (right > 0)).astype(np.int64)
-        return np.maximum(left - right, 0) if self.all_rows else ((left > 0) & (right == 0)).astype(np.int64)
+            times = np.minimum(left, right) if self.all_rows else ((left > 0) & (right > 0)).astype(np.int64)
+        else:
+            times = np.maximum(left - right, 0) if self.all_rows else ((left > 0) & (right == 0)).astype(np.int64)
+        return times
 
     def finish(self) -> None:
         """In BATCH: emit what is there."""

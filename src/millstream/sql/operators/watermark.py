@@ -52,6 +52,8 @@ class RowWatermarkOperator(Evaluating):
         self._current = self._sent = 0
         self._ended = self._is_idle = False
         self._last_row = setup.clock()
+        # Whether rows have come in this epoch, and whether the one before had none.
+        self._has_rows = self._was_quiet = False
 
     def open(self) -> None:
         self._strategy: Callable[[Batch], Any] = compiled(self.strategy, self.context)
@@ -63,7 +65,7 @@ class RowWatermarkOperator(Evaluating):
         return (batch,) if self.session.batch else self._marked(batch, plain(times))
 
     def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:
-        self._last_row = self.setup.clock()
+        self._last_row, self._has_rows = self.setup.clock(), True
         if self._is_idle:
             self._is_idle = False
             self.advance(self._sent)
@@ -129,8 +131,11 @@ class RowWatermarkOperator(Evaluating):
         return not self.session.batch
 
     def on_processing_time(self) -> None:
-        """Send what has been waiting for an interval; find out that nothing comes."""
-        if self._ended or self.session.batch:
+        """Send what has been waiting for an interval; find out that nothing comes.
+
+        How long an epoch takes says nothing: only when one has passed without rows, they do not come.
+        """
+        if self._ended or self.session.batch or not self._was_quiet or self._has_rows:
             return
         waited = self.setup.clock() - self._last_row
         if waited >= self.interval and self._current > self._sent:
@@ -150,6 +155,8 @@ class RowWatermarkOperator(Evaluating):
     # --- life in several processes
 
     def carry(self) -> Any:
+        # It is asked at the end of every epoch.
+        self._was_quiet, self._has_rows = not self._has_rows, False
         return self._current, self._sent, self._ended, self._is_idle, self._last_row
 
     def restore(self, carried: Any) -> None:

@@ -23,8 +23,15 @@ class Updates(Enum):
     AFTER = "after"
 
 
-def gives(node: n.Node, inputs: Sequence[Kinds]) -> Kinds:
-    """Return what the rows of a node can say, with updates as pairs."""
+def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds:
+    """Return what the rows of a node can say, with updates as pairs.
+
+    Args:
+        node: the node.
+        inputs: what the rows of its inputs can say.
+        forgets: whether what it keeps lives for some time only: then a row that has not changed is said again, so
+            that it lives longer downstream, too.
+    """
     if isinstance(node, n.Scan):
         return full(node.source.changes)
     if isinstance(node, n.StreamScan):
@@ -34,7 +41,7 @@ def gives(node: n.Node, inputs: Sequence[Kinds]) -> Kinds:
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):
         return frozenset().union(*inputs) if inputs else INSERTS
     if isinstance(node, n.Aggregate):
-        return _of_aggregate(node, inputs[0])
+        return _of_aggregate(node, inputs[0], forgets)
     if isinstance(node, (n.WindowAggregate, n.IntervalJoin)):
         return INSERTS
     if isinstance(node, n.TemporalJoin):
@@ -85,11 +92,10 @@ def _of_deduplicate(node: n.Deduplicate, below: Kinds) -> Kinds:
     return INSERTS | _UPDATE if node.keeps_last else INSERTS
 
 
-def _of_aggregate(node: n.Aggregate, below: Kinds) -> Kinds:
-    if not node.calls and below == INSERTS:
-        return INSERTS
+def _of_aggregate(node: n.Aggregate, below: Kinds, forgets: bool) -> Kinds:
+    updates = _UPDATE if node.calls or forgets else frozenset()
     deletes = {Changes.DELETE} if below != INSERTS else set()
-    return frozenset({Changes.INSERT, *_UPDATE, *deletes}) if node.calls else frozenset({Changes.INSERT, *deletes})
+    return frozenset({Changes.INSERT, *updates, *deletes})
 
 
 def _of_sort(node: n.Sort, below: Kinds) -> Kinds:

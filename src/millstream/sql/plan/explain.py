@@ -34,7 +34,7 @@ def explained(
     roots = [p.inputs[0] if isinstance(p.node, n.Collected) else p for p in planned]
     changelog = "CHANGELOG_MODE" in details
     physical = "\n".join(_drawn(r, lambda p: _physical(p, changelog)) for r in roots)
-    execution = "\n".join(_drawn(r, lambda p: p.name if isinstance(p, n.Planned) else str(p)) for r in roots)
+    execution = "\n".join(_Reusing(roots).drawn(r) for r in roots)
     return (
         f"== Abstract Syntax Tree ==\n{abstract}\n"
         f"== Optimized Physical Plan ==\n{physical}\n"
@@ -72,6 +72,46 @@ def _draw(one: _Shown, name: Callable[[_Shown], str], lines: list[str], first: s
     for i, inner in enumerate(below):
         last = i == len(below) - 1
         _draw(inner, name, lines, rest + ("+- " if last else ":- "), rest + ("   " if last else ":  "))
+
+
+class _Reusing:
+    """Draws plans in which what stands at several places is drawn at the first."""
+
+    def __init__(self, roots: Sequence[n.Planned]) -> None:
+        seen: set[int] = set()
+        self._twice: set[int] = set()
+        # By what is drawn so far, in order.
+        self._numbers: dict[int, int] = {}
+        for root in roots:
+            self._count(root, seen)
+
+    def _count(self, one: n.Planned, seen: set[int]) -> None:
+        if id(one) in seen:
+            self._twice.add(id(one))
+            return
+        seen.add(id(one))
+        for below in one.inputs:
+            self._count(below, seen)
+
+    def drawn(self, root: n.Planned) -> str:
+        """Return a plan as text."""
+        lines: list[str] = []
+        self._draw(root, lines, "", "")
+        return "\n".join(lines) + "\n"
+
+    def _draw(self, one: _Shown, lines: list[str], first: str, rest: str) -> None:
+        if id(one) in self._numbers:
+            lines.append(f"{first}Reused(reference_id=[{self._numbers[id(one)]}])")
+            return
+        mark = ""
+        if id(one) in self._twice:
+            self._numbers[id(one)] = len(self._numbers) + 1
+            mark = f"(reuse_id=[{self._numbers[id(one)]}])"
+        lines.append(f"{first}{one.name if isinstance(one, n.Planned) else one.text}{mark}")
+        below = _below(one)
+        for i, inner in enumerate(below):
+            last = i == len(below) - 1
+            self._draw(inner, lines, rest + ("+- " if last else ":- "), rest + ("   " if last else ":  "))
 
 
 def _below(one: _Shown) -> list[_Shown]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.sql.changes import INSERTS
-from millstream.sql.expressions import Column, Expression
+from millstream.sql.expressions import Column, Expression, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.text import Style, aggregate_text, by_name, constant_text, text, type_text
 
@@ -235,24 +235,9 @@ def _conditions(node: n.Join, style: Style) -> str:
             shown.append(f"IS NOT DISTINCT FROM({left}, {right})")
         else:
             shown.append(f"=({left}, {right})" if style is Style.PREFIX else f"({left} = {right})")
-    if node.condition is not None:
-        written = text(node.condition, by_name(names), style)
-        is_and = getattr(node.condition, "function", "") == "AND"
-        if is_and:
-            written = written[4:-1] if style is Style.PREFIX else written[1:-1]
-        shown.append(written)
-    if not shown:
-        return "true"
-    if len(shown) == 1:
-        return (
-            shown[0]
-            if node.condition is None or getattr(node.condition, "function", "") != "AND"
-            else _wrapped(shown, style)
-        )
-    return _wrapped(shown, style)
-
-
-def _wrapped(shown: list[str], style: Style) -> str:
+    shown += [text(test, by_name(names), style) for test in conjuncts(node.condition)]
+    if len(shown) < 2:
+        return shown[0] if shown else "true"
     return f"AND({_join(shown)})" if style is Style.PREFIX else f"({' AND '.join(shown)})"
 
 

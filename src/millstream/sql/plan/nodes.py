@@ -209,10 +209,12 @@ class Aggregate(Single):
     Attributes:
         keys: the columns to group by; none for one group of all.
         calls: the aggregates.
+        state_ttl: how long what it keeps lives, in milliseconds, as a STATE_TTL hint says; None as the setting says.
     """
 
     keys: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
+    state_ttl: int | None = None
 
 
 class WindowKind(Enum):
@@ -358,6 +360,7 @@ class Join(Double):
         left_keys, right_keys: columns that must be equal, pair by pair; a null equals nothing.
         null_safe: for each pair whether nulls are equal after all (IS NOT DISTINCT FROM).
         condition: what else must hold, over both sides' columns; None for nothing.
+        state_ttl: how long what it keeps lives, in milliseconds, as a STATE_TTL hint says; None as the setting says.
     """
 
     kind: JoinKind
@@ -365,6 +368,7 @@ class Join(Double):
     right_keys: tuple[int, ...] = ()
     null_safe: tuple[bool, ...] = ()
     condition: Expression | None = None
+    state_ttl: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from millstream.sql.plan.nodes import Node
 from millstream.sql.plan.rewrite import bottom_up
@@ -13,7 +13,7 @@ from millstream.sql.plan.rules.folding import fold_constants
 from millstream.sql.plan.rules.intervals import find_interval_join
 from millstream.sql.plan.rules.joins import find_equal_keys
 from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
-from millstream.sql.plan.rules.sources import limit_scan, normalize_upserts
+from millstream.sql.plan.rules.sources import limit_scan, normalize_upserts, share_scans
 from millstream.sql.plan.rules.subqueries import without_subqueries
 from millstream.sql.plan.rules.times import check_times, retimed
 from millstream.sql.plan.rules.windows import find_window_aggregate
@@ -39,6 +39,11 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     node = bottom_up(node, find_window_aggregate)
     node = skip_renaming(_with_calcs(prune_columns(node)))
     return node if batch else bottom_up(node, check_times)
+
+
+def shared(plans: Sequence[Node]) -> list[Node]:
+    """Return plans of one job that read each table once."""
+    return [skip_renaming(_with_calcs(plan)) for plan in share_scans(plans)]
 
 
 def _with_calcs(node: Node) -> Node:

@@ -7,19 +7,19 @@ is the same object, and is to be translated once.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from millstream.common.configuration import parse_duration_ms
 from millstream.sql.changes import INSERTS, Changes
-from millstream.sql.errors import TableException
+from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives, takes_inserts_alone
 from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.names import name_of
-from millstream.sql.plan.optimize import optimized
+from millstream.sql.plan.optimize import optimized, shared
 from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.sinks import materialized, prepared, takes_new_halves
 from millstream.sql.plan.text import aggregate_text, by_place, text
@@ -33,7 +33,7 @@ def plan(
 ) -> list[n.Planned]:
     """Return a plan for each end, with what they share planned once."""
     planner = Planner(settings, batch)
-    return [planner.planned(optimized(end, settings, batch)) for end in ends]
+    return [planner.planned(plan) for plan in shared([optimized(end, settings, batch) for end in ends])]
 
 
 class Planner:
@@ -66,9 +66,10 @@ class Planner:
         found = self._known.get(id(node))
         if found is None:
             below = [self._known_of(i) for i in node.inputs]
-            kinds = INSERTS if self._batch else gives(node, [k for k, _ in below])
+            kinds = INSERTS if self._batch else gives(node, [k for k, _ in below], self._state_ttl(node) > 0)
             if not self._batch:
                 self._refuse_updates(node)
+                _check_versions(node, below)
             keys = keys_of(node, [u for _, u in below])
             # The node is kept, so that its id stays its own.
             found = (node, kinds, keys)
@@ -126,7 +127,9 @@ class Planner:
     def _state_ttl(self, node: n.Node) -> int:
         if isinstance(node, _WINDOWED):
             return 0
-        return milliseconds(self._settings.get("table.exec.state.ttl", "0"))
+        if isinstance(node, (n.Aggregate, n.Join)) and node.state_ttl is not None:
+            return node.state_ttl
+        return parse_duration_ms(self._settings.get("table.exec.state.ttl", "0"))
 
     # --- what cannot be
 
@@ -162,6 +165,19 @@ class Planner:
                 return self._producer(below, kind)
         traits = [n.Traits(*self._known_of(i)) for i in node.inputs]
         return name_of(node, traits)
+
+
+def _check_versions(node: n.Node, below: Sequence[tuple[Kinds, Keys]]) -> None:
+    """Refuse a join with versions of rows that no key tells apart."""
+    if not isinstance(node, n.TemporalJoin):
+        return
+    if not node.left_keys:
+        raise ValidationException("Currently the join key in Temporal Table Join can not be empty.")
+    if node.is_event_time and not below[1][1]:
+        raise ValidationException(
+            "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but "
+            "no primary key can be found."
+        )
 
 
 def _refuse_two_times(end: n.Sink | n.ToStream) -> None:
@@ -212,7 +228,7 @@ def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
     return f"{name.split('(')[0]}-{digest[:16]}"
 
 
-_NOT_SAID = frozenset(["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream"])
+_NOT_SAID = frozenset(["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl"])
 
 
 def signature(node: n.Node) -> str:
@@ -232,21 +248,3 @@ def _said(value: object) -> str:
     if value is None or isinstance(value, (str, int, bool, Enum, n.WindowSpec)):
         return repr(value)
     return str(getattr(value, "name", type(value).__name__))
-
-
-_UNITS = {
-    1: ("", "ms", "milli", "millis", "millisecond", "milliseconds"),
-    1000: ("s", "sec", "secs", "second", "seconds"),
-    60_000: ("m", "min", "mins", "minute", "minutes"),
-    3_600_000: ("h", "hour", "hours"),
-    86_400_000: ("d", "day", "days"),
-}
-_LENGTHS = {name: length for length, names in _UNITS.items() for name in names}
-
-
-def milliseconds(text: str) -> int:
-    """Return a length of time that a setting says, such as `1 h`."""
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-    if found is None or found.group(2) not in _LENGTHS:
-        raise TableException(f"'{text}' is no length of time; write such as '1 h' or '500 ms'.")
-    return int(found.group(1)) * _LENGTHS[found.group(2)]

@@ -183,4 +183,4 @@ def aggregate_text(call: AggregateCall, names: Names, retracting: bool = False) 
     return f"{function}({distinct}{inside}{words}){filtered}"
 
 
-_RETRACTED = frozenset(["SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LISTAGG", "COUNT"]) - {"COUNT"}
+_RETRACTED = frozenset(["COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LISTAGG"])

@@ -39,8 +39,8 @@ class _Enumerator(SplitEnumerator):
         if self._started is None:
             # What was dealt out before a restart counts as if it had come at the rate.
             self._started = now - self._at / self._rate
-        # A record is a batch.
-        most = self._at + budget * self._parallelism * self._block
+        # Whole blocks, but at least one.
+        most = self._at + -(-budget // self._block) * self._parallelism * self._block
         due = int((now - self._started) * self._rate) + 1
         if self._count is not None:
             due = min(due, self._count)

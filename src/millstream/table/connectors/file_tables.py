@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from millstream.datastream.connectors.file_access import FileAccess, FoundFile, is_compressed
+from millstream.datastream.connectors.file_access import FileAccess, FoundFile
 from millstream.datastream.connectors.file_formats import (
     BulkFormat,
     Extent,
@@ -18,7 +18,6 @@ from millstream.datastream.connectors.file_formats import (
     FileShare,
     StreamFormat,
 )
-from millstream.datastream.connectors.lines import BLOCK_BYTES
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import to_column
@@ -46,12 +45,6 @@ class _Lines(StreamFormat):
     @property
     def splittable(self) -> bool:
         return True
-
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
-        found = super().measure(access, file)
-        # A record is a batch.
-        density = max(file.size / BLOCK_BYTES, 1.0) if is_compressed(file.path) else 1 / BLOCK_BYTES
-        return Extent(found.units, density, found.least, found.most)
 
     def read_part(self, part: FilePart) -> Iterator[Collection[Any]]:
         for offset, block in part.blocks():

@@ -153,7 +153,7 @@ def _integers(key: str, kind: Any, options: Options) -> _Make:
 
 
 def _floats(key: str, kind: Any, options: Options) -> _Make:
-    numpy = np.dtype(np.float32 if isinstance(kind, t.FloatType) else np.float64)
+    numpy = np.float32 if isinstance(kind, t.FloatType) else np.float64
     most = float(np.finfo(numpy).max)
     low, high = options.number(f"{key}.min", 0.0), options.number(f"{key}.max", most)
 
@@ -251,6 +251,8 @@ def _lists(key: str, kind: Any, options: Options) -> _Make:
 
 
 def _maps(key: str, kind: Any, options: Options) -> _Make:
+    keys: _Make
+    values: _Make
     if isinstance(kind, t.MultisetType):
         keys, values = _maker(f"{key}.element", kind.element_type, options), _counts
     else:

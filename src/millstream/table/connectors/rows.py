@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from millstream.datastream.connectors.base import Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.number_seq import IntervalEnumerator, IntervalReader
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.batch import Batch
@@ -19,6 +19,17 @@ BATCH_ROWS = 1 << 14
 def cut(batch: Batch, rows: int = BATCH_ROWS) -> list[Batch]:
     """Return the rows of a batch in batches of at most so many."""
     return [batch.slice(i, min(i + rows, len(batch))) for i in range(0, len(batch), rows)]
+
+
+class _Enumerator(IntervalEnumerator):
+    """Deals out batches by their numbers, for a budget of rows."""
+
+    def __init__(self, batches: Sequence[Batch], parallelism: int, restored: Any) -> None:
+        super().__init__(0, len(batches), parallelism, restored)
+        self._rows = max(map(len, batches), default=1) or 1
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        return super().poll(max(budget // self._rows, 1), now)
 
 
 class _Reader(IntervalReader):
@@ -44,7 +55,7 @@ class BatchesSource(Source[Batch]):
         return True
 
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
-        return IntervalEnumerator(0, len(self._batches), parallelism, restored)
+        return _Enumerator(self._batches, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _Reader(self._batches)

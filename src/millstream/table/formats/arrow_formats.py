@@ -47,11 +47,6 @@ class _ParquetFiles(RowGroups, BulkFormat):
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = list(fields)
 
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
-        found = super().measure(access, file)
-        # A record is a batch.
-        return Extent(found.units, max(found.density / BATCH_ROWS, 1.0), found.least, found.most)
-
     def _wanted(self, there: list[str]) -> list[str]:
         return [f.name for f in self._fields if f.name in there]
 
@@ -100,7 +95,9 @@ class _OrcFiles(BulkFormat):
 
     def measure(self, access: FileAccess, file: FoundFile) -> Extent:
         with access.open(file.path) as stream:
-            return Extent(max(_orc(file.path, stream).nstripes, 1), 1.0)
+            found = _orc(file.path, stream)
+        stripes = max(found.nstripes, 1)
+        return Extent(stripes, max(found.nrows / stripes, 1.0))
 
     def read(self, access: FileAccess, share: FileShare) -> Iterator[list[Any]]:
         with access.open(share.path) as stream:

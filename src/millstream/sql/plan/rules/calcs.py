@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, conjunction, conjuncts, walk
+from millstream.sql.functions.table import find
 from millstream.sql.plan.nodes import Calc, Collected, Filter, Node, Project, Sink
 from millstream.sql.plan.rewrite import inlined
 
-# Calls whose value is another at every evaluation: they are not written twice.
-UNSTABLE = frozenset(["RAND", "RAND_INTEGER", "UUID", "CURRENT_WATERMARK"])
+# Functions with names that cost no more than to copy a column, or a few times that.
+_CHEAP = frozenset(["CAST", "TRY_CAST", "FIELD", "ITEM", "CASE", "IF", "COALESCE", "IFNULL", "NULLIF", "PROCTIME"])
+_CHEAP |= {"AND", "OR", "NOT", "IN", "MOD", "ABS", "ROW", "BETWEEN"}
 
 
 def to_calc(node: Node) -> Node:
@@ -37,24 +39,35 @@ def merge_calcs(node: Node) -> Node:
 def _can_merge(above: Calc, below: Calc) -> bool:
     """Tell whether nothing is computed more often by it that costs much or differs each time."""
     uses: dict[int, int] = {}
-    asked = [*above.expressions, *conjuncts(above.condition)]
-    for e in asked:
+    for e in [*above.expressions, *conjuncts(above.condition)]:
         for part in walk(e):
             if isinstance(part, Column):
                 uses[part.index] = uses.get(part.index, 0) + 1
     for place, e in enumerate(below.expressions):
         count = uses.get(place, 0)
-        if any(_is_unstable(p) for p in walk(e)) and (count > 1 or above.condition is not None):
+        if count > 1 and any(_costs(p) for p in walk(e)):
             return False
-        if count > 1 and any(isinstance(p, UserCall) for p in walk(e)):
+        if (count > 1 or above.condition is not None) and any(differs(p) for p in walk(e)):
             return False
     return True
 
 
-def _is_unstable(e: Expression) -> bool:
+def differs(e: Expression) -> bool:
+    """Tell whether an expression may have another value each time it is computed."""
     if isinstance(e, UserCall):
         return not e.function.deterministic
-    return isinstance(e, Call) and e.function in UNSTABLE
+    function = find(e.function) if isinstance(e, Call) else None
+    # A processing time attribute is what it is when it is looked at.
+    return function is not None and not function.deterministic and function.name != "PROCTIME"
+
+
+def _costs(e: Expression) -> bool:
+    """Tell whether an expression is better computed once."""
+    if isinstance(e, UserCall):
+        return True
+    return (
+        isinstance(e, Call) and e.function[0].isalpha() and not (e.function in _CHEAP or e.function.startswith("IS "))
+    )
 
 
 def remove_calc(node: Node) -> Node:

@@ -150,7 +150,7 @@ def _aggregate(node: n.Aggregate, needed: set[int]) -> Pruned:
     made = tuple(_moved_call(c, places) for c in chosen)
     kept = [*range(width), *(width + i for i in calls)]
     keys = tuple(places[k] for k in node.keys)
-    return n.Aggregate(_picked(node.fields, kept), below, keys, made), _places(kept)
+    return replace(node, fields=_picked(node.fields, kept), input=below, keys=keys, calls=made), _places(kept)
 
 
 def _moved_call(call: Any, places: Places) -> Any:

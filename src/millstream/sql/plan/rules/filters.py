@@ -7,7 +7,7 @@ from dataclasses import replace
 from millstream.sql.expressions import Call, Column, Expression, UserCall, columns_of, conjunction, conjuncts, walk
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.rewrite import inlined, moved, shifted
-from millstream.sql.plan.rules.calcs import UNSTABLE
+from millstream.sql.plan.rules.calcs import differs
 
 _COMPARISONS = frozenset(["=", "<>", "<", "<=", ">", ">=", "LIKE", "IN"])
 
@@ -27,7 +27,7 @@ def _filtered(node: n.Node, tests: list[Expression]) -> n.Node:
 
 def is_stable(e: Expression) -> bool:
     """Tell whether an expression has the same value wherever it is evaluated, and costs little."""
-    return not any(isinstance(p, UserCall) or (isinstance(p, Call) and p.function in UNSTABLE) for p in walk(e))
+    return not any(isinstance(p, UserCall) or differs(p) for p in walk(e))
 
 
 def _through_filter(node: n.Filter, below: n.Node) -> n.Node:

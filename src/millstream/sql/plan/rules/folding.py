@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.sql.errors import TableException
 from millstream.sql.expressions import Call, Constant, Expression, UserCall, conjunction, conjuncts
 from millstream.sql.functions.evaluate import folded
 from millstream.sql.functions.table import find
 from millstream.sql.plan import nodes as n
-from millstream.sql.types import BooleanType
+from millstream.sql.types import BooleanType, DecimalType, IntegralType
 
 
 def fold_constants(node: n.Node) -> n.Node:
@@ -45,17 +46,33 @@ def _calc(node: n.Calc) -> n.Node:
     return replace(node, expressions=tuple(map(simplified, node.expressions)), condition=condition)
 
 
-def simplified(e: Expression) -> Expression:
-    """Return an expression with constants computed, and conditions without parts that say nothing."""
+# What does not compute all of its arguments for every row.
+_GUARDS = frozenset(["CASE", "IF", "COALESCE", "IFNULL", "AND", "OR", "TRY_CAST"])
+
+
+def simplified(e: Expression, guarded: bool = False) -> Expression:
+    """Return an expression with constants computed, and conditions without parts that say nothing.
+
+    Args:
+        e: the expression.
+        guarded: whether it may be that it is never computed.
+    """
     if isinstance(e, UserCall):
-        return UserCall(e.type, e.name, e.function, tuple(map(simplified, e.arguments)))
+        return UserCall(e.type, e.name, e.function, tuple(simplified(a, guarded) for a in e.arguments))
     if not isinstance(e, Call):
         return e
-    found = Call(e.type, e.function, tuple(map(simplified, e.arguments)), e.options)
+    guarded_below = guarded or e.function in _GUARDS
+    found = Call(e.type, e.function, tuple(simplified(a, guarded_below) for a in e.arguments), e.options)
     function = find(e.function)
     if found.arguments and function is not None and all(isinstance(a, Constant) for a in found.arguments):
+        if not guarded and e.function in ("/", "%", "MOD") and _is_zero(found.arguments[1]):
+            raise TableException("Division by zero")
         return folded(found) if function.deterministic else found
     return _logic(found)
+
+
+def _is_zero(e: Expression) -> bool:
+    return isinstance(e, Constant) and isinstance(e.type, (IntegralType, DecimalType)) and e.value == 0
 
 
 def _logic(e: Call) -> Expression:

@@ -42,7 +42,7 @@ def find_interval_join(node: n.Node) -> n.Node:
         conjunction(rest) if rest else None,
         times[0],
         times[1],
-        True,
+        node.left.fields[times[0]].time is TimeAttribute.ROWTIME,
         lower,
         upper,
     )
@@ -62,7 +62,8 @@ def _bound(test: Expression, node: n.Join) -> tuple[tuple[int, int], int | None,
     if not (a[0] < width <= b[0]):
         return None
     left, right = a[0], b[0] - width
-    if not all(f.time is TimeAttribute.ROWTIME for f in (node.left.fields[left], node.right.fields[right])):
+    attributes = node.left.fields[left].time, node.right.fields[right].time
+    if attributes[0] is None or attributes[0] is not attributes[1]:
         return None
     distance = a[1] - b[1]
     # left + a <operator> right + b is about right - left and a - b.

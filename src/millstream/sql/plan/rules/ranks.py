@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of, conjunction, conjuncts, replaced
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Fields, TimeAttribute
@@ -80,8 +78,3 @@ def find_deduplicate(node: n.Node) -> n.Node:
         return node
     is_event_time = attribute is TimeAttribute.ROWTIME
     return n.Deduplicate(node.fields, node.input, node.partition, time, is_event_time, descending)
-
-
-def without_rank_column(node: n.Rank) -> n.Rank:
-    """Return the Rank without its number."""
-    return replace(node, fields=node.input.fields, shows_rank=False)

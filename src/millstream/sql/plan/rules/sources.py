@@ -1,12 +1,16 @@
-"""Sources: what stands above one whose updates have no first half, and how much of one is wanted."""
+"""Sources: what stands above one whose updates have no first half, how much of one is wanted, reading it once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException
+from millstream.sql.expressions import Column
 from millstream.sql.plan import nodes as n
+from millstream.sql.plan.rewrite import bottom_up
+from millstream.sql.schema import Fields
 
 
 def normalize_upserts(node: n.Node) -> n.Node:
@@ -41,3 +45,48 @@ def _limited(node: n.Node, limit: int) -> n.Node | None:
         below = _limited(node.input, limit)
         return None if below is None else node.with_inputs([below])
     return None
+
+
+def share_scans(plans: Sequence[n.Node]) -> list[n.Node]:
+    """Let all who read a table in one job read it once, with the columns that any of them wants."""
+    wanted: dict[int, tuple[n.Scan, set[str]]] = {}
+    found: list[n.Scan] = []
+    for plan in plans:
+        found += [s for s in _scans(plan) if not s.filters and s.limit is None]
+    for scan in found:
+        same = next((k for k, (other, _) in wanted.items() if _is_same_table(scan, other)), None)
+        if same is None:
+            wanted[id(scan)] = (scan, set(scan.columns))
+        else:
+            wanted[same][1].update(scan.columns)
+
+    def widened(node: n.Node) -> n.Node:
+        if not isinstance(node, n.Scan) or node.filters or node.limit is not None:
+            return node
+        columns = next(c for other, c in wanted.values() if _is_same_table(node, other))
+        if columns == set(node.columns):
+            return node
+        return _with_columns(node, [s for s in found if _is_same_table(node, s)], columns)
+
+    return [bottom_up(plan, widened) for plan in plans]
+
+
+def _scans(node: n.Node) -> Iterator[n.Scan]:
+    if isinstance(node, n.Scan):
+        yield node
+    for below in node.inputs:
+        yield from _scans(below)
+
+
+def _is_same_table(a: n.Scan, b: n.Scan) -> bool:
+    return a.name == b.name and a.options == b.options and a.table == b.table
+
+
+def _with_columns(node: n.Scan, alike: Sequence[n.Scan], columns: set[str]) -> n.Node:
+    """Return a scan of more columns, in the order of the table, and of those the ones it had."""
+    fields = {c: f for scan in alike for c, f in zip(scan.columns, scan.fields.fields, strict=True)}
+    declared = [c.metadata_key or c.name for c in node.table.columns]
+    order = sorted(columns, key=declared.index)
+    wide = replace(node, fields=Fields(tuple(fields[c] for c in order)), columns=tuple(order))
+    own = tuple(Column(fields[c].type, order.index(c)) for c in node.columns)
+    return n.Project(node.fields, wide, own)

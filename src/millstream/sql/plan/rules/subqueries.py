@@ -143,12 +143,17 @@ def _value(found: Pulled, late: tuple[Expression, ...] | None, place: int, width
 def _replaced_by_columns(below: n.Node, expressions: list[Expression]) -> tuple[n.Node, list[Expression]]:
     """Join the subqueries of expressions to what they are about, and put columns in their places."""
     known: dict[int, Expression] = {}
+
+    def change(part: Expression) -> Expression | None:
+        return known.get(id(part))
+
     for e in expressions:
-        for part in list(walk(e)):
+        # A query that is looked for in another comes before it.
+        for part in reversed(list(walk(e))):
             if isinstance(part, Subquery) and id(part) not in known:
-                below, value = _joined(below, part)
-                known[id(part)] = value
-    return below, [replaced(e, lambda p: known.get(id(p))) for e in expressions]
+                values = tuple(replaced(v, change) for v in part.values)
+                below, known[id(part)] = _joined(below, replace(part, values=values))
+    return below, [replaced(e, change) for e in expressions]
 
 
 def _joined(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:

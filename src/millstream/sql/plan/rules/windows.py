@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import AggregateCall, Column, columns_of, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Field, Fields, TimeAttribute
@@ -28,6 +29,8 @@ def windowed(node: n.Node) -> Windowed | None:
         return _through_calc(node)
     if isinstance(node, (n.Rank, n.Deduplicate, n.Filter)):
         return windowed(node.input)
+    if isinstance(node, n.Expand):
+        return _through_expand(node)
     if isinstance(node, n.WindowAggregate) and {"start", "end"} <= set(node.properties):
         first = len(node.keys) + len(node.calls)
         places = {p: first + i for i, p in enumerate(node.properties)}
@@ -49,6 +52,21 @@ def _through_calc(node: n.Calc) -> Windowed | None:
     return Windowed(places[below.start], places[below.end], time, below.spec)
 
 
+def _through_expand(node: n.Expand) -> Windowed | None:
+    """Grouping sets leave the window where it is when all of them have it."""
+    below = windowed(node.input)
+    if below is None:
+        return None
+    kept = [i for i in (below.start, below.end, below.time) if i is not None and _is_kept(node, i)]
+    if below.start not in kept or below.end not in kept:
+        return None
+    return replace(below, time=below.time if below.time in kept else None)
+
+
+def _is_kept(node: n.Expand, place: int) -> bool:
+    return all(isinstance(row[place], Column) for row in node.sets)
+
+
 def find_window_aggregate(node: n.Node) -> n.Node:
     """Make a WindowAggregate of an Aggregate that is grouped by a window."""
     if not isinstance(node, n.Aggregate):
@@ -56,6 +74,11 @@ def find_window_aggregate(node: n.Node) -> n.Node:
     window = windowed(node.input)
     if window is None or not {window.start, window.end} <= set(node.keys):
         return node
+    if window.spec.kind is n.WindowKind.HOP and window.spec.size % window.spec.step:
+        raise ValidationException(
+            f"HOP table function based aggregate requires size must be an integral multiple of slide, but got size "
+            f"{window.spec.size} ms and slide {window.spec.step} ms."
+        )
     special = {window.start: "start", window.end: "end"}
     if window.time is not None:
         special[window.time] = "rowtime" if window.spec.is_event_time else "proctime"

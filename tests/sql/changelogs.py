@@ -1,0 +1,156 @@
+"""Queries whose changelogs were recorded on Apache Flink.
+
+    python changelogs.py    on a Python with apache-flink 2.3: writes changelogs.json beside this file
+
+A source gives its rows slowly there, one after the other, so that inputs of a join meet in the same way in every run.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RECORDED = HERE / "changelogs.json"
+
+_KEYED = [("k", "STRING"), ("v", "INT")]
+_KEYED_ROWS = [("a", 1), ("b", 2), ("a", 3), ("a", None), ("b", 2), ("c", 5), ("a", 1), (None, 7), (None, 8), ("b", -2)]
+_SIDED = [("side", "STRING"), ("k", "INT"), ("v", "INT")]
+_SIDED_ROWS = [
+    *[("L", 1, 10), ("R", 1, 20), ("R", 1, 21), ("L", 1, 11), ("L", 2, 12), ("R", 2, 22)],
+    *[("L", None, 13), ("R", None, 23), ("L", 1, 10), ("R", 3, 30), ("L", 3, 31)],
+]
+_TIMED = [("k", "STRING"), ("v", "INT"), ("ts", "TIMESTAMP(3)")]
+_SECONDS = [1, 2, 12, 8, 14, 25, 11, 24, 40, 9]
+_TIMED_ROWS = [
+    (k, i + 1, f"2024-01-01 00:00:{s:02}") for i, (k, s) in enumerate(zip("abaacabbaa", _SECONDS, strict=True))
+]
+
+_UPDATED = "(SELECT k, SUM(v) AS s, COUNT(*) AS c FROM t GROUP BY k)"
+_LEFT = "(SELECT k, v FROM t WHERE side = 'L')"
+_RIGHT = "(SELECT k AS rk, v AS rv FROM t WHERE side = 'R')"
+_LEFT_SUMS = "(SELECT k, SUM(v) AS v FROM t WHERE side = 'L' GROUP BY k)"
+_RIGHT_SUMS = "(SELECT k AS rk, SUM(v) AS rv FROM t WHERE side = 'R' GROUP BY k)"
+
+
+def _numbered(
+    order: str, wanted: str, columns: str = "*", source: str = "t", partition: str = "PARTITION BY k "
+) -> str:
+    numbers = f"SELECT *, ROW_NUMBER() OVER ({partition}ORDER BY {order}) AS rn FROM {source}"
+    return f"SELECT {columns} FROM ({numbers}) WHERE {wanted}"
+
+
+def _windowed(function: str, aggregates: str = "COUNT(*), SUM(v)") -> str:
+    return (
+        f"SELECT k, window_start, window_end, {aggregates} FROM TABLE({function}) GROUP BY k, window_start, window_end"
+    )
+
+
+_DISTINCT = "COUNT(*), SUM(v), COUNT(DISTINCT v)"
+_HOP = "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)"
+
+# Of one input, so that the whole changelog is told.
+KEYED = {
+    "aggregates": "SELECT k, COUNT(*), SUM(v), AVG(v), MIN(v), MAX(v), COUNT(DISTINCT v) FROM t GROUP BY k",
+    "aggregates of updates": (
+        f"SELECT c, COUNT(*), SUM(s), MIN(s), MAX(s), COUNT(DISTINCT k) FROM {_UPDATED} GROUP BY c"
+    ),
+    "aggregates of all": "SELECT COUNT(*), SUM(v), COUNT(v) FILTER (WHERE v > 1) FROM t",
+    "first, last and list": "SELECT k, FIRST_VALUE(v), LAST_VALUE(v), LISTAGG(CAST(v AS STRING)) FROM t GROUP BY k",
+    "first, last and list of updates": (
+        f"SELECT c, FIRST_VALUE(s), LAST_VALUE(s), LISTAGG(k) FROM {_UPDATED} GROUP BY c"
+    ),
+    "distinct": "SELECT DISTINCT v FROM t",
+    "distinct of updates": f"SELECT DISTINCT c FROM {_UPDATED}",
+    "variance": "SELECT k, STDDEV_POP(v), VAR_SAMP(v) FROM t GROUP BY k",
+    "top 2": _numbered("v DESC", "rn <= 2"),
+    "top 2 without rank": _numbered("v DESC", "rn <= 2", "k, v"),
+    "top 2 of updates": _numbered("s DESC, c DESC", "rn <= 2", source=_UPDATED, partition=""),
+    "limit": "SELECT * FROM t LIMIT 3",
+    "order and limit": "SELECT * FROM t ORDER BY v LIMIT 3",
+    "order, limit and offset": "SELECT * FROM t ORDER BY v LIMIT 3 OFFSET 1",
+    "last row": _numbered("PROCTIME() DESC", "rn = 1", "k, v"),
+    "first row": _numbered("PROCTIME()", "rn = 1", "k, v"),
+}
+TIMED = {
+    "tumble": _windowed("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)", _DISTINCT),
+    "hop": _windowed(_HOP),
+    "cumulate": _windowed("CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)"),
+    "session": _windowed("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECOND)", _DISTINCT),
+    "old tumble": (
+        "SELECT k, TUMBLE_START(ts, INTERVAL '10' SECOND), COUNT(*) FROM t GROUP BY k, TUMBLE(ts, INTERVAL '10' SECOND)"
+    ),
+    "window function": f"SELECT k, v, window_start, window_end, window_time FROM TABLE({_HOP})",
+    "order by rowtime": "SELECT k, v, ts FROM t ORDER BY ts, v DESC",
+    "last row by rowtime": _numbered("ts DESC", "rn = 1", "k, v"),
+    "first row by rowtime": _numbered("ts", "rn = 1", "k, v"),
+}
+# Whose inputs' turn it is, nobody says: only what is left is told.
+SIDED = {
+    **{
+        f"{kind.lower()} join": f"SELECT * FROM {_LEFT} {kind} JOIN {_RIGHT} ON k = rk"
+        for kind in ("INNER", "LEFT", "RIGHT", "FULL")
+    },
+    "left join with a condition": f"SELECT * FROM {_LEFT} LEFT JOIN {_RIGHT} ON k = rk AND v + 10 < rv",
+    "semi join": f"SELECT * FROM {_LEFT} WHERE k IN (SELECT rk FROM {_RIGHT})",
+    "anti join": f"SELECT * FROM {_LEFT} AS l WHERE NOT EXISTS (SELECT 1 FROM {_RIGHT} AS r WHERE r.rk = l.k)",
+    **{
+        f"{kind.lower()} join of updates": f"SELECT * FROM {_LEFT_SUMS} {kind} JOIN {_RIGHT_SUMS} ON v = rv - 10"
+        for kind in ("INNER", "LEFT", "FULL")
+    },
+    "semi join of updates": f"SELECT * FROM {_LEFT_SUMS} WHERE v IN (SELECT rv - 10 FROM {_RIGHT_SUMS})",
+    "intersect": f"SELECT k FROM {_LEFT} INTERSECT SELECT rk FROM {_RIGHT}",
+    "except": f"SELECT k FROM {_LEFT} EXCEPT SELECT rk FROM {_RIGHT}",
+    "intersect all": f"SELECT k FROM {_LEFT} INTERSECT ALL SELECT rk FROM {_RIGHT}",
+    "except all": f"SELECT k FROM {_LEFT} EXCEPT ALL SELECT rk FROM {_RIGHT}",
+    "grouping sets": "SELECT k, side, COUNT(*) FROM t GROUP BY GROUPING SETS ((k), (side), ())",
+}
+QUERIES = {**KEYED, **TIMED, **SIDED}
+
+
+def _literal(value: Any, kind: str) -> str:
+    return f"CAST(NULL AS {kind})" if value is None else f"CAST('{value}' AS {kind})"
+
+
+def declare(t_env: Any, name: str, rows_per_second: int) -> None:
+    """Declare the table `t` that a query reads."""
+    columns, rows = (
+        (_KEYED, _KEYED_ROWS) if name in KEYED else (_TIMED, _TIMED_ROWS) if name in TIMED else (_SIDED, _SIDED_ROWS)
+    )
+    made = []
+    for i, (column, kind) in enumerate(columns):
+        cases = " ".join(f"WHEN {n} THEN {_literal(row[i], kind)}" for n, row in enumerate(rows, 1))
+        made.append(f"`{column}` AS CASE id {cases} END")
+    watermark = ", WATERMARK FOR ts AS ts - INTERVAL '1' SECOND" if name in TIMED else ""
+    t_env.execute_sql(
+        f"CREATE TABLE ids (id BIGINT, {', '.join(made)}{watermark}) WITH ('connector' = 'datagen', "
+        f"'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '{len(rows)}', "
+        f"'rows-per-second' = '{rows_per_second}')"
+    )
+    names = ", ".join(f"`{column}`" for column, _ in columns)
+    t_env.execute_sql(f"CREATE TEMPORARY VIEW t AS SELECT {names} FROM ids")
+
+
+def changes(t_env: Any, text: str) -> list[str]:
+    """Return the changes of a query."""
+    with t_env.execute_sql(text).collect() as rows:
+        return [f"{row.get_row_kind()} {', '.join(map(str, row))}" for row in rows]
+
+
+def record() -> None:
+    """Ask Flink, and write what it says."""
+    from pyflink.table import EnvironmentSettings, TableEnvironment
+
+    found = {}
+    for name, text in QUERIES.items():
+        t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        t_env.get_config().set("parallelism.default", "1")
+        declare(t_env, name, 12)
+        found[name] = changes(t_env, text)
+        print(name, len(found[name]), flush=True)
+    RECORDED.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    record()

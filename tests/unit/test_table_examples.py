@@ -1,0 +1,53 @@
+"""The table examples that come with apache-flink, unmodified: they print what apache-flink printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apache_flink import WHY_NOT, flink_folder
+
+PYFLINK = Path(__file__).parents[1] / "pyflink"
+RECORDED = {p.stem: p for p in sorted((PYFLINK / "table_examples").glob("*.txt"))}
+# What is random in them: which product, what it costs, the numbers of a frame.
+RANDOM = {
+    "async_scalar_function": re.compile(r"Product \w: \$\d+|\b[0-9a-f]\b"),
+    "conversion_from_dataframe": re.compile(r"\d\.\d+"),
+}
+
+
+@pytest.fixture(scope="module")
+def printed() -> Iterator[dict[str, str]]:
+    folder = flink_folder()
+    if folder is None:
+        pytest.skip(WHY_NOT)
+    examples = folder / "examples" / "table"
+    names = {p.stem: str(p.relative_to(examples).with_suffix("")) for p in examples.rglob("*.py")}
+    command = [sys.executable, str(PYFLINK / "run_table_examples.py"), str(examples), *(names[n] for n in RECORDED)]
+    path = os.pathsep.join(p for p in sys.path if p)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0, done.stderr
+    yield {Path(n).name: text for n, text in json.loads(done.stdout.splitlines()[-1]).items()}
+
+
+def comparable(name: str, text: str) -> list[str]:
+    """Return the lines, in no order, without the number of the subtask and what is random."""
+    lines = [re.sub(r"^\d+> ", "", line) for line in text.splitlines()]
+    if name in RANDOM:
+        lines = [re.sub(r"\s+", " ", RANDOM[name].sub("?", line)) for line in lines]
+    return sorted(lines)
+
+
+_OVER = pytest.mark.xfail(strict=True, reason="OVER is not there yet")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=_OVER) if n == "over_window" else n for n in RECORDED])
+def test_prints_what_apache_flink_printed(name: str, printed: dict[str, str]) -> None:
+    expected = RECORDED[name].read_text().split("\n", 1)[1]
+    assert comparable(name, printed[name]) == comparable(name, expected)
