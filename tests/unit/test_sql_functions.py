@@ -26,7 +26,7 @@ from millstream.sql.expressions import Call, Column, Constant, Expression, UserC
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled, condition, folded
 from millstream.sql.functions.java_random import JavaRandom
-from millstream.sql.functions.java_regex import BadPattern, java_pattern, java_replacement
+from millstream.sql.functions.java_regex import BadPattern, java_pattern
 from millstream.sql.functions.resolve import call, cast
 from millstream.sql.functions.vectors import from_stored
 from millstream.sql.language.errors import SqlParserException
@@ -353,9 +353,6 @@ def test_what_java_refuses_is_refused() -> None:
     for pattern in ("(", "a)", "[a", "\\p{Nope}", "x{2,1}", "*a"):
         with pytest.raises(BadPattern):
             java_pattern(pattern)
-    assert java_replacement("$1-\\$", 1) == "\\g<1>-$"
-    with pytest.raises(BadPattern):
-        java_replacement("$2", 1)
 
 
 def test_random_numbers_are_javas() -> None:

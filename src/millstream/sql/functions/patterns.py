@@ -186,7 +186,7 @@ FUNCTIONS = [
     Function("RLIKE", takes(text, text, to=BOOLEAN), _regexp_kernel),
     Function(
         "REGEXP_REPLACE",
-        takes(text, text, text, to=STRING, nulls="always"),
+        takes(text, text, text, to=STRING),
         _regexp_replace_kernel,
         api="regexp_replace",
     ),
