@@ -120,7 +120,12 @@ def _bytes(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
 
 def _times(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     assert isinstance(kind, t.TimeType)
-    return _cut(column.cast(pa.string()), 8, min(kind.precision, 3))
+    text = _cut(column.cast(pa.string()), 8, min(kind.precision, 3))
+    if kind.precision == 0:
+        return text
+    # Of the digits behind the second those that are zero are left out, but for the first.
+    short = pc.utf8_rtrim(text, "0")
+    return pc.if_else(pc.ends_with(short, "."), pc.binary_join_element_wise(short, "0", ""), short)
 
 
 def _cut(text: pa.Array, seconds: int, digits: int) -> pa.Array:

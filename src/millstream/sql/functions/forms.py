@@ -45,6 +45,10 @@ def _of_common(arguments: Arguments, start: int, nullable: Callable[[tuple[t.Dat
 def _ifnull_rule(arguments: Arguments) -> Resolved | None:
     if len(arguments) != 2:
         return None
+    first, second = arguments.types
+    if not first.is_nullable and type_rules.common_type([first, second]) is not None:
+        # The second is never asked for.
+        return Resolved(first, (first, first.with_nullability(second.is_nullable)))
     return _of_common(arguments, 0, lambda kinds: all(k.is_nullable for k in kinds))
 
 
