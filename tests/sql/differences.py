@@ -115,6 +115,7 @@ REASONS = {
     "text is read even where the other side of NULLIF is null": lambda e, t, v: (
         e.startswith("NULLIF(") and "CAST(NULL AS INT)" in e
     ),
+    "IF takes arrays, and NULL without a type": lambda e, t, v: e.startswith("IF(") and ("ARRAY[" in e or "NULL)" in e),
     "numbers do not become days": lambda e, t, v: e.startswith("CASE") and ("DATE '" in e or "TIMESTAMP '" in e),
     "collections and rows have no order": lambda e, t, v: e.startswith(("ARRAY[", "MAP[", "ROW(")) and " < " in e,
     "NULL is compared with rows, too": lambda e, t, v: "RECORDTYPE" in t and "NULL" in e,

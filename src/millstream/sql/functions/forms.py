@@ -30,6 +30,9 @@ def _case_rule(arguments: Arguments) -> Resolved | None:
 def _if_rule(arguments: Arguments) -> Resolved | None:
     if len(arguments) != 3 or boolean(arguments.types[0]) is None:
         return None
+    first, second = arguments.types[1:]
+    if type_rules.is_temporal(first) and type_rules.is_temporal(second) and type(first) is not type(second):
+        return None
     return _of_common(arguments, 1, lambda kinds: any(k.is_nullable for k in kinds))
 
 
@@ -46,7 +49,7 @@ def _ifnull_rule(arguments: Arguments) -> Resolved | None:
     if len(arguments) != 2:
         return None
     first, second = arguments.types
-    if not first.is_nullable and type_rules.common_type([first, second]) is not None:
+    if not first.is_nullable and type_rules.is_string(first) and type_rules.is_string(second):
         # The second is never asked for.
         return Resolved(first, (first, first.with_nullability(second.is_nullable)))
     return _of_common(arguments, 0, lambda kinds: all(k.is_nullable for k in kinds))
