@@ -14,6 +14,7 @@ import pytest
 from sql_queries import TABLES, Queries
 
 from millstream.common.types import Row, RowKind
+from millstream.sql.errors import ValidationException
 from millstream.table import ChangelogMode, DataTypes, EnvironmentSettings, TableEnvironment
 from millstream.testing.values_table import ValuesTable
 
@@ -56,11 +57,20 @@ def test_random_queries(batch: bool) -> None:
         _filled(database, table, rows)
         fields = DataTypes.ROW([DataTypes.FIELD(c, DataTypes.INT()) for c in columns])
         t_env.create_temporary_view(table, t_env.from_elements(rows, fields))
+    refused = 0
     for seed in range(COUNT):
         query = Queries(1000 + seed).query()
         wanted = Counter(database.execute(query).fetchall())
-        with t_env.execute_sql(query).collect() as rows_back:
+        try:
+            result = t_env.execute_sql(query)
+        except ValidationException as e:
+            # A query in a query in a query, that compares with the outermost by more than equality, below an aggregate.
+            assert "must be an equality with a column around" in str(e), query
+            refused += 1
+            continue
+        with result.collect() as rows_back:
             assert _left(rows_back) == wanted, f"seed {1000 + seed}: {query}"
+    assert refused <= COUNT // 50
 
 
 def _source(made: Queries, seed: int) -> tuple[ValuesTable, list[tuple[int | None, ...]], bool]:
