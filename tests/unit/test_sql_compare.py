@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "sql"))
-
-import compare
-import oracle
-import reference
+from tests.sql import compare, oracle, reference
 
 RECORDED = sorted(p.stem for p in compare.RECORDED.glob("*.txt"))
 
