@@ -403,7 +403,7 @@ def test_types_and_values_are_those_that_flink_gives(session: Session) -> None:
         if reason is None:
             differ.append(f"{text}: {ours}, Flink {told}, {value}")
     assert differ == []
-    assert len(lines) > 4_000
+    assert len(lines) > 6_000
     assert sum(reasons.values()) < len(lines) / 20
 
 

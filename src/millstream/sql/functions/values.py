@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,11 @@ from millstream.sql.functions.vectors import as_array, from_stored, stored, stor
 
 
 def _in(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    """Tell whether the first value is among the others, which are constants."""
+    """Tell whether the first value is among the others, which are mostly constants."""
     value, *among = values
+    if not all(isinstance(v, pa.Scalar) for v in among):
+        tests = [compare("=", site.types[0], value, v, rows) for v in among]
+        return reduce(pc.or_kleene, tests)
     known = [v for v in among if v.is_valid]
     found: Value
     if not known:
