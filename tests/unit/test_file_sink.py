@@ -171,7 +171,7 @@ def test_another_process_takes_over_what_was_acknowledged_and_writes_new_files(t
     commit(sink, *staged)
     assert sorted(finished(tmp_path).values()) == ["a\n", "b\nc\n"]
     # Its file is gone, and must not come back.
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(MillstreamError, match="is not there any more"):
         epoch(first, 4, ["later"])
     sink.create_committer(CONTEXT).recover([], "job")
     assert sorted(finished(tmp_path).values()) == ["a\n", "b\nc\n"]
