@@ -86,6 +86,18 @@ REASONS = {
         lambda e, t, v: "0.1 AS FLOAT" in e or "-1.0E-5 AS FLOAT" in e or "-0.0E0" in e or "Infinite or NaN" in t
     ),
     "text is cut to the length of its type": lambda e, t, v: "'Infinity' AS DOUBLE) AS VARCHAR(3)" in e,
+    "a letter is no number; Flink reads it as zero when it is alone": (
+        lambda e, t, v: re.match(r"(TRY_)?CAST\('[a-zA-Z]' AS DECIMAL", e) is not None
+    ),
+    "text that is compared with a number is read as one": lambda e, t, v: "! implicit type conversion between" in v,
+    "nothing is larger or smaller than NaN; Flink's planner compares constants otherwise": (
+        lambda e, t, v: " < CAST('NaN'" in e or (e.startswith("CAST('NaN'") and " < " in e)
+    ),
+    "text that is compared with truth values is read as one": lambda e, t, v: e == "TRUE < 'a'",
+    "text is read even where the other side is null": lambda e, t, v: (
+        e.startswith("CAST(NULL AS INT) ") and "'2024" in e
+    ),
+    "NULL is compared with rows, too": lambda e, t, v: "RECORDTYPE" in t and "NULL" in e,
     "only a NULL without a type is cast to everything": (
         lambda e, t, v: e.startswith("CAST(CAST(NULL AS") and " AS TIMESTAMP" in e
     ),

@@ -86,6 +86,15 @@ def test_a_condition_that_is_null_does_not_hold() -> None:
     assert never(Batch([], rows=2)).tolist() == [False, False]
 
 
+def test_what_is_not_among_constants_with_a_null_is_not_known() -> None:
+    among = [Column(INT, 0), of(1, INT), of(None, INT)]
+    column = pa.array([1, 2, None], pa.int32())
+    assert run(call("IN", among), column) == [True, None, None]
+    assert run(call("NOT", [call("IN", among)]), column) == [False, None, None]
+    assert run(call("IN", among[:2]), column) == [True, False, None]
+    assert run(call("IN", [of(2, INT), *among[1:]]), column) == [None, None, None]
+
+
 def test_columns_that_are_parts_of_others_are_read_from_their_own_start() -> None:
     column = pa.array([9, None, 3, 4, None], pa.int64()).slice(2, 3)
     assert run(call("%", [Column(BIGINT, 0), of(2, BIGINT)]), column) == [1, 0, None]
@@ -172,6 +181,8 @@ def test_times_are_told_in_the_sessions_zone() -> None:
     shown = pa.array(["2024-03-31 02:30:00", "2024-10-27 02:30:00", "2024-01-01 00:00:00"])
     back = run(cast(cast(Column(STRING, 0), timestamp), ltz), shown, context=berlin)
     assert [int(v.timestamp()) for v in back] == [1711848600, 1729989000, 1704063600]
+    twice = run(cast(cast(Column(STRING, 0), timestamp), ltz), shown.slice(1), context=berlin)
+    assert [int(v.timestamp()) for v in twice] == [1729989000, 1704063600]
     assert run(call("EXTRACT", [Column(ltz, 0)], ("HOUR",)), summer, context=berlin) == [1, 3, None]
     days = run(cast(Column(ltz, 0), DataTypes.DATE()), pa.array([1704063599000], arrow_type(ltz)), context=berlin)
     assert days == [dt.date(2023, 12, 31)]

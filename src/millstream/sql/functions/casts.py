@@ -316,8 +316,8 @@ def _read_decimal(text: str, cast: Cast) -> decimal.Decimal | None:
     return rounded(decimal.Decimal(trimmed), cast.target)
 
 
-_TRUE = frozenset(["t", "true", "y", "yes", "1", "on"])
-_FALSE = frozenset(["f", "false", "n", "no", "0", "off"])
+_TRUE = frozenset(["t", "true", "y", "yes", "1"])
+_FALSE = frozenset(["f", "false", "n", "no", "0"])
 
 
 def _string_to_boolean(column: pa.Array, cast: Cast) -> pa.Array:
@@ -325,7 +325,7 @@ def _string_to_boolean(column: pa.Array, cast: Cast) -> pa.Array:
 
 
 def _read_boolean(text: str, cast: Cast) -> bool:
-    word = text.strip(" ").lower()
+    word = text.lower()
     if word in _TRUE:
         return True
     if word in _FALSE:

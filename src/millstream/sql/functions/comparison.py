@@ -26,24 +26,27 @@ _API = {"=": "__eq__", "<>": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt
 _NESTED = (t.ArrayType, t.MapType, t.MultisetType, t.RowType)
 
 
-def comparable(types: Sequence[t.DataType]) -> tuple[t.DataType, ...] | None:
-    """Return the types that values are cast to before they are compared with each other, None if they cannot be."""
+def comparable(types: Sequence[t.DataType], ordered: bool = False) -> tuple[t.DataType, ...] | None:
+    """Return the types that values are cast to before they are compared, for order or equality; None if they cannot."""
     known = [k for k in types if not isinstance(k, t.NullType)]
     if not known:
         return tuple(types)
     common = known[0]
     for kind in known[1:]:
-        found = _compared_as(common, kind)
+        found = _compared_as(common, kind, ordered)
         if found is None:
             return None
         common = found
     return tuple(common.with_nullability(k.is_nullable) for k in types)
 
 
-def _compared_as(left: t.DataType, right: t.DataType) -> t.DataType | None:
+def _compared_as(left: t.DataType, right: t.DataType, ordered: bool) -> t.DataType | None:
     if type_rules.is_string(left) != type_rules.is_string(right):
         # Text is read as what it is compared with.
         other = right if type_rules.is_string(left) else left
+        if not ordered and (isinstance(other, t.BooleanType) or type_rules.is_interval(other)):
+            # Whether these are equal is seen by how they are written.
+            return t.DataTypes.STRING()
         if isinstance(other, (t.IntegralType, t.FloatType, t.DecimalType)):
             return t.DataTypes.DOUBLE() if not isinstance(other, t.IntegralType) else other
         return None if isinstance(other, _NESTED) else other
@@ -60,7 +63,7 @@ def _rule(ordered: bool, nulls: bool = True) -> Rule:
     def rule(arguments: Arguments) -> Resolved | None:
         if len(arguments) != 2 or not can(*arguments.types):
             return None
-        cast = comparable(arguments.types)
+        cast = comparable(arguments.types, ordered)
         if cast is None:
             return None
         nullable = any(map(_has_null, arguments.types))
@@ -152,7 +155,7 @@ def _between(symmetric: bool) -> Kernel:
 def _between_rule(arguments: Arguments) -> Resolved | None:
     if len(arguments) != 3 or not all(type_rules.is_ordered(arguments.types[0], k) for k in arguments.types[1:]):
         return None
-    cast = comparable(arguments.types)
+    cast = comparable(arguments.types, ordered=True)
     return None if cast is None else Resolved(BOOLEAN.with_nullability(arguments.any_nullable), cast)
 
 
