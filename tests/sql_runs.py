@@ -69,13 +69,19 @@ def _frozen(value: Any) -> Any:
 class Bare:
     """One operator, without a job around it."""
 
-    def __init__(self, operator: Operator, clock: Callable[[], int] = lambda: 0, batch: bool = False) -> None:
+    def __init__(
+        self,
+        operator: Operator,
+        clock: Callable[[], int] = lambda: 0,
+        batch: bool = False,
+        storage: MemoryStorage | None = None,
+    ) -> None:
         self.operator = operator
         self.out: list[Batch] = []
         self.watermarks: list[int | None] = []
-        self._storage = MemoryStorage()
+        self.storage = storage or MemoryStorage()
         surroundings = Surroundings(clock, lambda n: None, lambda: 0.0)
-        self.state = KeyedState("bare", 0, self._storage, clock)
+        self.state = KeyedState("bare", 0, self.storage, clock)
         context = RuntimeContext("bare", 0, 1, 128, 0, {}, MetricGroup(("bare",)), self.state)
         operator.prepare(OperatorSetup(context, self.state, self._emit, batch, surroundings))
         operator.advance = self.watermarks.append

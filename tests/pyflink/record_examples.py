@@ -65,7 +65,9 @@ def record(name: str, package: str = "datastream") -> None:
     )
     printed = "".join(line for line in done.stdout.splitlines(True) if not line.startswith(NOISE))
     recording(name, package).parent.mkdir(exist_ok=True)
-    recording(name, package).write_text(f"# recorded from {name}.py of apache-flink {version('apache-flink')}\n{printed}")
+    recording(name, package).write_text(
+        f"# recorded from {name}.py of apache-flink {version('apache-flink')}\n{printed}"
+    )
     print(f"recorded {name}", flush=True)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from sql_runs import Change, batch_of, changes_of, collecting, fields, final, given, kinds_of, planned, run
+from sql_runs import Bare, Change, batch_of, changes_of, collecting, fields, final, given, kinds_of, planned, run
 
 from millstream.common import Configuration
+from millstream.common.errors import InvalidProgramError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.graph.transformations import StreamEnd
 from millstream.operators.carried import decode
@@ -112,6 +113,20 @@ def test_key_groups_of_columns_are_those_of_values() -> None:
     assert groups_of(hashes([pa.array(texts)], 5), 128).tolist() == [key_group(v, 128) for v in texts]
     pairs = groups_of(hashes([pa.array(texts), pa.array([1, 2, 3, 4, None])], 5), 128).tolist()
     assert pairs == [key_group(v, 128) for v in zip(texts, [1, 2, 3, 4, None], strict=True)]
+
+
+def test_state_of_another_query_is_refused() -> None:
+    kinds = kinds_of(_INPUT)
+    before = Bare(GroupAggregateOperator([0], [AggregateCall("SUM", (2,), _BIGINT)], kinds))
+    before.take(batch_of([("+I", "a", 1, 1)], kinds))
+    name = before.state.write_delta(1, "a")
+    for other in (
+        GroupAggregateOperator([0], [AggregateCall("COUNT", (), _BIGINT)], kinds),
+        GroupAggregateOperator([1], [AggregateCall("SUM", (2,), _BIGINT)], kinds),
+    ):
+        after = Bare(other, storage=before.storage)
+        with pytest.raises(InvalidProgramError, match="The query has changed: this operator's state was kept as"):
+            after.state._reload(name)
 
 
 # --- input that waits

@@ -17,7 +17,7 @@ PYFLINK = Path(__file__).parents[1] / "pyflink"
 RECORDED = {p.stem: p for p in sorted((PYFLINK / "table_examples").glob("*.txt"))}
 # What is random in them: which product, what it costs, the numbers of a frame.
 RANDOM = {
-    "async_scalar_function": re.compile(r"Product \w: \$\d+|\b[0-9a-f]\b"),
+    "async_scalar_function": re.compile(r"Product \w: \$\d+|\w+_for_\w+|\b[0-9a-f]\b"),
     "conversion_from_dataframe": re.compile(r"\d\.\d+"),
 }
 

@@ -7,13 +7,14 @@ for any parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.common.errors import InvalidProgramError
 from millstream.state.hashes import groups_of
 from millstream.state.kinds import COLUMNS
 from millstream.state.table import BY_GROUP, StateTable
@@ -72,6 +73,21 @@ def _change(rows: bytes, gone: bytes | None) -> RowChange:
 def _part(batch: pa.RecordBatch, groups: range, max_parallelism: int) -> pa.RecordBatch:
     found = groups_of(batch.column(0).to_numpy(), max_parallelism)
     return batch.filter(pa.array((found >= groups.start) & (found < groups.stop)))
+
+
+def check_columns(change: RowChange, wanted: Sequence[tuple[str, pa.DataType | None]]) -> None:
+    """Refuse what a file says where the operator has other columns now; None is any type."""
+    found = list(zip(change.rows.schema.names, change.rows.schema.types, strict=True))[1:]
+    fits = len(found) == len(wanted) and all(
+        name == other and (kind is None or kind == other_kind)
+        for (name, kind), (other, other_kind) in zip(wanted, found, strict=True)
+    )
+    if not fits:
+        had, has = (", ".join(f"{n} {t or ''}".rstrip() for n, t in columns) for columns in (found, wanted))
+        raise InvalidProgramError(
+            f"The query has changed: this operator's state was kept as ({had}), and is ({has}) now. Start it without "
+            "that state, or give the query another name for its operators."
+        )
 
 
 class LiveColumns(Protocol):

@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.common.missing import missing_class
 from millstream.metrics import MetricGroup
@@ -335,6 +335,28 @@ def _create_udf(
             raise ValueError("Async scalar functions do not support pandas func_type: use func_type='general'.")
         return UserDefinedAsyncScalarFunctionWrapper(f, input_types, result_type, func_type, deterministic, name)
     return UserDefinedScalarFunctionWrapper(f, input_types, result_type, func_type, deterministic, name)
+
+
+@overload
+def udf(
+    f: None = None,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Callable[[Callable[..., Any]], UserDefinedScalarFunctionWrapper]: ...
+
+
+@overload
+def udf(
+    f: Callable[..., Any] | ScalarFunction | AsyncScalarFunction | type,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> UserDefinedScalarFunctionWrapper: ...
 
 
 def udf(

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from millstream.sql.columns.growing import Growing, GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
-from millstream.state.column_table import HASH, RowChange
+from millstream.state.column_table import HASH, RowChange, check_columns
 from millstream.state.hashes import groups_of
 
 # Slots of keys that are gone are given up when they are more than those that are not, and more than so many.
@@ -168,6 +168,8 @@ class KeyedColumns:
     # --- files
 
     def load(self, change: RowChange) -> None:
+        keys = [(f"k{i}", kind) for i, kind in enumerate(self._kinds)]
+        check_columns(change, [(_ORDER, pa.int64()), *keys, *((k.name, None) for k in self._kept)])
         if change.gone is not None and change.gone.num_rows:
             slots = self.find(change.gone.columns[2:], change.gone.num_rows)
             self._saved.values[slots[slots >= 0]] = False

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from millstream.sql.columns.growing import Growing, GrowingColumn
 from millstream.sql.columns.index import index_for
 from millstream.sql.columns.keys import hashes, stable_order
-from millstream.state.column_table import HASH, RowChange
+from millstream.state.column_table import HASH, RowChange, check_columns
 from millstream.state.hashes import groups_of
 
 Ints = NDArray[np.int64]
@@ -355,6 +355,8 @@ class KeyedRows:
         return RowChange(self._rows(rows), gone), groups, gone_groups
 
     def load(self, change: RowChange) -> None:
+        about = [(name, pa.int64()) for name in ("number", "mark", "order", "touched")]
+        check_columns(change, [*about, *((f"c{i}", kind) for i, kind in enumerate(self._kinds))])
         if change.gone is not None and change.gone.num_rows:
             columns = change.gone.columns[1:-1]
             self._drop(self._numbered(columns, change.gone.num_rows, change.gone.columns[-1]))
