@@ -12,7 +12,7 @@ from millstream.common.missing import NotSupportedError
 from millstream.common.serializer import VoidNamespaceSerializer
 from millstream.common.typeinfo import DateTypeInfo, TimestampTypeInfo, TimeTypeInfo, TypeInformation
 from millstream.datastream import MemorySize, SlotSharingGroup, StreamExecutionEnvironment
-from millstream.datastream.connectors import FileSink, KafkaSource
+from millstream.datastream.connectors import FileSink, PulsarSource
 from millstream.datastream.window import TimeWindow, TimeWindowSerializer, TumblingEventTimeWindows
 
 
@@ -75,8 +75,8 @@ def test_jars_are_accepted_with_one_warning() -> None:
 
 def test_flat_imports_and_placeholders() -> None:
     assert FileSink.__name__ == "FileSink"
-    for use in (lambda: KafkaSource(), lambda: KafkaSource.builder(), lambda: type("Mine", (KafkaSource,), {})()):
-        with pytest.raises(NotSupportedError, match="the Kafka connector is not built yet"):
+    for use in (lambda: PulsarSource(), lambda: PulsarSource.builder(), lambda: type("Mine", (PulsarSource,), {})()):
+        with pytest.raises(NotSupportedError, match="the Pulsar connector is not built yet"):
             use()
 
 
