@@ -36,7 +36,7 @@ def test_the_vertex_that_holds_a_job_up_is_named_and_the_one_with_a_hot_key(env:
     if slots_stay:
         assert told["back pressure"]["title"] == "slow holds the job up"
         assert "Source: numbers -> Map" in told["back pressure"]["text"]
-        assert "made at test_service.py:" in told["back pressure"]["text"]
+        assert "made at test_explanations.py:" in told["back pressure"]["text"]
     assert told["skew"]["title"] == "hot -> Sink has more to do in one subtask"
 
 
