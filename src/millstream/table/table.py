@@ -34,6 +34,7 @@ class Table:
     """Rows with columns: what a query is, before it is run.
 
     Example:
+        >>> from millstream.table import EnvironmentSettings, TableEnvironment
         >>> from millstream.table.expressions import col
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         >>> words = t_env.from_elements([("to", 1), ("be", 2)], ["word", "n"])

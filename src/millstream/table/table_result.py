@@ -83,6 +83,7 @@ class TableResult(ABC):
     """What came of a statement.
 
     Example:
+        >>> from millstream.table import EnvironmentSettings, TableEnvironment
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         >>> t_env.execute_sql("SELECT 1 AS a").print()
         +----+-------------+

@@ -269,6 +269,7 @@ class KafkaSource(Source[Any]):
     """Reads topics of Kafka, each partition with watermarks of its own; records have Kafka's timestamps.
 
     Example:
+        >>> from millstream.common.serialization import SimpleStringSchema
         >>> source = (
         ...     KafkaSource.builder()
         ...     .set_bootstrap_servers("localhost:9092")
