@@ -17,9 +17,9 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def t_env(millstream_env: StreamExecutionEnvironment) -> StreamTableEnvironment:
-    millstream_env.set_parallelism(2)
-    return StreamTableEnvironment.create(millstream_env)
+def t_env(env: StreamExecutionEnvironment) -> StreamTableEnvironment:
+    env.set_parallelism(2)
+    return StreamTableEnvironment.create(env)
 
 
 def final(t_env: StreamTableEnvironment, query: str) -> Counter[tuple[Any, ...]]:
@@ -67,8 +67,8 @@ def test_functions_run_in_workers_and_files_are_complete(t_env: StreamTableEnvir
     )
 
 
-def test_a_stream_a_table_and_a_stream_are_one_job(t_env: StreamTableEnvironment, millstream_env: Any) -> None:
-    stream = millstream_env.from_collection(
+def test_a_stream_a_table_and_a_stream_are_one_job(t_env: StreamTableEnvironment, env: Any) -> None:
+    stream = env.from_collection(
         [("a", 1), ("b", 2), ("a", 3)], Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
     )
     t_env.create_temporary_view("v", stream)
