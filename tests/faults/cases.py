@@ -118,7 +118,7 @@ def _drive(directory: Path, fault: str, latest: bool, cluster: bool = False) -> 
     if cluster:
         command += ["--master", "local-cluster[2,2,1024]"]
     done = subprocess.run(
-        command + (["--latest"] if latest else []), cwd=ROOT, capture_output=True, text=True, timeout=120
+        command + (["--latest"] if latest else []), cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     # Killed, or failed before it could restart: both are what is being tried. Anything else is told.
     if done.returncode not in (0, -signal.SIGKILL) and "injected" not in done.stderr:
