@@ -6,7 +6,7 @@ from pathlib import Path
 
 from millstream.sql.functions.function import Kind
 from millstream.sql.functions.table import FUNCTIONS
-from millstream.table.connectors.registry import find_connector, identifiers
+from millstream.table.connectors.registry import BUILT_IN, find_connector
 from millstream.table.formats.registry import _FORMATS, format_class
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql-reference.md"
@@ -33,10 +33,9 @@ def page() -> str:
         lines += [f"| `{f.name.replace('|', chr(92) + '|')}` | {f'`{f.api}`' if f.api else ''} |" for f in found]
         lines.append("")
     lines += ["## Connectors", "", "| identifier | options |", "|---|---|"]
-    for name in identifiers():
+    for name in sorted(BUILT_IN):
         connector = find_connector(name)
-        if connector is None or not type(connector).__module__.startswith("millstream.table"):
-            continue
+        assert connector is not None
         own = sorted(o for o in connector.required | connector.optional if not o.startswith(tuple(_FORMATS)))
         lines.append(f"| `{name}` | {', '.join(f'`{o}`' for o in own) or 'none'} |")
     lines += ["", "## Formats", "", "| identifier | options, each with the format's name before it |", "|---|---|"]

@@ -17,7 +17,7 @@ ENTRY_POINTS = "millstream.connectors"
 _IDENTIFIER = "connector"
 # Options that every table may have.
 _COMMON = frozenset(["property-version", "scan.parallelism", "sink.parallelism"])
-_BUILT_IN = {
+BUILT_IN = {
     "blackhole": "blackhole:BlackHoleConnector",
     "datagen": "datagen:DataGenConnector",
     "filesystem": "filesystem:FileSystemConnector",
@@ -51,8 +51,8 @@ def find_connector(identifier: str) -> Connector | None:
     """Return the connector of an identifier, None if there is none."""
     if identifier in _registered:
         return _registered[identifier]()
-    if identifier in _BUILT_IN:
-        module, _, name = _BUILT_IN[identifier].partition(":")
+    if identifier in BUILT_IN:
+        module, _, name = BUILT_IN[identifier].partition(":")
         return _loaded(f"{__package__}.{module}", name)()
     if identifier in _installed():
         module, _, name = _installed()[identifier].partition(":")
@@ -67,7 +67,7 @@ def _loaded(module: str, name: str) -> type[Connector]:
 
 def identifiers() -> list[str]:
     """Return the identifiers of all connectors."""
-    return sorted({*_BUILT_IN, *_registered, *_installed()})
+    return sorted({*BUILT_IN, *_registered, *_installed()})
 
 
 class Connectors:
