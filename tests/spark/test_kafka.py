@@ -212,6 +212,24 @@ def test_every_record_is_there_once_after_a_failure(
     assert Counter(map(int, kafka.read(out))) == Counter(range(6000))
 
 
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_what_is_written_is_seen_though_nothing_follows(
+    env: Env, kafka: KafkaBroker, topic: str, checkpoints: bool
+) -> None:
+    kafka.send(topic, ["only"])
+    out = f"{topic}-out"
+    kafka.create_topic(out)
+    if checkpoints:
+        env.enable_checkpointing(200)
+    stream = env.from_source(reading(kafka, topic).build(), NONE, "kafka")
+    stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE))
+    job = env.execute_async()
+    try:
+        _until(lambda: kafka.read(out) == [b"only"], 20)
+    finally:
+        job.cancel().result()
+
+
 def _restarts(env: Env) -> None:
     config = env._config  # type: ignore[attr-defined]
     config.set_string("restart-strategy.type", "fixed-delay")

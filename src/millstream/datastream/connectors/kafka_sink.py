@@ -42,8 +42,6 @@ __all__ = [
 
 # What a broker allows unless it was told otherwise.
 _TRANSACTION_TIMEOUT_MS = 900_000
-# Without checkpoints a transaction is committed after about so many seconds.
-_OPEN_SECONDS = 0.1
 # So many records are handed over before the library's reports are taken.
 _POLL_EVERY = 4096
 
@@ -248,7 +246,6 @@ class _Writer(SinkWriter):
         self._count = 0
         self._plain: _Producer | None = None
         self._open: _Producer | None = None
-        self._opened_at = 0.0
         # The transaction that is open behind an epoch that counts; and whether an epoch is being written.
         self._carried: str | None = None
         self._in_epoch = False
@@ -289,7 +286,7 @@ class _Writer(SinkWriter):
             self._open = self._plain
             return self._plain
         self._open = _Producer(self._settings.transaction(self._name))
-        self._open_name, self._opened_at = self._name, time.monotonic()
+        self._open_name = self._name
         self._open.begin()
         return self._open
 
@@ -303,8 +300,8 @@ class _Writer(SinkWriter):
             else:
                 self._open.poll()
             return None
-        is_due = not self._checkpoints and time.monotonic() - self._opened_at >= _OPEN_SECONDS
-        if not flush and not is_due:
+        # Without checkpoints nobody will ask for it later: there may be no other epoch for a long time.
+        if self._checkpoints and not flush:
             self._carried = self._open_name
             self._open.poll()
             return None

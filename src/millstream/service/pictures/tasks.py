@@ -8,7 +8,6 @@ from typing import Any
 from millstream.common.execution_state import ExecutionState
 from millstream.jobmaster.progress import SubtaskProgress
 from millstream.jobmaster.view import JobView, TaskView
-from millstream.operators.traffic import SubtaskTraffic
 from millstream.operators.vertex import Vertex
 
 _NOTHING = SubtaskProgress()
@@ -59,7 +58,7 @@ def state_of(tasks: Iterable[TaskView]) -> ExecutionState:
     return states[0] if states else ExecutionState.CREATED
 
 
-def counts(tasks: Iterable[TaskView], names: dict[str, str] | None = None) -> dict[str, int]:
+def counts(tasks: Iterable[TaskView]) -> dict[str, int]:
     """Return how many tasks are in each state, by its name."""
     found = {state.name: 0 for state in ExecutionState}
     for task in tasks:
@@ -67,15 +66,11 @@ def counts(tasks: Iterable[TaskView], names: dict[str, str] | None = None) -> di
     return found
 
 
-def _traffic(view: JobView, vertex: Vertex, subtask: int) -> SubtaskTraffic | None:
-    return view.traffic(vertex.id, subtask)
-
-
 def io_metrics(view: JobView, vertex: Vertex, subtasks: Iterable[int]) -> dict[str, Any]:
     """Return what subtasks have read and written, and how they spent their time."""
     chosen = list(subtasks)
     done = [progress_of(view, vertex, i) for i in chosen]
-    traffic = [t for t in (_traffic(view, vertex, i) for i in chosen) if t is not None]
+    traffic = [t for t in (view.traffic(vertex.id, i) for i in chosen) if t is not None]
     is_known = view.progress.epochs > 0
     return {
         "read-bytes": 0,
