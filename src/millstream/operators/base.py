@@ -28,6 +28,10 @@ Emit = Callable[..., None]
 Advance = Callable[[int | None], None]
 
 
+def _nobody_knows() -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """What an operator may know of the real world.
@@ -37,12 +41,14 @@ class Surroundings:
         requests: makes a runner of asynchronous requests, so many at once.
         stopwatch: tells how many seconds have passed, from whenever on.
         timer_lag: how many milliseconds after their time timers fire that follow the clock.
+        resident: how many bytes of memory this process has for itself; 0 where others share it.
     """
 
     clock: Callable[[], int]
     requests: Callable[[int], Any]
     stopwatch: Callable[[], float]
     timer_lag: int = 0
+    resident: Callable[[], int] = _nobody_knows
 
 
 @dataclass
