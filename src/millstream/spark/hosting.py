@@ -34,7 +34,8 @@ from millstream.operators.traffic import SlotTraffic
 from millstream.spark import termination, worker
 from millstream.spark.garbage import Collector
 from millstream.spark.processes import die_with_parent, kill, name_process, run_child
-from millstream.spark.worker import JobRef, Printed
+from millstream.spark.saved_plan import JobRef
+from millstream.spark.worker import Printed
 
 # How long functions may take to close.
 CLOSE_SECONDS = 1.5
