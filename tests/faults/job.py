@@ -1,6 +1,6 @@
 """The job that must survive everything: offsets -> keyed state, timers, windows and patterns -> a transactional sink.
 
-    python tests/faults/job.py <directory> [--fault SETTING] [--latest]
+    python tests/faults/job.py <directory> [--fault SETTING] [--latest] [--set KEY=VALUE]
 
 runs it once, as a driver of its own; `directory` holds its database and its checkpoints.
 """
@@ -27,6 +27,7 @@ from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 
 RECORDS, KEYS, WINDOW, LATER = 2400, 11, 400, 250
+RATE = 1200
 # How long an opening value waits for a closing one.
 PATIENCE = 100
 # So many records a subtask and epoch: about twenty epochs.
@@ -115,8 +116,8 @@ def make_database(directory: Path) -> None:
     database.close()
 
 
-def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
-    """Return an environment with the job in it."""
+def build(directory: Path, config: Configuration, rate: int = RATE) -> StreamExecutionEnvironment:
+    """Return an environment with the job in it, which reads so many records a second."""
     settings = {
         "execution.checkpointing.dir": str(directory / "checkpoints"),
         "execution.checkpointing.interval": "100 ms",
@@ -137,7 +138,7 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     path = str(directory / "sink.db")
     sink = SqlSink(lambda: sqlite3.connect(path, timeout=30), "facts", ["kind", "number", "value"])
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
-    values = env.from_source(DataGeneratorSource(lambda i: i, RECORDS, 1200), strategy).uid("values")
+    values = env.from_source(DataGeneratorSource(lambda i: i, RECORDS, rate), strategy).uid("values")
     facts = values.key_by(lambda v: v % KEYS).process(CountAndRemind()).uid("count")
     pairs = values.map(lambda v: ("window", v % KEYS, v)).key_by(lambda t: t[1])
     sums = pairs.window(TumblingEventTimeWindows.of(WINDOW)).reduce(lambda a, b: (*a[:2], a[2] + b[2])).uid("sums")
@@ -151,15 +152,17 @@ def main() -> None:
     parser.add_argument("--fault")
     parser.add_argument("--latest", action="store_true")
     parser.add_argument("--master")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--rate", type=int, default=RATE)
     options = parser.parse_args()
-    config = Configuration()
+    config = Configuration.from_dict(dict(setting.split("=", 1) for setting in options.set))
     if options.fault:
         config.set_string(SETTING, options.fault)
     if options.master:
         config.set_string("spark.master", options.master)
     if options.latest:
         config.set_string("execution.state-recovery.path", "latest")
-    build(options.directory, config).execute(NAME)
+    build(options.directory, config, options.rate).execute(NAME)
 
 
 if __name__ == "__main__":
