@@ -20,7 +20,7 @@ _UNITS = {
     "g": ("g", "gb", "gibibytes"),
     "t": ("t", "tb", "tebibytes"),
 }
-_FACTORS = {name: 1024**power for power, names in enumerate(_UNITS.values()) for name in names}
+_FACTORS: dict[str, int] = {name: 1024**power for power, names in enumerate(_UNITS.values()) for name in names}
 _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
 _LARGEST = (1 << 63) - 1
 
