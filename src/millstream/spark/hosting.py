@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from pyspark import TaskContext
 
-from millstream.common.errors import MillstreamError
+from millstream.common.errors import MillstreamError, StateNotSharedError
 from millstream.exchange.addresses import Address
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
@@ -204,4 +204,6 @@ class SlotWork:
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, SubtaskFailed):
             return f"{worker.describe(error, self._printed.take())}\n{trace}"
+        if isinstance(error, StateNotSharedError):
+            return trace
         return str(error) if isinstance(error, MillstreamError) else trace

@@ -14,6 +14,7 @@ from functools import partial
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
+from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JobExecutionError
@@ -48,7 +49,7 @@ def launch(job: Launch) -> JobMaster:
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
     _context(config)
-    checkpoints = prepared.options.checkpoints.enabled
+    checkpoints = prepared.options.checkpoints
 
     def make_engine(home: Home) -> SparkEngine:
         dependencies = bring(config, home.directory)
@@ -90,8 +91,7 @@ class SparkEngine:
     # Plans are pickled and saved once, however often a job restarts.
     pickled: dict[JobPlan, bytes]
     exchange: ExchangeSettings
-    # Whether checkpoints are taken.
-    checkpoints: bool
+    checkpoints: CheckpointOptions
     # Whether slots that stay were tried, and cannot be had.
     _cannot_stay: bool = False
     _saved: dict[JobPlan, str] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class SparkEngine:
             self._warn_if_plain(context)
             return spark()
         # Slots that stay leave their state in memory while nobody asks for a checkpoint of it.
-        staying = replace(job, shares_state=self.checkpoints)
+        staying = replace(job, shares_state=self.checkpoints.enabled)
         resident = ExchangeEpochs(context, plan, staying, self.name, self.exchange, python)
         if self.exchange.choice is ExchangeChoice.RESIDENT:
             return resident
@@ -163,6 +163,9 @@ class SparkEngine:
         """Choose how blocks get from slot to slot."""
         if self.exchange.choice is not ExchangeChoice.AUTO:
             return self.exchange.choice is ExchangeChoice.RESIDENT
+        if self.checkpoints.directory is None and str(context.master).startswith("spark://"):
+            # With Spark's shuffle machines hand state to each other through files, and there is no place for these.
+            return not self._cannot_stay
         # Spark's shuffle spills to disk what a batch job has too much of, and takes cores only while they work.
         # In a Spark of somebody else's cores are for others too, and may be taken away.
         if plan.settings.batch or self._cannot_stay or not is_ours(context) or may_grow(context):

@@ -36,7 +36,9 @@ def unpacked(name: str) -> str:
     if not os.path.isdir(target):
         fresh = tempfile.mkdtemp(prefix="millstream-parcel-", dir=root)
         with tarfile.open(SparkFiles.get(name)) as parcel:
-            parcel.extractall(fresh, filter="fully_trusted")
+            if hasattr(tarfile, "fully_trusted_filter"):
+                parcel.extraction_filter = tarfile.fully_trusted_filter
+            parcel.extractall(fresh)
         try:
             os.rename(fresh, target)
         except OSError:

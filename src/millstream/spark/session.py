@@ -146,8 +146,9 @@ def _start(config: Configuration) -> SparkContext:
     conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
-    # Workers must run the very interpreter that pickled the job.
-    with _environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):
+    # Workers must run the very interpreter that pickled the job, unless the user knows better.
+    python = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python") or sys.executable
+    with _environment({"PYSPARK_PYTHON": python}):
         context = SparkContext(conf=conf)
     _expect_the_end(context)
     if not master.startswith("local"):
