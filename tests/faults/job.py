@@ -1,6 +1,6 @@
 """The job that must survive everything: offsets -> keyed state, timers, windows and patterns -> a transactional sink.
 
-    python tests/faults/job.py <directory> [--fault SETTING] [--latest]
+    python -m tests.faults.job <directory> [--fault SETTING] [--latest]
 
 runs it once, as a driver of its own; `directory` holds its database and its checkpoints.
 """
@@ -10,9 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import sqlite3
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +114,8 @@ def make_database(directory: Path) -> None:
     database.close()
 
 
-def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
-    """Return an environment with the job in it."""
+def environment(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
+    """Return an environment whose jobs take many checkpoints and restart at once."""
     settings = {
         "execution.checkpointing.dir": str(directory / "checkpoints"),
         "execution.checkpointing.interval": "100 ms",
@@ -132,7 +131,12 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     }
     settled = Configuration.from_dict(settings)
     settled.add_all(config)
-    env = StreamExecutionEnvironment.get_execution_environment(settled)
+    return StreamExecutionEnvironment.get_execution_environment(settled)
+
+
+def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
+    """Return an environment with the job in it."""
+    env = environment(directory, config)
     make_database(directory)
     path = str(directory / "sink.db")
     sink = SqlSink(lambda: sqlite3.connect(path, timeout=30), "facts", ["kind", "number", "value"])
@@ -145,8 +149,9 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     return env
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(build: Callable[[Path, Configuration], StreamExecutionEnvironment], about: str | None) -> None:
+    """Run a job once, as the command line says."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--fault")
     parser.add_argument("--latest", action="store_true")
@@ -163,4 +168,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(build, __doc__)
