@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from millstream.sql.errors import TableException, ValidationException
 from millstream.table import (
     DataTypes,
     EnvironmentSettings,
+    ExplainDetail,
     FormatDescriptor,
     ResultKind,
     Schema,
@@ -510,6 +512,55 @@ def test_settings_are_those_of_the_environment() -> None:
     assert t_env.get_config().get_local_timezone() == "Europe/Berlin"
     assert env.get_parallelism() == 3
     assert list(t_env.execute_sql("SELECT 1").collect()) == [Row(1)]
+
+
+_ADVICE = "You might want to enable local-global two-phase optimization by configuring "
+
+
+@pytest.mark.parametrize(
+    "settings, advice",
+    [
+        (
+            {},
+            f"{_ADVICE}('table.exec.mini-batch.enabled' to 'true', 'table.exec.mini-batch.allow-latency' to a "
+            "positive long value, 'table.exec.mini-batch.size' to a positive long value).",
+        ),
+        (
+            {"table.exec.mini-batch.enabled": "true", "table.optimizer.agg-phase-strategy": "ONE_PHASE"},
+            f"{_ADVICE}('table.optimizer.agg-phase-strategy' to 'AUTO').",
+        ),
+        ({"table.exec.mini-batch.enabled": "true"}, None),
+    ],
+)
+def test_explain_advises_as_flink_does(
+    t_env: StreamTableEnvironment, people: Table, settings: dict[str, str], advice: str | None
+) -> None:
+    config = t_env.get_config()
+    for key, value in settings.items():
+        config.set(key, value)
+    for key in () if not settings else ("allow-latency", "size"):
+        config.set(f"table.exec.mini-batch.{key}", "10")
+    text = people.group_by(col("name")).select(col("name"), lit(1).count).explain(ExplainDetail.PLAN_ADVICE)
+    assert "== Optimized Physical Plan With Advice ==\n" in text
+    if advice is None:
+        assert "\n\nNo available advice...\n\n== Optimized Execution Plan ==\n" in text
+    else:
+        assert "\nGroupAggregate(advice=[1], groupBy=[name], " in text
+        assert f"\n\nadvice[1]: [ADVICE] {advice}\n\n== Optimized Execution Plan ==\n" in text
+
+
+def test_explain_shows_the_job_as_json(t_env: StreamTableEnvironment, people: Table) -> None:
+    text = people.where(col("id") > 1).explain(ExplainDetail.JSON_EXECUTION_PLAN)
+    nodes = json.loads(text.partition("\n== Physical Execution Plan ==\n")[2])["nodes"]
+    assert [n["pact"] for n in nodes] == ["Data Source", "Operator", "Operator"]
+    assert nodes[1]["predecessors"] == [{"id": nodes[0]["id"], "ship_strategy": "FORWARD", "side": "second"}]
+    # It is the same each time: nothing of it stays in the program.
+    assert len(json.loads(people.explain(ExplainDetail.JSON_EXECUTION_PLAN).split(" ==\n")[-1])["nodes"]) == 2
+
+
+def test_explain_has_no_costs(people: Table) -> None:
+    with pytest.raises(TableException, match="the planner has no statistics"):
+        people.explain(ExplainDetail.ESTIMATED_COST)
 
 
 def test_explain_has_three_parts(people: Table) -> None:

@@ -89,6 +89,11 @@ class Runner:
             result.wait()
         return result
 
+    def execution_plan(self, ends: Sequence[End]) -> str:
+        """Return the job that ends would be, as JSON."""
+        with self._bridge.added():
+            return self._bridge.execution_plan(self.translated(ends))
+
     def attach(self, sinks: Sequence[Sink]) -> None:
         """Have statements run by the program's own `execute()`."""
         self._bridge.attach(self.translated(sinks))
