@@ -363,6 +363,8 @@ class Translator:
             # So that changes of one row stay in their order.
             persisted = [c.name for c in node.table.columns if c.is_persisted]
             ends = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
+        elif node.sink.distribution():
+            ends = _by_columns(ends, tuple(columns.index(name) for name in node.sink.distribution()))
         added = self._add(planned, TableSinkOperator(sink), ends, parallelism=parallelism)
         if parallelism is None:
             _spread_like(added, ends)

@@ -23,6 +23,10 @@ class TableSinkOperator(SinkOperator):
         super().__init__(sink)
         self.encodes_input = False
 
+    def on_watermark(self, watermark: int) -> int | None:
+        self.writer.on_watermark(watermark)
+        return super().on_watermark(watermark)
+
 
 class NotNullOperator(BatchOperator):
     """Refuses rows with nulls in columns that must not be null, or leaves them out."""
