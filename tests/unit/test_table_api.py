@@ -67,6 +67,40 @@ def rows(table: Table) -> list[tuple[Any, ...]]:
 # --- results
 
 
+def _with_a_value(found: list[Any], batch: bool = False) -> StreamTableEnvironment:
+    """Return an environment with a table of two rows, and one whose rows a subquery gives."""
+    settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
+    env = StreamTableEnvironment.create(LocalEnvironment(), settings)
+    for name, given in (("two", [(7,), (8,)]), ("found", found)):
+        env.execute_sql(f"CREATE TABLE {name} ({name[0]} INT) WITH {ValuesTable(given).options}")
+    return env
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_subquery_of_one_row_is_a_value(batch: bool) -> None:
+    query = "SELECT t, (SELECT f FROM found) FROM two"
+    for found, expected in (([(1,)], [(7, 1), (8, 1)]), ([], [(7, None), (8, None)])):
+        changes = list(_with_a_value(found, batch).execute_sql(query).collect())
+        left = [tuple(r) for r in changes if r.get_row_kind() is RowKind.INSERT]
+        for gone in (tuple(r) for r in changes if r.get_row_kind() is RowKind.DELETE):
+            left.remove(gone)
+        assert sorted(left) == expected
+    with pytest.raises(MillstreamError, match=r"SingleValueAggFunction received more than one element: .* Choose one"):
+        list(_with_a_value([(1,), (2,)], batch).execute_sql(query).collect())
+
+
+def test_the_row_of_a_subquery_may_change() -> None:
+    given = [Row(1), Row(1), Row(2), Row(2), Row(3)]
+    kinds = (RowKind.INSERT, RowKind.DELETE, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)
+    for row_given, kind in zip(given, kinds, strict=True):
+        row_given.set_row_kind(kind)
+    t_env = _with_a_value(given)
+    sink = ValuesTable()
+    t_env.execute_sql(f"CREATE TABLE snk (a INT, b INT) WITH {sink.options}")
+    t_env.execute_sql("INSERT INTO snk SELECT t, (SELECT f FROM found) FROM two").wait()
+    assert sink.final() == [(7, 3), (8, 3)]
+
+
 def test_a_query_prints_as_in_flink(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
     t_env.execute_sql(
         "SELECT x, COUNT(*) AS c FROM (VALUES (1, 'a'), (2, 'b'), (1, 'c')) AS T(x, y) GROUP BY x"
