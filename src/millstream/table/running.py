@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +13,14 @@ from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.errors import TableException
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.sink import TableSinkOperator
+from millstream.sql.plan.endless import endless_state
 from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
 from millstream.sql.plan.planner import plan
 from millstream.sql.translate import Translator
 from millstream.table.table_config import TableConfig
 from millstream.table.table_result import JobResult, QueryResult, TableResult
+
+log = logging.getLogger("millstream")
 
 _PARALLELISM = "table.exec.resource.default-parallelism"
 _WIDTH = "table.display.max-column-width"
@@ -59,7 +63,10 @@ class Runner:
         )
         before = len(self._bridge.program.transformations)
         translator = Translator(self._bridge.program, session)
-        found = [translator.translate(p) for p in self.planned(ends)]
+        plans = self.planned(ends)
+        for told in () if self.is_batch else endless_state(plans):
+            log.warning("SQL: %s", told)
+        found = [translator.translate(p) for p in plans]
         self._set_parallelism(self._bridge.program.transformations[before:])
         return found
 
