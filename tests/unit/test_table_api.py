@@ -26,6 +26,13 @@ from millstream.table import (
     TableDescriptor,
     TableFunction,
 )
+from millstream.table.catalog import (
+    CatalogColumnStatistics,
+    CatalogPartition,
+    CatalogPartitionSpec,
+    CatalogTableStatistics,
+    ObjectPath,
+)
 from millstream.table.expressions import (
     UNBOUNDED_RANGE,
     array,
@@ -624,3 +631,50 @@ def test_modules_and_classes_that_are_gone_say_so() -> None:
         descriptors.Kafka()
     with pytest.raises(NotSupportedError, match="in_batch_mode"):
         table.BatchTableEnvironment()  # type: ignore[operator]
+
+
+def test_a_catalog_knows_partitions_and_statistics(t_env: StreamTableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE parted (a INT, p STRING, q INT) PARTITIONED BY (p, q) WITH ('connector' = 'print')")
+    t_env.execute_sql("CREATE TABLE whole (a INT) WITH ('connector' = 'print')")
+    catalog = t_env.get_catalog("default_catalog")
+    assert catalog is not None
+    parted, whole = ObjectPath("default_database", "parted"), ObjectPath("default_database", "whole")
+    one, two = CatalogPartitionSpec({"p": "x", "q": "1"}), CatalogPartitionSpec({"q": "2", "p": "x"})
+    said = CatalogPartition.create_instance({"k": "v"}, "a day")
+    for spec in (one, two):
+        catalog.create_partition(parted, spec, said, False)
+    catalog.create_partition(parted, one, said, True)
+    assert catalog.list_partitions(parted, CatalogPartitionSpec({"q": "2"})) == [two]
+    assert catalog.get_partition(parted, one).get_properties() == {"k": "v"}
+    shown = [r[0] for r in t_env.execute_sql("SHOW PARTITIONS parted").collect()]
+    assert shown == ["p=x/q=1", "p=x/q=2"]
+    (found,) = t_env.execute_sql("SHOW PARTITIONS parted PARTITION (q = '2')").collect()
+    assert found[0] == "p=x/q=2"
+    catalog.alter_partition(parted, two, CatalogPartition.create_instance({}, None), False)
+    assert catalog.get_partition(parted, two).get_comment() is None
+    counts = CatalogTableStatistics(3, 1, 20, 30, None)
+    catalog.alter_table_statistics(whole, counts, False)
+    catalog.alter_partition_statistics(parted, one, counts, False)
+    assert catalog.get_table_statistics(whole).get_row_count() == 3
+    assert [s.get_row_count() for s in catalog.bulk_get_partition_statistics(parted, [one, two])] == [3, -1]
+    columns = CatalogColumnStatistics({"a": 1}, {})
+    catalog.alter_table_column_statistics(whole, columns, False)
+    catalog.alter_partition_column_statistics(parted, two, columns, False)
+    assert catalog.get_partition_column_statistics(parted, two).get_column_statistics_data() == {"a": 1}
+    assert catalog.get_table_column_statistics(parted).get_column_statistics_data() == {}
+    catalog.drop_partition(parted, two, False)
+    assert not catalog.partition_exists(parted, two)
+    for act, words in (
+        (lambda: catalog.list_partitions(whole), "is not partitioned"),
+        (lambda: catalog.get_partition(parted, two), "does not exist"),
+        (lambda: catalog.create_partition(parted, one, said, False), "already exists"),
+        (lambda: catalog.create_partition(parted, CatalogPartitionSpec({"z": "1"}), said, False), r"keys \[p, q\]"),
+        (lambda: catalog.get_table_statistics(ObjectPath("default_database", "no")), "does not exist"),
+        (lambda: t_env.execute_sql("SHOW PARTITIONS whole"), "is not partitioned"),
+    ):
+        with pytest.raises(MillstreamError, match=words):
+            act()
+    # What is dropped is forgotten.
+    t_env.execute_sql("DROP TABLE parted")
+    t_env.execute_sql("CREATE TABLE parted (a INT, p STRING, q INT) PARTITIONED BY (p, q) WITH ('connector' = 'print')")
+    assert catalog.list_partitions(parted) == []
