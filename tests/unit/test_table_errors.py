@@ -13,7 +13,7 @@ import pytest
 
 from millstream.common.errors import MillstreamError
 from millstream.sql.errors import SqlParserException, TableException, ValidationException
-from millstream.table import DataTypes, StreamTableEnvironment
+from millstream.table import DataTypes, EnvironmentSettings, StreamTableEnvironment
 from millstream.table.udf import udf, udtf
 from millstream.testing import LocalEnvironment, ValuesTable
 
@@ -122,6 +122,22 @@ def test_rows_with_nulls_can_be_left_out(t_env: StreamTableEnvironment) -> None:
     t_env.get_config().set("table.exec.sink.not-null-enforcer", "DROP")
     run(t_env, "INSERT INTO kept SELECT NULLIF(a, 0) FROM t")
     assert sink.final() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [("UPDATE t SET a = 1", "UPDATE"), ("DELETE FROM t WHERE a = 1", "DELETE"), ("TRUNCATE TABLE t", "TRUNCATE")],
+)
+def test_rows_cannot_be_changed_where_they_are(statement: str, word: str) -> None:
+    for settings, words in (
+        (EnvironmentSettings.in_streaming_mode(), "for streaming mode now"),
+        (EnvironmentSettings.in_batch_mode(), "for table t: no connector can change rows yet"),
+    ):
+        t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
+        with pytest.raises(TableException, match=f"{word} statement is not supported {words}"):
+            t_env.execute_sql(statement)
+    with pytest.raises(TableException, match="QUIT is a statement for a client"):
+        t_env.execute_sql("QUIT")
 
 
 # --- bad input

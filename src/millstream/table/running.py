@@ -11,6 +11,7 @@ from millstream.datastream.bridge import Bridge
 from millstream.graph.transformations import Transformation
 from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.errors import TableException
+from millstream.sql.language.statements import Client, Delete, Truncate, Update
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.sink import TableSinkOperator
 from millstream.sql.plan.endless import endless_state
@@ -114,6 +115,13 @@ class Runner:
         return self._config.get(_NAME, otherwise)
 
 
-def refuse_unknown(statement: Any) -> TableException:
+def refuse_unknown(statement: Any, batch: bool) -> TableException:
     """Return the error of a statement that cannot be executed here."""
-    return TableException(f"{type(statement).__name__} is a statement for a client, not for execute_sql().")
+    if isinstance(statement, (Delete, Truncate, Update)):
+        word = type(statement).__name__.upper()
+        name = ".".join(statement.table)
+        if not batch:
+            return TableException(f"{word} statement is not supported for streaming mode now.")
+        return TableException(f"{word} statement is not supported for table {name}: no connector can change rows yet.")
+    word = statement.word if isinstance(statement, Client) else type(statement).__name__
+    return TableException(f"{word} is a statement for a client, not for execute_sql().")

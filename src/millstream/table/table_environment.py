@@ -187,7 +187,7 @@ class TableEnvironment:
             return OkResult()
         ddl = self._ddl()
         if not ddl.can(statement):
-            raise refuse_unknown(statement)
+            raise refuse_unknown(statement, self._runner.is_batch)
         return self._shown(ddl.execute(statement, text))
 
     def _shown(self, result: Result) -> TableResult:
