@@ -140,6 +140,35 @@ def test_rows_cannot_be_changed_where_they_are(statement: str, word: str) -> Non
         t_env.execute_sql("QUIT")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("table.exec.emit.early-fire.enabled", "true", "a window gives one result, when it ends"),
+        ("table.exec.emit.late-fire.enabled", "true", "a window gives one result, when it ends"),
+        ("table.exec.emit.allow-lateness", "1 min", "rows that are late for a window are left out"),
+        ("table.exec.legacy-cast-behaviour", "enabled", "use TRY_CAST"),
+        ("table.exec.sink.type-length-enforcer", "ERROR", "text is cut to the length of its column"),
+        ("table.column-expansion-strategy", "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS", "name the columns"),
+        ("table.sql-dialect", "hive", "write Flink's own SQL"),
+    ],
+)
+def test_settings_that_are_not_there_are_refused(
+    t_env: StreamTableEnvironment, key: str, value: str, words: str
+) -> None:
+    t_env.get_config().set(key, value)
+    with pytest.raises(TableException, match=f"'{key}' = '{value}' is not supported yet: .*{words}"):
+        t_env.execute_sql("SELECT a FROM t")
+    # What says the same as nothing is taken.
+    t_env.get_config().set(key, {"true": "false", "1 min": "0", "hive": "default", "ERROR": "TRIM_PAD"}.get(value, ""))
+    assert len(run(t_env, "SELECT a FROM t")) == 3
+
+
+def test_hints_can_be_switched_off(t_env: StreamTableEnvironment) -> None:
+    t_env.get_config().set("table.dynamic-table-options.enabled", "false")
+    with pytest.raises(ValidationException, match="The 'OPTIONS' hint is allowed only when"):
+        run(t_env, "SELECT a FROM t /*+ OPTIONS('k' = 'v') */")
+
+
 # --- bad input
 
 

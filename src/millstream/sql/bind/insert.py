@@ -71,7 +71,7 @@ def written(
         raise Refused(f"'{'.'.join(path)}' is a view; only tables can be written to", at)
     if binder.connectors is None:
         raise Refused(f"The table '{'.'.join(path)}' cannot be written: there are no connectors")
-    table = with_options(table, options)
+    table = with_options(binder, table, options)
     sink = binder.connectors.sink(context_of(binder, path, table))
     if overwrite:
         sink = sink.overwriting()

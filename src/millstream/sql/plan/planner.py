@@ -20,6 +20,7 @@ from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives
 from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized, shared
+from millstream.sql.plan.refused_settings import check_settings
 from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.sinks import prepared, takes_new_halves
 from millstream.sql.plan.text import aggregate_text, by_place, text
@@ -32,6 +33,7 @@ def plan(
     ends: Sequence[n.Sink | n.Collected | n.ToStream], settings: Mapping[str, str], batch: bool = False
 ) -> list[n.Planned]:
     """Return a plan for each end, with what they share planned once."""
+    check_settings(settings)
     planner = Planner(settings, batch)
     return [planner.planned(plan) for plan in shared([optimized(end, settings, batch) for end in ends])]
 
