@@ -1,6 +1,6 @@
 """The job that must survive everything: offsets -> keyed state, timers, windows and patterns -> a transactional sink.
 
-    python tests/faults/job.py <directory> [--fault SETTING] [--latest] [--set KEY=VALUE]
+    python -m tests.faults.job <directory> [--fault SETTING] [--latest] [--set KEY=VALUE]
 
 runs it once, as a driver of its own; `directory` holds its database and its checkpoints.
 """
@@ -10,9 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import sqlite3
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,8 @@ from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 
 RECORDS, KEYS, WINDOW, LATER = 2400, 11, 400, 250
-RATE = 1200
+# How many records a second are read.
+RATE = "survivor.rate"
 # How long an opening value waits for a closing one.
 PATIENCE = 100
 # So many records a subtask and epoch: about twenty epochs.
@@ -116,8 +116,8 @@ def make_database(directory: Path) -> None:
     database.close()
 
 
-def build(directory: Path, config: Configuration, rate: int = RATE) -> StreamExecutionEnvironment:
-    """Return an environment with the job in it, which reads so many records a second."""
+def environment(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
+    """Return an environment whose jobs take many checkpoints and restart at once."""
     settings = {
         "execution.checkpointing.dir": str(directory / "checkpoints"),
         "execution.checkpointing.interval": "100 ms",
@@ -133,10 +133,16 @@ def build(directory: Path, config: Configuration, rate: int = RATE) -> StreamExe
     }
     settled = Configuration.from_dict(settings)
     settled.add_all(config)
-    env = StreamExecutionEnvironment.get_execution_environment(settled)
+    return StreamExecutionEnvironment.get_execution_environment(settled)
+
+
+def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
+    """Return an environment with the job in it."""
+    env = environment(directory, config)
     make_database(directory)
     path = str(directory / "sink.db")
     sink = SqlSink(lambda: sqlite3.connect(path, timeout=30), "facts", ["kind", "number", "value"])
+    rate = config.get_integer(RATE, 1200)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
     values = env.from_source(DataGeneratorSource(lambda i: i, RECORDS, rate), strategy).uid("values")
     facts = values.key_by(lambda v: v % KEYS).process(CountAndRemind()).uid("count")
@@ -146,14 +152,14 @@ def build(directory: Path, config: Configuration, rate: int = RATE) -> StreamExe
     return env
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(build: Callable[[Path, Configuration], StreamExecutionEnvironment], about: str | None) -> None:
+    """Run a job once, as the command line says."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--fault")
     parser.add_argument("--latest", action="store_true")
     parser.add_argument("--master")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--rate", type=int, default=RATE)
     options = parser.parse_args()
     config = Configuration.from_dict(dict(setting.split("=", 1) for setting in options.set))
     if options.fault:
@@ -162,8 +168,8 @@ def main() -> None:
         config.set_string("spark.master", options.master)
     if options.latest:
         config.set_string("execution.state-recovery.path", "latest")
-    build(options.directory, config, options.rate).execute(NAME)
+    build(options.directory, config).execute(NAME)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(build, __doc__)

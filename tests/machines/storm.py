@@ -21,7 +21,6 @@ SILENCE = {"heartbeat.interval": "1 s", "heartbeat.timeout": "8 s"}
 # Longer than any of them.
 OUTAGE_SECONDS = 14.0
 CALM_SECONDS = 4.0
-RATE = 150
 # The job must have begun to write before something happens to it.
 _BEGIN_SECONDS, _MOST_SECONDS = 120.0, 240.0
 
@@ -40,9 +39,15 @@ class Storm:
 
     def run(self, *faults: str) -> int:
         """Run the job with faults, one after the other; return by how many records it differs from the answer."""
-        settings = {**self.cluster.settings(), **SILENCE, "spark.cores.max": "3", "millstream.exchange": self.exchange}
+        settings = {
+            **self.cluster.settings(),
+            **SILENCE,
+            "spark.cores.max": "3",
+            "millstream.exchange": self.exchange,
+            job.RATE: "150",
+        }
         told = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        command = [sys.executable, "-m", "tests.faults.job", str(self.directory), "--rate", str(RATE), *told]
+        command = [sys.executable, "-m", "tests.faults.job", str(self.directory), *told]
         job.make_database(self.directory)
         with (self.directory / "driver.log").open("wb") as log:
             driver = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)

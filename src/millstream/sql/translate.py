@@ -25,7 +25,7 @@ from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.set_operation import SetOperationOperator
-from millstream.sql.operators.sink import NotNullOperator, TableSinkOperator
+from millstream.sql.operators.sink import ByKeyOperator, NotNullOperator, TableSinkOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
 from millstream.sql.operators.streams import StreamScanOperator, ToRowsOperator
@@ -356,6 +356,10 @@ class Translator:
             added = self._add(planned, operator, _by_columns(ends, node.materialize), suffix="-materialize")
             added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
             ends = [StreamEnd(added)]
+        elif Changes.UPDATE_BEFORE in before.traits.changes - node.sink.changes:
+            added = self._add(planned, ByKeyOperator(Changes.DELETE in node.sink.changes), ends, suffix="-by-key")
+            _spread_like(added, ends)
+            ends = [StreamEnd(added)]
         columns = [c.metadata_key or c.name for c in node.table.columns if c.is_persisted]
         sink = (node.sink.overwriting() if node.overwrite else node.sink).sink(columns)
         parallelism = node.sink.parallelism()
@@ -363,6 +367,8 @@ class Translator:
             # So that changes of one row stay in their order.
             persisted = [c.name for c in node.table.columns if c.is_persisted]
             ends = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
+        elif node.sink.distribution():
+            ends = _by_columns(ends, tuple(columns.index(name) for name in node.sink.distribution()))
         added = self._add(planned, TableSinkOperator(sink), ends, parallelism=parallelism)
         if parallelism is None:
             _spread_like(added, ends)

@@ -180,6 +180,27 @@ class FirstOrLastEver(FirstOrLast):
         return [values[0]]
 
 
+class SingleValue(ObjectAccumulator):
+    """SINGLE_VALUE: of the only row that a scalar subquery may have."""
+
+    def begin(self) -> Any:
+        return []
+
+    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        if kept:
+            raise TableException(
+                "SingleValueAggFunction received more than one element: a subquery that stands for a value has several "
+                "rows. Choose one of them, with an aggregate or a condition on a key."
+            )
+        return [values[0]]
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        return []
+
+    def value(self, kept: Any) -> Any:
+        return kept[0] if kept else None
+
+
 class Listed(ObjectAccumulator):
     """LISTAGG: values that are not null, with a separator between them: the last row's."""
 
@@ -255,7 +276,12 @@ def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumu
         return (ExtremeOfMany if retracts else ExtremeOfAny)(call, name)
     if function in ("FIRST_VALUE", "LAST_VALUE"):
         return (FirstOrLast if retracts else FirstOrLastEver)(call, name)
-    simple: dict[str, type[ObjectAccumulator]] = {"LISTAGG": Listed, "ARRAY_AGG": ArrayOf, "COLLECT": Collect}
+    simple: dict[str, type[ObjectAccumulator]] = {
+        "ARRAY_AGG": ArrayOf,
+        "COLLECT": Collect,
+        "LISTAGG": Listed,
+        "SINGLE_VALUE": SingleValue,
+    }
     if function not in simple:
         raise TableException(f"The aggregate {call.function} cannot be computed over a stream of rows.")
     return simple[function](call, name)

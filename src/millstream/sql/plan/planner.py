@@ -20,8 +20,9 @@ from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives
 from millstream.sql.plan.keys import Keys, keys_of
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized, shared
+from millstream.sql.plan.refused_settings import check_settings
 from millstream.sql.plan.rewrite import bottom_up
-from millstream.sql.plan.sinks import materialized, prepared, takes_new_halves
+from millstream.sql.plan.sinks import prepared, takes_new_halves
 from millstream.sql.plan.text import aggregate_text, by_place, text
 from millstream.sql.schema import TimeAttribute
 
@@ -32,6 +33,7 @@ def plan(
     ends: Sequence[n.Sink | n.Collected | n.ToStream], settings: Mapping[str, str], batch: bool = False
 ) -> list[n.Planned]:
     """Return a plan for each end, with what they share planned once."""
+    check_settings(settings)
     planner = Planner(settings, batch)
     return [planner.planned(plan) for plan in shared([optimized(end, settings, batch) for end in ends])]
 
@@ -53,12 +55,9 @@ class Planner:
         kinds, keys = self._known_of(end.input)
         end = prepared(end, kinds, keys, self._settings)
         self._refuse(end, kinds)
-        if takes_new_halves(end):
-            if self._can(end.input, Updates.AFTER):
-                return self._end(end, self._plan(end.input, Updates.AFTER))
-            # Then it is given pairs, and what is left of them by key is made out before it.
-            end = materialized(end, self._settings)
-        return self._end(end, self._plan(end.input, Updates.PAIRS))
+        # Where new halves are not enough it is given pairs, and old halves are rows that go.
+        after = takes_new_halves(end) and self._can(end.input, Updates.AFTER)
+        return self._end(end, self._plan(end.input, Updates.AFTER if after else Updates.PAIRS))
 
     # --- what is known of nodes, inputs first
 
