@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numbers import from_plain
+from millstream.sql.columns.zones import is_utc, zone_named
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates, signs_of
@@ -57,10 +57,10 @@ class WindowTimes:
 
     def local(self, point: int) -> int:
         """Return what a clock shows at a point in time, where that is what windows go by."""
-        if not self.are_points or self.zone == "UTC" or abs(point) > 1 << 52:
+        if not self.are_points or is_utc(self.zone) or abs(point) > 1 << 52:
             return point
         at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=point)
-        offset = at.astimezone(ZoneInfo(self.zone)).utcoffset()
+        offset = at.astimezone(zone_named(self.zone)).utcoffset()
         assert offset is not None
         return point + round(offset.total_seconds() * 1000)
 
