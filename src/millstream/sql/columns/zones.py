@@ -46,7 +46,19 @@ def arrow_zone(name: str) -> str:
 
 # Names of places whose clocks have always shown UTC.
 _UTC = frozenset(
-    ["UTC", "Etc/UTC", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu", "Greenwich"]
+    [
+        "UTC",
+        "Etc/UTC",
+        "GMT",
+        "Etc/GMT",
+        "UCT",
+        "Etc/UCT",
+        "Universal",
+        "Etc/Universal",
+        "Zulu",
+        "Etc/Zulu",
+        "Greenwich",
+    ]
 )
 
 
