@@ -18,6 +18,7 @@ from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperato
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator, LocalWindowAggregateOperator
 from millstream.sql.operators.session import Session
+from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.operators.window_aggregate import (
     GlobalWindowAggregateOperator,
     WindowAggregateOperator,
@@ -282,6 +283,54 @@ def _windows_of(kind: WindowKind, size: int, step: int, offset: int, time: int) 
         return [(start, start + n) for n in range(step, size + 1, step) if start + n > time]
     last = time - (time - offset) % step
     return [(s, s + size) for s in range(last, time - size, -step)]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_top_n_does_not_depend_on_batches(seed: int) -> None:
+    r = Random(seed)
+    order = r.choice([[(1, True, False)], [(1, False, True)], [(1, True, True), (2, False, False)]])
+    numbers = [*range(30), None] if r.random() < 0.5 else range(30)
+    rows = [("+I", r.choice("ab"), r.choice(numbers), r.randrange(3), i) for i in range(200)]
+    kinds = [pa.string(), pa.int64(), pa.int64(), pa.int64()]
+    most, shows = r.randint(1, 4), r.random() < 0.5
+    found = []
+    for cut in (1, 37, 200):
+        bare = Bare(TopNOperator([0], order, kinds, 1, most, shows))
+        for i in range(0, len(rows), cut):
+            bare.take(batch_of(rows[i : i + cut], kinds))
+        found.append(bare.changes())
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("folds", [False, True])
+def test_first_and_last_values(seed: int, folds: bool) -> None:
+    r = Random(seed)
+    rows = [("+I", r.choice("abc"), r.choice([None, "x", "y", "z"]), r.choice([None, 1, 2])) for _ in range(60)]
+    kinds = [pa.string(), pa.string(), pa.int64()]
+    calls = [AggregateCall(f, (c,), t) for f in ("FIRST_VALUE", "LAST_VALUE") for c, t in ((1, _STRING), (2, _BIGINT))]
+    bare = Bare(GroupAggregateOperator([0], calls, kinds, mini_batch=folds))
+    kept: dict[str, list[Any]] = {}
+    expected: list[Change] = []
+    for part in _cut(r, rows):
+        bare.take(batch_of(part, kinds))
+        for _, key, *values in part:
+            before = kept.get(key)
+            now = list(before or [None] * 4)
+            for i, value in enumerate(values):
+                if value is not None:
+                    now[i] = value if now[i] is None else now[i]
+                    now[2 + i] = value
+            kept[key] = now
+            if before is None:
+                expected.append(("+I", key, *now))
+            elif before != now:
+                expected += [("-U", key, *before), ("+U", key, *now)]
+        if r.random() < 0.3:
+            bare.restart()
+    found = bare.changes()
+    assert final(found) == final(expected)
+    assert folds or found == expected
 
 
 class InTwoPhases(Bare):

@@ -14,6 +14,7 @@ from millstream.sql.columns.numbers import from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import Accumulator, Counted
+from millstream.sql.operators.first_last import FirstOrLastEver
 from millstream.sql.operators.running import Running, RunningObjects
 from millstream.sql.operators.segments import Segments
 
@@ -187,15 +188,6 @@ class FirstOrLast(ObjectAccumulator):
         return kept[0] if self.call.function == "FIRST_VALUE" else kept[-1]
 
 
-class FirstOrLastEver(FirstOrLast):
-    """The same where nothing is taken back: one value is kept."""
-
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        if values[0] is None or (kept and self.call.function == "FIRST_VALUE"):
-            return kept
-        return [values[0]]
-
-
 class Listed(ObjectAccumulator):
     """LISTAGG: values that are not null, with a separator between them: the last row's."""
 
@@ -278,7 +270,7 @@ def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumu
     if function in ("MIN", "MAX"):
         return (ExtremeOfMany if retracts else ExtremeOfAny)(call, name)
     if function in ("FIRST_VALUE", "LAST_VALUE"):
-        return (FirstOrLast if retracts else FirstOrLastEver)(call, name)
+        return FirstOrLast(call, name) if retracts or len(call.arguments) > 1 else FirstOrLastEver(call, name)
     simple: dict[str, type[ObjectAccumulator]] = {"LISTAGG": Listed, "ARRAY_AGG": ArrayOf, "COLLECT": Collect}
     if function not in simple:
         raise TableException(f"The aggregate {call.function} cannot be computed over a stream of rows.")
