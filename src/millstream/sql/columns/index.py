@@ -244,11 +244,11 @@ class WordIndex:
 
     def _make_room(self, more: int) -> bool:
         """Have room for more keys; tell whether the table is another one then."""
-        if 2 * (self._used + more) <= len(self._table):
+        if 3 * (self._used + more) <= len(self._table):
             return False
         live = np.flatnonzero(self._live.values)
         size = len(self._table)
-        while 3 * (len(live) + more) > size:
+        while 4 * (len(live) + more) > size:
             size *= 2
         self._make_table(size)
         self._place_all(live)
