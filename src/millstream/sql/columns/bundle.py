@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.sql.columns.growing import Growing, GrowingColumn
-from millstream.sql.columns.index import Slots, index_for
+from millstream.sql.columns.index import Slots, first_rows, index_for
 from millstream.sql.columns.keyed import Kept, filled
 
 # Keys stay known when they are taken out, because they often come again: up to so many, of which most do not.
@@ -55,9 +55,7 @@ class Bundle:
         if not len(come):
             return
         self._there.values[come] = True
-        numbers, first = np.arange(len(come)), np.empty(len(self._there), np.int64)
-        first[come[::-1]] = numbers[::-1]
-        self._order.extend(come.take(np.flatnonzero(first.take(come) == numbers)))
+        self._order.extend(come.take(first_rows(come, np.empty(len(self._there), np.int64))))
 
     def slots(self) -> Slots:
         """Return the slots of keys that came since the last were taken out, in the order in which they came first."""

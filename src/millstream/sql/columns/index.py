@@ -25,6 +25,19 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _FEWEST = 1 << 10
 
 
+def first_rows(slots: Slots, scratch: NDArray[np.int64]) -> Slots:
+    """Return the rows in which slots come first, in order.
+
+    Args:
+        slots: of each row.
+        scratch: an array with a place for every slot, whose content does not matter.
+    """
+    rows = np.arange(len(slots))
+    # Of several values for a place numpy puts the last there.
+    scratch[slots[::-1]] = rows[::-1]
+    return np.flatnonzero(scratch.take(slots) == rows)
+
+
 class Index(Protocol):
     """From keys, which are columns, to slots, which are numbered in the order in which keys were added."""
 

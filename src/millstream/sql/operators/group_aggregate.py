@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import first_rows
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.numbers import plain
 from millstream.sql.expressions import AggregateCall
@@ -75,6 +76,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         kept += self.aggregates.kept
         self._state: KeyedColumns = self.keeps("groups", KeyedColumns(kinds, kept, self.max_parallelism))
         self.aggregates.open(kinds, self.max_parallelism, self.keeps)
+        self._scratch = np.empty(0, np.int64)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keys = [batch.columns[k] for k in self.keys]
@@ -163,9 +165,10 @@ class GroupAggregateOperator(KeyedBatchOperator):
         """Take a batch of which only what comes of it as a whole counts."""
         state = self._state
         # The keys, by the rows in which they come first.
-        distinct, rows = np.unique(slots, return_index=True)
-        order = np.argsort(rows)
-        distinct, rows = distinct[order], rows[order]
+        if len(self._scratch) < state.bound:
+            self._scratch = np.empty(2 * state.bound, np.int64)
+        rows = first_rows(slots, self._scratch)
+        distinct = slots.take(rows)
         before = [] if self.final_only else self.aggregates.results(state, distinct)
         self._add_up(batch, keys, slots)
         state.changed(distinct)
