@@ -85,6 +85,8 @@ class Operator:
     inputs = 1
     # Whether it emits outside the loop.
     emits_later = False
+    # Whether it holds back what it could emit, until `flush` at the latest.
+    holds_back = False
     # Whether what it emits may be an (OutputTag, value) pair for a side output.
     tags_outputs = False
     # The type that all it emits fits already, if there is one.
@@ -155,6 +157,9 @@ class Operator:
                 store = OperatorStateStore(self.setup.operator_state)
                 function.function.initialize_state(FunctionInitializationContext(store))
             function.open(self.setup.context)
+
+    def flush(self) -> None:
+        """The epoch's records have all been there: emit what is held back; asked of those that hold something back."""
 
     def settle(self) -> None:
         """The records of the epoch have all been there: put into the state what is kept elsewhere while they come."""
