@@ -1,7 +1,7 @@
 """Finds the slot of a key.
 
 Keys of numbers and times are words of 64 bits, and their index is a hash table in numpy: a batch of keys is looked up
-by vectors. Other keys, with text in them for example, are Python's and their index is a dict. Figures are in adr/0020.
+by vectors. So are short texts. Other keys are Python's and their index is a dict. Figures are in adr/0020 and adr/0021.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.sql.columns.growing import Growing
@@ -23,6 +24,10 @@ Slots = NDArray[np.int64]
 _EMPTY, _REMOVED, _NUMBER = -1, -2, -3
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _FEWEST = 1 << 10
+# The longest text that is two words, where its length is in them, and what stands for a null.
+_LONGEST = 15
+_LENGTH = np.uint64(56)
+_NULL = np.uint64(0xFF << 56)
 
 
 def first_rows(slots: Slots, scratch: NDArray[np.int64]) -> Slots:
@@ -53,15 +58,17 @@ class Index(Protocol):
 
 def index_for(kinds: Sequence[pa.DataType]) -> Index:
     """Return an empty index for keys of some types."""
+    if len(kinds) == 1 and pa.types.is_string(kinds[0]):
+        return TextIndex()
     return WordIndex(len(kinds)) if kinds and all(map(is_number_like, kinds)) else DictIndex()
 
 
 class DictIndex:
     """An index of keys of any kind."""
 
-    def __init__(self) -> None:
-        self._slots: dict[Any, int] = {}
-        self._next = 0
+    def __init__(self, slots: dict[Any, int] | None = None, count: int = 0) -> None:
+        self._slots = {} if slots is None else slots
+        self._next = count
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
         by_key = grouped(columns, rows)
@@ -115,11 +122,20 @@ class WordIndex:
         self._used = 0
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
-        words, nulls = self._key_words(columns)
+        return self.find_words(*self._key_words(columns))
+
+    def find_words(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None = None) -> Slots:
+        """Return the slots of keys that are words; -1 for those that are not there."""
         return self._lookup(words, nulls)[0]
 
     def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
-        words, nulls = self._key_words(columns)
+        return self.find_or_add_words(*self._key_words(columns))
+
+    def find_or_add_words(
+        self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None = None
+    ) -> tuple[Slots, Slots]:
+        """Return the slots of keys that are words, and the rows in which those come first that were added for it."""
+        rows = len(words[0])
         found, place = self._lookup(words, nulls)
         missing = np.flatnonzero(found < 0)
         if not len(missing):
@@ -280,6 +296,15 @@ class WordIndex:
             lost = np.flatnonzero(table.take(place) != slots)
             slots, place = slots.take(lost), (place.take(lost) + 1) & self._mask
 
+    def keys(self) -> tuple[Slots, list[NDArray[np.uint64]]]:
+        """Return all slots that have a key, and the words of those."""
+        slots = np.flatnonzero(self._live.values)
+        return slots, [kept.values.take(slots) for kept in self._words]
+
+    def __len__(self) -> int:
+        """Return the number of the next slot."""
+        return self._count
+
     def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         self._live.values[slots] = False
         words = [kept.values[slots] for kept in self._words]
@@ -289,6 +314,58 @@ class WordIndex:
             self._table[place.take(np.flatnonzero(here))] = _REMOVED
             on = np.flatnonzero(~here)
             slots, place = slots.take(on), (place.take(on) + 1) & self._mask
+
+
+class TextIndex:
+    """An index of texts: two words each, as long as none is longer than 15 bytes; then a dict.
+
+    The bytes of a short text are its words, and its length is the last byte: equal words are equal texts.
+    """
+
+    def __init__(self) -> None:
+        self._index: WordIndex | DictIndex = WordIndex(2)
+
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
+        words = self._words(columns[0])
+        return self._index.find(columns, rows) if words is None else self._short.find_words(words)
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        words = self._words(columns[0])
+        return self._index.find_or_add(columns, rows) if words is None else self._short.find_or_add_words(words)
+
+    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        self._index.remove(slots, columns)
+
+    @property
+    def _short(self) -> WordIndex:
+        assert isinstance(self._index, WordIndex)
+        return self._index
+
+    def _words(self, column: pa.Array) -> list[NDArray[np.uint64]] | None:
+        """Return the words of texts; None when keys are those of a dict, which the first long one brings about."""
+        if isinstance(self._index, DictIndex):
+            return None
+        if not len(column):
+            return [np.zeros(0, np.uint64)] * 2
+        valid = valid_of(column)
+        text = column if valid is None else column.fill_null("")
+        lengths = pc.binary_length(text).to_numpy().astype(np.uint64)
+        if lengths.max() > _LONGEST:
+            self._index = _as_dict(self._index)
+            return None
+        both = np.frombuffer(pc.ascii_rpad(text, 16, "\0").buffers()[2], "<u8", 2 * len(text))
+        last = both[1::2] | lengths << _LENGTH
+        return [both[0::2].copy(), last if valid is None else np.where(valid, last, _NULL)]
+
+
+def _as_dict(index: WordIndex) -> DictIndex:
+    """Return the same keys with the same slots in a dict."""
+    slots, (first, last) = index.keys()
+    body = np.stack([first, last], axis=1).tobytes()
+    found: dict[Any, int] = {}
+    for i, (slot, length) in enumerate(zip(slots.tolist(), (last >> _LENGTH).tolist(), strict=True)):
+        found[None if length > _LONGEST else body[16 * i : 16 * i + length].decode()] = slot
+    return DictIndex(found, len(index))
 
 
 def _word(column: pa.Array) -> NDArray[np.uint64]:
