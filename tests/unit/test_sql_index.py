@@ -21,22 +21,33 @@ _SHORT = ["", "a", "a\0", "é", "日本語", "fifteen bytes!!", None]
 _TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=40)), max_size=30)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_texts_are_found_where_they_were_added(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(40))
+def test_keys_are_found_where_they_were_added(seed: int) -> None:
     r = Random(seed)
+    kinds = r.choice([[pa.string()], [pa.string(), pa.int32()], [pa.float32(), pa.string(), pa.timestamp("ms")]])
+    zeros = [0] * (len(kinds) - 1)
+    place = kinds.index(pa.string())
     # The first long text comes late, or never.
     words = [*_SHORT, *(f"k{i}" for i in range(50))]
-    index, slots = index_for([pa.string()]), dict[Any, int]()
+    index, slots = index_for(kinds), dict[Any, int]()
+
+    def key() -> tuple[Any, ...]:
+        others: list[Any] = [r.choice([0, 1, None]) for _ in zeros]
+        return (*others[:place], r.choice(words), *others[place:])
+
+    def columns(keys: list[tuple[Any, ...]]) -> list[pa.Array]:
+        # Behind a row that is not looked at.
+        return [from_python([None, *(k[i] for k in keys)], kind).slice(1) for i, kind in enumerate(kinds)]
+
     count = 0
     for step in range(12):
         if step == 8 and seed % 2:
             words += ["sixteen bytes!!!", "x" * 100]
-        values = [r.choice(words) for _ in range(r.randrange(1, 40))]
-        column = pa.array([None, *values], pa.string()).slice(1)
-        asked = [r.choice(words) for _ in range(5)]
-        found = index.find([pa.array(asked, pa.string())], 5)
+        values = [key() for _ in range(r.randrange(1, 40))]
+        asked = [key() for _ in range(5)]
+        found = index.find(columns(asked), 5)
         assert found.tolist() == [slots.get(v, -1) for v in asked]
-        given_slots, new = index.find_or_add([column], len(values))
+        given_slots, new = index.find_or_add(columns(values), len(values))
         expected_new = []
         for row, value in enumerate(values):
             if value not in slots:
@@ -46,7 +57,7 @@ def test_texts_are_found_where_they_were_added(seed: int) -> None:
         assert given_slots.tolist() == [slots[v] for v in values]
         assert new.tolist() == expected_new
         gone = r.sample(list(slots), min(3, len(slots)))
-        index.remove(np.array([slots.pop(v) for v in gone]), [pa.array(gone, pa.string())])
+        index.remove(np.array([slots.pop(v) for v in gone]), columns(gone))
 
 
 @given(_TEXTS, st.integers(0, 3))
