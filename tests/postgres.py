@@ -74,7 +74,15 @@ def running_server() -> Iterator[PostgresServer]:
     if owner:
         os.chown(directory, owner["user"], owner["group"])
     data = os.path.join(directory, "data")
-    settings = {"unix_socket_directories": directory, "listen_addresses": "", "fsync": "off", "max_connections": "100"}
+    settings = {
+        "unix_socket_directories": directory,
+        "listen_addresses": "",
+        "fsync": "off",
+        "max_connections": "100",
+        "wal_level": "logical",
+        "max_replication_slots": "20",
+        "max_wal_senders": "20",
+    }
     command = [os.path.join(binaries, "postgres"), "-D", data]
     command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     initdb = [os.path.join(binaries, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
