@@ -40,7 +40,7 @@ def options_for(url: str, user: str | None = None, password: str | None = None) 
 def postgres_url(conninfo: str) -> str:
     """The server's address is a directory, which JDBC cannot say; libpq's own words can."""
     words = dict(word.split("=") for word in conninfo.split())
-    return f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&user={words['user']}"
+    return f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

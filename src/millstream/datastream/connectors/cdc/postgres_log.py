@@ -132,7 +132,8 @@ class Assembler:
         piece = self._piece
         assert piece is not None
         self._begin = self._piece = None
-        self._place = max(Place(end), Place(self._place.lsn))
+        if end > self._place.lsn:
+            self._place = Place(end)
         piece.after = self._place
         return piece
 
