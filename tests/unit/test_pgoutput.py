@@ -76,6 +76,9 @@ def test_another_key_is_another_row() -> None:
     message = b"U" + oid + b"K" + row(b"1", None) + b"N" + row(b"2", b"x")
     assert told(message) == [(ops.DELETE, [1, None], None, False), (ops.CREATE, None, [2, "x"], False)]
     assert told(*pgoutput.cut_update(message)) == told(message)
+    large = b"U" + oid + b"O" + row(b"1", b"big") + b"N" + row(b"2", UNCHANGED)
+    assert told(*pgoutput.cut_update(large)) == told(large)
+    assert told(large)[1] == (ops.CREATE, None, [2, "big"], False)
     assert pgoutput.key_of(pgoutput.images(message), (0,)) == ((b"1",), (b"2",))
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import cdc_replica
 import pytest
 
 from millstream.common import Configuration, Row, RowKind, WatermarkStrategy
@@ -330,3 +334,33 @@ def test_rows_are_of_a_kind() -> None:
     with pytest.raises(InvalidProgramError, match="all or upsert"):
         RowDeserializationSchema(changelog_mode="some")
     assert Row(a=1).get_row_kind() is RowKind.INSERT
+
+
+def test_the_replica_is_the_original_though_the_program_is_killed_again_and_again(shop: Shop, tmp_path: Path) -> None:
+    import psycopg
+
+    source, facts = cdc_replica.Connect(shop.connection.info.dsn), cdc_replica.Connect(shop.server.new_database())
+    shop.run(*cdc_replica.POSTGRES_TABLES)
+    with psycopg.connect(source.conninfo) as database, psycopg.connect(facts.conninfo) as replica:
+        replica.execute(cdc_replica.FACTS)
+        replica.commit()
+        workload = cdc_replica.Workload(database, 7)
+        workload.run(400)
+        command = [sys.executable, cdc_replica.__file__, source.conninfo, shop.slot, facts.conninfo, str(tmp_path)]
+        confirmed = []
+        # The first times while tables are read, then later and later.
+        for seconds in (0.15, 0.25, 0.4, 0.8, 1.2):
+            job = subprocess.Popen(command)
+            until(shop.is_read)
+            workload.run(60, seconds)
+            confirmed.append(shop.confirmed())
+            job.kill()
+            job.wait()
+        job = subprocess.Popen(command)
+        try:
+            cdc_replica.await_equal(database, replica, 60)
+        finally:
+            job.kill()
+            job.wait()
+    # The log was let go of as the job went on.
+    assert len({str(c) for c in confirmed}) > 2

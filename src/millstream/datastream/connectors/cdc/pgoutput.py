@@ -198,9 +198,23 @@ def key_of(found: Images, places: tuple[int, ...]) -> tuple[tuple[Any, ...] | No
 
 
 def cut_update(message: bytes) -> tuple[bytes, bytes]:
-    """Write an UPDATE that has a row from before as a DELETE and an INSERT."""
-    _, at = texts(message, 6)
-    return b"D" + message[1:at], b"I" + message[1:5] + message[at:]
+    """Write an UPDATE that has a row from before as a DELETE and an INSERT that has what did not change."""
+    before, at = texts(message, 6)
+    after, _ = texts(message, at + 1)
+    if message[_ROW] == _OLD:
+        after = [b if a is UNCHANGED else a for b, a in zip(before, after, strict=True)]
+    return b"D" + message[1:at], b"I" + message[1:5] + b"N" + written(after)
+
+
+def written(fields: list[Text]) -> bytes:
+    """Write a row."""
+    parts = [_SHORT.pack(len(fields))]
+    for field in fields:
+        if isinstance(field, bytes):
+            parts += [b"t", _LENGTH.pack(len(field)), field]
+        else:
+            parts.append(b"n" if field is None else b"u")
+    return b"".join(parts)
 
 
 # Makes values of the text of fields.

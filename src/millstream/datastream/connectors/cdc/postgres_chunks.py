@@ -150,7 +150,8 @@ class ChunkReaders:
 
     def _find_end(self, connection: Connection, table: TableNote, low: Key | None) -> Key | None:
         keys = ", ".join(quoted(k.name) for k in table.keys)
-        texts = ", ".join(f"{quoted(k.name)}::text" for k in table.keys)
+        # Under names of their own: ORDER BY would take the text for the column.
+        texts = ", ".join(f"{quoted(k.name)}::text AS key_{i}" for i, k in enumerate(table.keys))
         row = connection.execute(
             f"SELECT {texts} FROM {table.quoted}{key_below(table, low, None)} "
             f"ORDER BY {keys} OFFSET {self._rows - 1} LIMIT 1"

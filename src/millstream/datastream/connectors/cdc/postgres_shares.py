@@ -99,6 +99,9 @@ def changes_of(share: LogShare) -> Iterator[Change]:
             read, name, names, keys = readers[from_bytes(message[1:5], "big")]
             if kind == insert:
                 after, _ = read(message, 6)
+                if UNCHANGED in after:
+                    # Half of an UPDATE.
+                    _fill(after, None, False, keys)
                 yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source)
             else:
                 yield from _update_or_delete(message, read, name, names, keys, ms, source)
