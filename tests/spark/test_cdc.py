@@ -27,7 +27,7 @@ def test_the_replica_is_the_original_though_workers_are_killed(
         _settings(env, tmp_path / "checkpoints")
         (tmp_path / "flags").mkdir()
         # Once while tables are read, once in the log.
-        kills = cdc_replica.Kills(tmp_path / "flags", [60, 700])
+        kills = cdc_replica.Kills(tmp_path / "flags", [60, 200])
         cdc_replica.build(env, cdc_replica.postgres_source(source, "onspark"), cdc_replica.Connect(facts), kills)
         job = env.execute_async()
         try:
