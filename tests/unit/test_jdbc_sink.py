@@ -254,8 +254,8 @@ def test_statements() -> None:
     [
         (lambda: options_for(""), "say with_url"),
         (
-            lambda: JdbcSink.sink(INSERT, WORDS, options_for("jdbc:mysql://h/db")),
-            r"not jdbc:mysql:; connectors.sql",
+            lambda: JdbcSink.sink(INSERT, WORDS, options_for("jdbc:oracle://h/db")),
+            r"not jdbc:oracle:; connectors.sql",
         ),
         (lambda: JdbcSink.sink(INSERT, WORDS, options_for("jdbc:sqlite::memory:")), "must name a file"),
         (lambda: JdbcSink.sink("VALUES (?)", WORDS, options_for("jdbc:sqlite:/x")), r"has 1 of \?, but .* 2 fields"),

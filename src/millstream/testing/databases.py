@@ -253,6 +253,8 @@ class MariaDbServer(_Server):
     def _answers(self) -> bool:
         import pymysql
 
+        if not os.path.exists(self.socket):
+            return False
         try:
             with self.connect() as connection, connection.cursor() as cursor:
                 cursor.execute(f"CREATE USER IF NOT EXISTS {self.user}@'127.0.0.1' IDENTIFIED BY '{self.password}'")
