@@ -11,6 +11,7 @@ import click
 _ELSEWHERE = {
     "cancel": ("millstream.cli.remote", "cancel"),
     "checkpoint": ("millstream.cli.remote", "checkpoint"),
+    "history": ("millstream.cli.history", "history"),
     "list": ("millstream.cli.remote", "list_jobs"),
     "rescale": ("millstream.cli.remote", "rescale"),
     "savepoint": ("millstream.cli.savepoint", "savepoint"),

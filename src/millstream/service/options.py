@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.setting import DurationSetting, TextSetting
+from millstream.common.setting import DurationSetting, FlagSetting, IntegerSetting, TextSetting, at_least
 
 PORT = TextSetting("rest.bind-port", None, ("rest.port", "web.port", "jobmanager.web.port"))
 ADDRESS = TextSetting("rest.bind-address", None, ("web.address", "jobmanager.web.address"))
@@ -18,6 +18,8 @@ OWN_ADDRESS = TextSetting("rest.address", None, ("jobmanager.rpc.address",))
 TOKEN = TextSetting("millstream.rest.token", None)
 CERTIFICATE = TextSetting("millstream.rest.tls.certificate", None)
 KEY = TextSetting("millstream.rest.tls.key", None)
+SUBMIT = FlagSetting("web.submit.enable", True)
+MOST_UPLOADED = IntegerSetting("rest.server.max-content-length", 104_857_600, limit=at_least(1))
 REFRESH = DurationSetting("web.refresh-interval", 3000, ("jobmanager.web.refresh-interval",))
 
 _AUTO = "auto"
