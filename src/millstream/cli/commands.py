@@ -11,6 +11,7 @@ import click
 _ELSEWHERE = {
     "cancel": ("millstream.cli.remote", "cancel"),
     "checkpoint": ("millstream.cli.remote", "checkpoint"),
+    "cluster": ("millstream.cli.cluster", "cluster"),
     "history": ("millstream.cli.history", "history"),
     "list": ("millstream.cli.remote", "list_jobs"),
     "rescale": ("millstream.cli.remote", "rescale"),
