@@ -126,7 +126,8 @@ def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(se
     listed = session.call("list", "-a").stdout
     assert [w in listed for w in ("steady", "dying", "small")] == [True] * 3
     assert "4 of 6 slots are free" in session.call("cluster", "status").stdout
-    assert 'job_name="steady"' in urllib.request.urlopen(f"{session.url}/metrics").read().decode()
+    with urllib.request.urlopen(f"{session.url}/metrics") as metrics:
+        assert 'job_name="steady"' in metrics.read().decode()
     session.cancel(steady)
     end = time.monotonic() + 20
     while slots := [p.name() for p in session.cluster.children(recursive=True) if p.name().startswith("millstream-s")]:
@@ -191,7 +192,8 @@ def test_programs_are_uploaded_by_those_who_have_the_token_only(session: Session
     for stranger in (f"{session.url}/jars/upload", f"{session.url}/programs", f"{session.url}/jars/{uploaded}/run"):
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(urllib.request.Request(stranger, b"{}", method="POST"))
-        assert refused.value.code == 401
+        with refused.value:
+            assert refused.value.code == 401
     with pytest.raises(ServiceError, match="was uploaded"):
         session.client.ask("/jars/..%5Cpasswd.py/run", "POST", {})
     session.client.ask(f"/jars/{uploaded}", "DELETE")

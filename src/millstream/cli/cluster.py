@@ -39,7 +39,7 @@ from millstream.spark.processes import is_alive
 
 SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 0, limit=at_least(1))
 SLOT_TIMEOUT = DurationSetting("slot.request.timeout", 300_000)
-UPLOADS = TextSetting("web.upload.dir", None)
+UPLOADS = TextSetting("web.upload.dir", None, ("jobmanager.web.upload.dir",))
 # Flink's port, and some more where that is taken.
 _PORTS = "8081-8090,auto"
 # Slots are processes; on a Spark of this machine more of them than cores get on well.

@@ -16,7 +16,7 @@ from millstream.service.history import ArchiveDirectory, Shelf, history_app
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.server import PublicServer
 
-DIRECTORY = TextSetting("historyserver.archive.fs.dir", None, (WRITTEN_TO.key,))
+DIRECTORY = TextSetting("historyserver.archive.fs.dir", None)
 REFRESH = DurationSetting("historyserver.archive.fs.refresh-interval", 10_000)
 # Flink's port for it, and some more where that is taken.
 _PORTS = "8082-8099,auto"
@@ -29,7 +29,7 @@ _PORTS = "8082-8099,auto"
 def history(port: str, defines: tuple[str, ...], directory: str | None) -> None:
     """Show the jobs whose archives are in DIRECTORY, with the pages of jobs that run; ends with Ctrl-C."""
     config = Configuration.from_dict({PORT.key: port, **as_settings(defines)})
-    place = directory or DIRECTORY.read(config)
+    place = directory or DIRECTORY.read(config) or WRITTEN_TO.read(config)
     if place is None:
         raise click.UsageError(f"Say where the archives are: the directory that {WRITTEN_TO.key} was set to.")
     options = ServiceOptions.read(config)

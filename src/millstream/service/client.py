@@ -48,7 +48,8 @@ class ServiceClient:
                 found: bytes = answer.read()
                 return found
         except urllib.error.HTTPError as e:
-            raise ServiceError(_reason(e)) from None
+            with e:
+                raise ServiceError(_reason(e)) from None
         except (urllib.error.URLError, OSError) as e:
             why = getattr(e, "reason", e)
             raise ServiceError(f"There is no job service at {self.url}: {why}.") from None

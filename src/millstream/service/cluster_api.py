@@ -171,7 +171,7 @@ class ClusterApi:
             raise Refused(400, "savepoint-path must be given.")
         done: Future[None] = Future()
         asyncio.get_running_loop().run_in_executor(None, self._dispose, path, done)
-        return answer({"request-id": self._operations.start(_NO_JOB, "savepoint-disposal", done)}, 202)
+        return answer({"request-id": self._operations.start(_NO_JOB, "savepoint-disposal", done)})
 
     def _dispose(self, path: str, done: Future[None]) -> None:
         try:

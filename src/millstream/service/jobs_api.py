@@ -198,7 +198,8 @@ class JobsApi:
     async def rescale(self, request: Request) -> Response:
         entry = self._running(request)
         given = request.query_params.get("parallelism", "")
-        return self._begun(entry, "rescaling", self._rescale(entry, int(given) if given.isdecimal() else 0), {})
+        done = self._rescale(entry, int(given) if given.isdecimal() else 0)
+        return self._begun(entry, "rescaling", done, {}, status=200)
 
     def _rescale(self, entry: Entry, parallelism: int) -> Future[None]:
         try:
@@ -233,10 +234,10 @@ class JobsApi:
             raise Refused(404, f"Job {entry.view.job_id} not found: it has ended and is {entry.view.status.name}.")
         return entry
 
-    def _begun(self, entry: Entry, kind: str, done: Future[Any], body: dict[str, Any]) -> Response:
+    def _begun(self, entry: Entry, kind: str, done: Future[Any], body: dict[str, Any], status: int = 202) -> Response:
         asked = body.get("triggerId")
         trigger = self._operations.start(entry.view.job_id, kind, done, asked if isinstance(asked, str) else None)
-        return answer({"request-id": trigger}, 202)
+        return answer({"request-id": trigger}, status)
 
     async def taken_savepoint(self, request: Request) -> Response:
         return self._polled(request, lambda location: {"location": location})

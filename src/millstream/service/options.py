@@ -18,7 +18,7 @@ OWN_ADDRESS = TextSetting("rest.address", None, ("jobmanager.rpc.address",))
 TOKEN = TextSetting("millstream.rest.token", None)
 CERTIFICATE = TextSetting("millstream.rest.tls.certificate", None)
 KEY = TextSetting("millstream.rest.tls.key", None)
-SUBMIT = FlagSetting("web.submit.enable", True)
+SUBMIT = FlagSetting("web.submit.enable", True, ("jobmanager.web.submit.enable",))
 MOST_UPLOADED = IntegerSetting("rest.server.max-content-length", 104_857_600, limit=at_least(1))
 REFRESH = DurationSetting("web.refresh-interval", 3000, ("jobmanager.web.refresh-interval",))
 

@@ -116,7 +116,7 @@ class SessionApi:
 
     async def uploads(self, request: Request) -> Response:
         files = [
-            {"id": u.id, "name": u.name, "uploaded": u.uploaded_ms, "entry": [{"name": u.name, "description": None}]}
+            {"id": u.id, "name": u.name, "uploaded": u.uploaded_ms, "entry": [{"name": u.name}]}
             for u in self._uploads.all()
         ]
         return answer({"address": str(request.base_url).rstrip("/"), "files": files})
