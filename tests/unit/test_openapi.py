@@ -208,6 +208,7 @@ def test_answers_of_a_cluster_fit_the_file(tmp_path: Path) -> None:
             refresh_ms=1000,
             submits=True,
             most_uploaded=10_000,
+            keep_seconds=0.0,
             end=lambda: ended.append(True),
             log=RecentLines(),
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from millstream.checkpoint.storage import open_storage
@@ -23,6 +24,7 @@ from millstream.common.job_client import JobClient
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import Service, make_app
+from millstream.service.front import Front
 from millstream.service.history import ArchiveDirectory, Shelf, history_app
 from millstream.service.masking import masked
 from millstream.service.options import ServiceOptions
@@ -395,3 +397,25 @@ def test_jobs_that_have_ended_are_archived_and_shown_with_the_same_pages(tmp_pat
     (archives / job).unlink()
     directory.refresh()
     get(f"/jobs/{job}", 404)
+
+
+def test_an_answer_is_given_again_for_a_moment_but_not_after_something_was_changed() -> None:
+    now = [0.0]
+    asked: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["path"])
+        await PlainTextResponse(str(len(asked)))(scope, receive, send)
+
+    client = TestClient(Front(app, "t", 1.0, lambda: now[0]), headers={"Authorization": "Bearer t"})
+    assert [client.get("/jobs").text for _ in range(3)] == ["1", "1", "1"]
+    assert (
+        client.get("/jobs?a=1").text == "2" and client.get("/jobs", headers={"Authorization": "x"}).status_code == 401
+    )
+    now[0] = 1.5
+    assert client.get("/jobs").text == "3"
+    client.patch("/jobs")
+    assert client.get("/jobs").text == "5"
+    polled = f"/jobs/{'0' * 32}/savepoints/{'1' * 32}"
+    assert [client.get(polled).text for _ in range(2)] == ["6", "7"]
+    assert [client.get("/jars").text for _ in range(2)] == ["8", "9"]

@@ -105,6 +105,7 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
             refresh_ms=options.refresh_ms,
             submits=SUBMIT.read(config),
             most_uploaded=MOST_UPLOADED.read(config),
+            keep_seconds=options.keep_seconds,
             end=is_over.set,
             log=log,
         )

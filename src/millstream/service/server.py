@@ -163,7 +163,7 @@ def leave_to_cluster() -> None:
 
 
 def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
-    service = service_of(JOBS, config.to_dict(), options.token, options.refresh_ms)
+    service = service_of(JOBS, config.to_dict(), options.token, options.refresh_ms, options.keep_seconds)
     server = PublicServer(make_app(service), options)
     server.start()
     Sampler(JOBS).start()
@@ -172,8 +172,11 @@ def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
     return server
 
 
-def service_of(registry: Registry, settings: Mapping[str, str], token: str | None, refresh_ms: int) -> Service:
+def service_of(
+    registry: Registry, settings: Mapping[str, str], token: str | None, refresh_ms: int, keep_seconds: float = 0.0
+) -> Service:
     """Return the service over the jobs of this process, with the process's log."""
     lines = RecentLines()
     logging.getLogger("millstream").addHandler(lines)
-    return Service(registry, settings, os.cpu_count() or 1, token, refresh_ms, lines)
+    slots = os.cpu_count() or 1
+    return Service(registry, settings, slots, token, refresh_ms, lines, keep_seconds=keep_seconds)

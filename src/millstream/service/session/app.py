@@ -29,6 +29,7 @@ class Cluster:
         refresh_ms: how often pages ask again.
         submits: whether programs may be submitted.
         most_uploaded: how many bytes an upload may have.
+        keep_seconds: for how long an answer is also given to others who ask for the same.
         end: ends it.
     """
 
@@ -41,6 +42,7 @@ class Cluster:
     refresh_ms: int
     submits: bool
     most_uploaded: int
+    keep_seconds: float
     end: Callable[[], None]
     log: RecentLines
 
@@ -60,4 +62,4 @@ def cluster_app(cluster: Cluster) -> Starlette:
         cluster.programs, cluster.uploads, cluster.submit_token, cluster.most_uploaded, cluster.end, cluster.submits
     )
     routes = [*session.routes(), *ElsewhereApi(jobs).routes(), *ClusterApi(home).routes()]
-    return assembled(routes, cluster.token, [jobs.prometheus()])
+    return assembled(routes, cluster.token, [jobs.prometheus()], cluster.keep_seconds)

@@ -76,7 +76,7 @@ class SessionApi:
         """Let only those in who may have code run here: everybody on this machine could call, and every web page."""
 
         async def answered(request: Request) -> Response:
-            if not shows(request, self._token):
+            if not shows(request.headers.get("authorization", ""), self._token):
                 raise Refused(
                     401,
                     "Whoever submits a program has it run as the user of this cluster: show the cluster's token "
