@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import stat
 import threading
@@ -291,9 +292,17 @@ def test_the_command_line_finds_jobs_of_other_processes(
         listed = json.loads(run(cli, ["list", "--json"]).output)
         assert [j["jid"] for j in listed] == [job]
         assert "Source: numbers -> Map" in run(cli, ["top", "found"]).output
+        assert run(cli, ["explain", "found"]).output == "Nothing holds it up.\n"
+        assert json.loads(run(cli, ["explain", "found", "--json"]).output) == []
+        logging.getLogger("millstream").warning("something to be seen")
+        assert "something to be seen" in run(cli, ["logs", "-n", "5"]).output
         taken = run(cli, ["savepoint", job[:6], str(tmp_path / "saved")])
         assert "Savepoint of job" in taken.output, taken.output
         assert "is complete" in run(cli, ["checkpoint", job]).output
+        # The state of a key, while the job runs.
+        shown = json.loads(run(cli, ["state", "show", "found", "-o", "Reduce", "-k", "7", "--json"]).output)
+        ((row,),) = (s["rows"] for s in shown if s["rows"])
+        assert row["key"] == 7 and row["value"] > 0
         refused = run(cli, ["cancel", "nobody"])
         assert refused.exit_code == 1 and "There is no job nobody" in refused.output
         assert "is being cancelled" in run(cli, ["cancel", job]).output
@@ -419,3 +428,32 @@ def test_an_answer_is_given_again_for_a_moment_but_not_after_something_was_chang
     polled = f"/jobs/{'0' * 32}/savepoints/{'1' * 32}"
     assert [client.get(polled).text for _ in range(2)] == ["6", "7"]
     assert [client.get("/jars").text for _ in range(2)] == ["8", "9"]
+
+
+def test_the_state_of_a_running_job_is_asked_by_operator_state_and_key(world: World) -> None:
+    job = world.start("asked", execution__checkpointing__interval="1 h")
+    world.until(f"/jobs/{job}", runs)
+    assert "no complete checkpoint" in world.get(f"/jobs/{job}/state", 404)["errors"][0]
+    begun = world.client.post(f"/jobs/{job}/checkpoints", json={}).json()["request-id"]
+    world.until(f"/jobs/{job}/checkpoints/{begun}", lambda a: a["status"]["id"] == "COMPLETED")
+    world.until(f"/jobs/{job}/checkpoints", lambda c: c["latest"].get("completed"))
+    (operator,) = world.get(f"/jobs/{job}/state")["operators"]
+    (state,) = operator["states"]
+    assert state["rows"] == 10
+    path = f"/jobs/{job}/state/{operator['operator']}/{state['name']}"
+    found = world.get(f"{path}?key=3")
+    (row,) = found["rows"]
+    assert row["key"] == 3 and row["value"] > 0 and found["complete"]
+    assert len(world.get(path)["rows"]) == 10 and world.get(f"{path}?key=nobody")["rows"] == []
+    assert "has no state 'other'" in world.get(f"/jobs/{job}/state/{operator['operator']}/other", 404)["errors"][0]
+    # Nothing was stopped for it.
+    assert world.get(f"/jobs/{job}")["state"] == "RUNNING"
+
+
+def test_shells_are_told_how_to_complete_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = CliRunner().invoke(cli, ["completion", "bash"]).output
+    assert "_MILLSTREAM_COMPLETE=bash_complete" in told
+    monkeypatch.setenv("COMP_WORDS", "millstream sav")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    monkeypatch.setenv("_MILLSTREAM_COMPLETE", "bash_complete")
+    assert "plain,savepoint" in CliRunner().invoke(cli, [], prog_name="millstream").output

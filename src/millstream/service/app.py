@@ -26,6 +26,7 @@ from millstream.service.pictures.cluster import slots_beside
 from millstream.service.pictures.jobs import overview_of
 from millstream.service.prometheus import prometheus_routes
 from millstream.service.registry import Registry
+from millstream.service.state_api import StateApi
 from millstream.service.vertices_api import VerticesApi
 
 log = logging.getLogger("millstream")
@@ -72,7 +73,12 @@ def make_app(service: Service) -> Starlette:
         lines=lines,
         slots=lambda: slots_beside([e.view for e in service.registry.entries()], service.slots),
     )
-    routes = [*jobs.routes(), *VerticesApi(jobs, service.clock).routes(), *ClusterApi(home).routes()]
+    routes = [
+        *jobs.routes(),
+        *StateApi(jobs).routes(),
+        *VerticesApi(jobs, service.clock).routes(),
+        *ClusterApi(home).routes(),
+    ]
     more = prometheus_routes(service.registry, service.clock)
     return assembled(routes, service.token, more, service.keep_seconds)
 

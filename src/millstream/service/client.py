@@ -67,6 +67,10 @@ class ServiceClient:
         told = json.loads(self._send("/jars/upload", "POST", body, f"multipart/form-data; boundary={boundary}"))
         return os.path.basename(str(told["filename"]))
 
+    def text(self, path: str) -> str:
+        """Return what the service answers, where that is text."""
+        return self._send(path, "GET", None, None).decode(errors="replace")
+
     def output(self, program_id: str, stream: str, start: int) -> bytes:
         """Return what a program printed from some byte on."""
         return self._send(f"/programs/{program_id}/output/{stream}?from={start}", "GET", None, None)
