@@ -17,6 +17,7 @@ from typing import Any
 
 from millstream.common.configuration import Configuration
 from millstream.common.memory_on_spark import spark_settings
+from millstream.spark.attached import attachment
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import Gateway, JvmSettings, spark_home
 from millstream.spark.java import find_java
@@ -62,7 +63,7 @@ def default_parallelism(config: Configuration) -> int:
 
 def needs_jvm(config: Configuration) -> bool:
     """Tell whether Spark is to run in a JVM of this process's own that it has not got."""
-    if not master_of(config).startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if attachment() is not None or not master_of(config).startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
     # Who has not imported it has no Spark.
     context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)

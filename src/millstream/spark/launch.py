@@ -26,8 +26,9 @@ from millstream.jobmaster.launch import Home, Launch, prepare, start
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.protocol import JobPlan
 from millstream.spark import control, parcel
+from millstream.spark.attached import with_allotment
 from millstream.spark.control import is_embedded
-from millstream.spark.cores import executions_that_hold, free_cores, is_local, may_grow
+from millstream.spark.cores import allot, executions_that_hold, free_cores, is_local, may_grow
 from millstream.spark.epoch import SparkEpochs
 from millstream.spark.errors import keep_bridge_quiet
 from millstream.spark.exchange_epochs import ExchangeEpochs
@@ -100,6 +101,11 @@ class SparkEngine:
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
     def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
+        return with_allotment(plan, partial(self._runner, plan, attempt))
+
+    def _runner(self, plan: JobPlan, attempt: int, slots: int | None) -> EpochRunner:
+        if slots is not None:
+            allot(plan.settings.job_id, slots)
         if not os.path.isdir(self.directory):
             self._begin_anew()
         if plan not in self._saved:

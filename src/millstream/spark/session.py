@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -18,7 +19,8 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.memory_on_spark import spark_settings
 from millstream.common.setting import DurationSetting, at_least, in_words
-from millstream.spark import package
+from millstream.spark import control, package
+from millstream.spark.attached import Attachment, attachment
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
 from millstream.spark.java import Java
 from millstream.spark.master import LOG_LEVEL, master_of
@@ -81,7 +83,48 @@ def get_context(config: Configuration) -> SparkContext:
         if active is not None:
             _warn_about(active, config)
             return active
-        return _start(config)
+        cluster = attachment()
+        return _start(config, SPARE_CORES) if cluster is None else _join(cluster)
+
+
+def start_for_cluster(config: Configuration, slots: int) -> tuple[Attachment, str]:
+    """Start Spark for many jobs, of other processes; return how those reach it, and its application's id.
+
+    Args:
+        config: the settings.
+        slots: how many slots there are; each may be a job of its own, which holds a core.
+    """
+    with _lock:
+        context = SparkContext._active_spark_context or _start(config, max(SPARE_CORES, slots))
+    gateway: Any = SparkContext._gateway
+    way = gateway.gateway_parameters
+    attachment = Attachment(way.port, way.auth_token, control.directory(), _settings["spark.master"])
+    return attachment, str(context.applicationId)
+
+
+def _join(cluster: Attachment) -> SparkContext:
+    """Use the Spark of the cluster that this process belongs to."""
+    interrupted = signal.getsignal(signal.SIGINT)
+    worker = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    way = {"PYSPARK_GATEWAY_PORT": str(cluster.port), "PYSPARK_GATEWAY_SECRET": cluster.secret}
+    with _environment({**way, **worker}):
+        SparkContext._ensure_initialized()
+        jvm: Any = SparkContext._jvm
+        running = jvm.org.apache.spark.SparkContext.getOrCreate()
+        context = SparkContext(
+            gateway=SparkContext._gateway, jsc=jvm.JavaSparkContext(running), conf=SparkConf(_jconf=running.conf())
+        )
+    if threading.current_thread() is threading.main_thread():
+        # PySpark would have an interrupt cancel the jobs of everybody.
+        signal.signal(signal.SIGINT, interrupted)
+    _expect_the_end(context)
+    # It is everybody's: a program that stops it only stops using it.
+    vars(context)["stop"] = lambda: None
+    if cluster.control is not None:
+        control.use_directory(cluster.control)
+    _settings["spark.master"] = cluster.master
+    _own[:] = [context]
+    return context
 
 
 def _regular(config: Configuration, master: str, cores: int | None, wanted: dict[str, str]) -> dict[str, str]:
@@ -118,7 +161,7 @@ def _forget_dead() -> None:
     _settings.clear()
 
 
-def _start(config: Configuration) -> SparkContext:
+def _start(config: Configuration, spare_cores: int) -> SparkContext:
     wanted = {k: v for k, v in config.to_dict().items() if k.startswith("spark.")}
     master = master_of(config)
     cores = local_cores(master)
@@ -141,7 +184,7 @@ def _start(config: Configuration) -> SparkContext:
         started = f", Java {_connect_jvm(config).version}"
     # Also in a JVM that has run Spark before.
     if cores is not None:
-        settings["spark.master"] = with_cores(master, cores + SPARE_CORES)
+        settings["spark.master"] = with_cores(master, cores + spare_cores)
         settings.setdefault("spark.default.parallelism", str(cores))
     conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
     for key, value in settings.items():

@@ -81,7 +81,7 @@ class RunningPlaces:
         self._result = result
 
     def differs(self, before: Ints, after: Ints) -> NDArray[np.bool_]:
-        moved = self._places[before] != self._places[after]
+        moved: NDArray[np.bool_] = self._places[before] != self._places[after]
         rows = np.flatnonzero(moved)
         if pa.types.is_nested(self._values.type):
             pairs = zip(*(python_values(self.take(at[rows])) for at in (before, after)), strict=True)
