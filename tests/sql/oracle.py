@@ -150,7 +150,7 @@ def check(maker: Maker, queries: int, batch_rows: int = 1) -> int:
     for name, columns in TABLES.items():
         oracle.execute(f"CREATE TABLE {name} ({columns[0]} INTEGER, {columns[1]} INTEGER, {columns[2]} TEXT)")
         oracle.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", tables[name])
-    environments = {mode: _environment(mode, tables, batch_rows) for mode in ("streaming", "batch")}
+    environments = {mode: _environment(mode, tables, batch_rows) for mode in ("streaming", "mini-batch", "batch")}
     for _ in range(queries):
         query = maker.query()
         expected = Counter(oracle.execute(query).fetchall())
@@ -206,6 +206,9 @@ def _run(
 def _environment(mode: str, tables: dict[str, Rows], batch_rows: int) -> StreamTableEnvironment:
     settings = EnvironmentSettings.in_batch_mode() if mode == "batch" else EnvironmentSettings.in_streaming_mode()
     t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
+    if mode == "mini-batch":
+        # Aggregates in two phases, too.
+        t_env.get_config().set("table.exec.mini-batch.enabled", "true").set("table.exec.mini-batch.size", "3")
     _declare(t_env, tables, batch_rows)
     return t_env
 
