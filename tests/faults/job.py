@@ -1,6 +1,6 @@
 """The job that must survive everything: offsets -> keyed state, timers, windows and patterns -> a transactional sink.
 
-    python -m tests.faults.job <directory> [--fault SETTING] [--latest]
+    python -m tests.faults.job <directory> [--fault SETTING] [--latest] [--set KEY=VALUE]
 
 runs it once, as a driver of its own; `directory` holds its database and its checkpoints.
 """
@@ -26,6 +26,8 @@ from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 
 RECORDS, KEYS, WINDOW, LATER = 2400, 11, 400, 250
+# How many records a second are read.
+RATE = "survivor.rate"
 # How long an opening value waits for a closing one.
 PATIENCE = 100
 # So many records a subtask and epoch: about twenty epochs.
@@ -140,8 +142,9 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     make_database(directory)
     path = str(directory / "sink.db")
     sink = SqlSink(lambda: sqlite3.connect(path, timeout=30), "facts", ["kind", "number", "value"])
+    rate = config.get_integer(RATE, 1200)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
-    values = env.from_source(DataGeneratorSource(lambda i: i, RECORDS, 1200), strategy).uid("values")
+    values = env.from_source(DataGeneratorSource(lambda i: i, RECORDS, rate), strategy).uid("values")
     facts = values.key_by(lambda v: v % KEYS).process(CountAndRemind()).uid("count")
     pairs = values.map(lambda v: ("window", v % KEYS, v)).key_by(lambda t: t[1])
     sums = pairs.window(TumblingEventTimeWindows.of(WINDOW)).reduce(lambda a, b: (*a[:2], a[2] + b[2])).uid("sums")
@@ -156,8 +159,9 @@ def main(build: Callable[[Path, Configuration], StreamExecutionEnvironment], abo
     parser.add_argument("--fault")
     parser.add_argument("--latest", action="store_true")
     parser.add_argument("--master")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    config = Configuration()
+    config = Configuration.from_dict(dict(setting.split("=", 1) for setting in options.set))
     if options.fault:
         config.set_string(SETTING, options.fault)
     if options.master:

@@ -7,9 +7,10 @@ from typing import Any
 
 from millstream.sql.changes import Changes
 from millstream.sql.errors import TableException
-from millstream.sql.expressions import AggregateCall, Column, Expression
+from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.advice import Advice, advised
+from millstream.sql.plan.distribution import distribution, lies_so
 from millstream.sql.plan.names import frame_text, name_of
 from millstream.sql.plan.planner import plan
 from millstream.sql.plan.subqueries import Subquery
@@ -129,47 +130,8 @@ def _below(one: _Shown) -> list[_Shown]:
     found: list[_Shown] = []
     for i, inner in enumerate(one.inputs):
         keys = wanted[i] if wanted is not None else None
-        found.append(inner if keys is None or _lies_so(inner, keys) else _Exchange(inner, keys))
+        found.append(inner if keys is None or lies_so(inner.node, keys) else _Exchange(inner, keys))
     return found
-
-
-def distribution(node: n.Node) -> list[tuple[int, ...]] | None:
-    """Return by which columns of its inputs the rows of a node lie together; by none: all in one place."""
-    if isinstance(node, (n.Aggregate, n.WindowAggregate, n.Deduplicate, n.ChangelogNormalize)):
-        return [node.keys]
-    if isinstance(node, n.Over):
-        return [node.over.partition]
-    if isinstance(node, n.Rank):
-        return [node.partition]
-    if isinstance(node, n.Join):
-        return [node.left_keys, node.right_keys]
-    if isinstance(node, n.SetOperation):
-        return [tuple(range(len(node.fields)))] * 2
-    if isinstance(node, n.Sort):
-        return [()]
-    if isinstance(node, n.Sink) and node.materialize is not None:
-        return [node.materialize]
-    return None
-
-
-def _lies_so(below: n.Planned, keys: tuple[int, ...]) -> bool:
-    """Tell whether rows lie together by some columns already."""
-    node = below.node
-    if isinstance(node, n.Calc):
-        moved = []
-        for k in keys:
-            e = node.expressions[k]
-            if not isinstance(e, Column):
-                return False
-            moved.append(e.index)
-        return _lies_so(below.inputs[0], tuple(moved))
-    if isinstance(node, (n.Aggregate, n.WindowAggregate)):
-        return bool(keys) and keys == tuple(range(len(node.keys)))
-    if isinstance(node, n.Deduplicate):
-        return bool(keys) and keys == node.keys
-    if isinstance(node, n.Rank):
-        return bool(keys) and keys == node.partition
-    return False
 
 
 def _physical(one: _Shown, changelog: bool, advice: Advice | None) -> str:

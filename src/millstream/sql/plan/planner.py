@@ -22,11 +22,25 @@ from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized, shared
 from millstream.sql.plan.refused_settings import check_settings
 from millstream.sql.plan.rewrite import bottom_up
+from millstream.sql.plan.rules.mini_batch import assign_mini_batches
+from millstream.sql.plan.rules.phases import split_aggregate
 from millstream.sql.plan.sinks import prepared, takes_new_halves
 from millstream.sql.plan.text import aggregate_text, by_place, text
 from millstream.sql.schema import TimeAttribute
 
-_WINDOWED = (n.WindowAggregate, n.WindowTable, n.IntervalJoin, n.Watermark, n.Calc, n.Scan, n.Values, n.Union)
+_WINDOWED = (
+    n.WindowAggregate,
+    n.LocalWindowAggregate,
+    n.LocalAggregate,
+    n.WindowTable,
+    n.IntervalJoin,
+    n.Watermark,
+    n.MiniBatch,
+    n.Calc,
+    n.Scan,
+    n.Values,
+    n.Union,
+)
 
 
 def plan(
@@ -35,7 +49,8 @@ def plan(
     """Return a plan for each end, with what they share planned once."""
     check_settings(settings)
     planner = Planner(settings, batch)
-    return [planner.planned(plan) for plan in shared([optimized(end, settings, batch) for end in ends])]
+    plans = shared([optimized(end, settings, batch) for end in ends])
+    return [planner.planned(p if batch else assign_mini_batches(p, settings)) for p in plans]
 
 
 class Planner:
@@ -77,10 +92,12 @@ class Planner:
 
     def _with_strategies(self, node: n.Node) -> n.Node:
         def choose(one: n.Node) -> n.Node:
-            if not isinstance(one, (n.Rank, n.Sort)):
+            if isinstance(one, (n.Rank, n.Sort)):
+                kinds, keys = self._known_of(one.input)
+                return replace(one, strategy=_strategy(one, kinds, keys))
+            if not isinstance(one, (n.Aggregate, n.WindowAggregate)) or self._batch:
                 return one
-            kinds, keys = self._known_of(one.input)
-            return replace(one, strategy=_strategy(one, kinds, keys))
+            return split_aggregate(one, self._known_of(one.input)[0] != INSERTS, self._settings)
 
         return bottom_up(node, choose)
 
