@@ -1,4 +1,4 @@
-"""Random queries whose answers SQLite knows: the same text, the same rows, in streaming and in batch.
+"""Random queries whose answers SQLite knows: the same text, the same rows, in streaming, by mini-batch and in batch.
 
     python tests/sql/oracle.py [--count 2000] [--seed 0]     (`make sql-oracle`)
 
@@ -176,7 +176,7 @@ def check(maker: Maker, queries: int, batch_rows: int = 1) -> int:
     for name, columns in TABLES.items():
         oracle.execute(f"CREATE TABLE {name} ({columns[0]} INTEGER, {columns[1]} INTEGER, {columns[2]} TEXT)")
         oracle.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", tables[name])
-    environments = {mode: _environment(mode, tables, batch_rows) for mode in ("streaming", "batch")}
+    environments = {mode: _environment(mode, tables, batch_rows) for mode in ("streaming", "mini-batch", "batch")}
     for _ in range(queries):
         query = maker.query()
         expected = Counter(oracle.execute(query).fetchall())
@@ -232,6 +232,9 @@ def _run(
 def _environment(mode: str, tables: dict[str, Rows], batch_rows: int) -> StreamTableEnvironment:
     settings = EnvironmentSettings.in_batch_mode() if mode == "batch" else EnvironmentSettings.in_streaming_mode()
     t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
+    if mode == "mini-batch":
+        for key, value in (("enabled", "true"), ("allow-latency", "1 s"), ("size", "5")):
+            t_env.get_config().set(f"table.exec.mini-batch.{key}", value)
     _declare(t_env, tables, batch_rows)
     return t_env
 
