@@ -144,7 +144,7 @@ class Streams:
         watermark = None if scan.follows_watermarks else schema.watermark
         table = CatalogTable(tuple(columns), watermark, schema.primary_key)
         node = declared(self._t_env._sql_binder(), scan, table)
-        return Table(node, self._t_env)
+        return Table(node, self._t_env, replace(table, watermark=schema.watermark))
 
     def _of_fields(self, stream: DataStream[Any], fields: Sequence[Any]) -> Table:
         """Return a table of fields that are named: by their names, or by place under other ones."""
