@@ -77,3 +77,15 @@ def test_a_stream_a_table_and_a_stream_are_one_job(t_env: StreamTableEnvironment
     assert sorted(r for r in rows if r[1] == "a") == [
         ("INSERT", "a", 1), ("UPDATE_AFTER", "a", 4), ("UPDATE_BEFORE", "a", 1),
     ]  # fmt: skip
+
+
+def test_frames_of_a_stream_by_rowtime(t_env: StreamTableEnvironment) -> None:
+    t_env.execute_sql(
+        "CREATE TABLE timed (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n * 1000, 3), WATERMARK FOR ts AS ts) WITH ("
+        "'connector' = 'datagen', 'rows-per-second' = '10000000', 'fields.n.kind' = 'sequence', "
+        "'fields.n.start' = '1', 'fields.n.end' = '600')"
+    )
+    sums = "SUM(n) OVER (PARTITION BY n % 3 ORDER BY ts RANGE BETWEEN INTERVAL '6' SECOND PRECEDING AND CURRENT ROW)"
+    found = final(t_env, f"SELECT n, {sums}, LAG(n, 2) OVER (PARTITION BY n % 3 ORDER BY ts) FROM timed")
+    expected = [(n, sum(m for m in (n, n - 3, n - 6) if m > 0), n - 6 if n > 6 else None) for n in range(1, 601)]
+    assert found == Counter(expected)

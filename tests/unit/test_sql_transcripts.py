@@ -5,15 +5,13 @@ Each is run with its batches as they are written, row by row, and with a restart
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from sql_runs import KINDS, Bare, Change, batch_of
+from sql_runs import Bare, batch_of
+from sql_transcript import END, WAYS, Transcript, check, shown
 
-from millstream.operators.base import Operator
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
 from millstream.sql.operators.correlate import CorrelateOperator
@@ -35,55 +33,10 @@ from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataTypes
 
-_END = (1 << 63) - 1
 _INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
 _BIGINT = DataTypes.BIGINT()
 _COUNT, _SUM = AggregateCall("COUNT", (), _BIGINT), AggregateCall("SUM", (1,), _BIGINT)
 _WINDOW = [("start", _TIME), ("end", _TIME)]
-
-
-@dataclass
-class Transcript:
-    """An operator, the types of its input, and what happens: rows come, or the watermark, or the end."""
-
-    name: str
-    operator: Callable[[], Operator]
-    kinds: list[pa.DataType]
-    # Texts like "+I a 1", with the input's number in front where there are two; a watermark; or "end".
-    steps: list[tuple[str | int, str]] = field(default_factory=list)
-
-
-def _value(text: str, kind: pa.DataType) -> Any:
-    if text == "-":
-        return None
-    if kind == pa.float64():
-        return float(text)
-    return text if kind == _TEXT else int(text)
-
-
-def _changes(text: str, kinds: list[pa.DataType]) -> list[Change]:
-    rows = [part.split() for part in text.split(",") if part.strip()]
-    return [(r[0], *(_value(v, k) for v, k in zip(r[1:], kinds, strict=True))) for r in rows]
-
-
-def _shown(batches: list[Any]) -> str:
-    rows = []
-    for batch in batches:
-        columns = [(c.view(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in batch.columns]
-        for kind, row in zip(batch.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
-            rows.append(" ".join([KINDS[kind], *("-" if v is None else str(v) for v in row)]))
-    return ", ".join(rows)
-
-
-def _take(bare: Bare, transcript: Transcript, text: str, one_by_one: bool) -> None:
-    index = 0
-    if text[0] in "12":
-        index, text = int(text[0]) - 1, text[1:]
-    plain = [pa.int64() if pa.types.is_timestamp(k) else k for k in transcript.kinds]
-    changes = _changes(text, plain)
-    for part in [[c] for c in changes] if one_by_one else [changes]:
-        batch = batch_of(part, plain)
-        bare.take(batch.with_columns([c.view(k) for c, k in zip(batch.columns, transcript.kinds, strict=True)]), index)
 
 
 def _times(column: int = 0) -> WindowTimes:
@@ -169,7 +122,7 @@ TRANSCRIPTS = [
             (7, "+I 3 2, +I 3 1, +I 5 1"),
             # Late is what is not behind the last row that was emitted, whatever the watermark says.
             ("+I 5 7, +I 6 7", ""),
-            (_END, "+I 6 7, +I 9 9"),
+            (END, "+I 6 7, +I 9 9"),
         ],
     ),
     Transcript("limit", lambda: LimitOperator(1, 2), [_INT], [("+I 1, +I 2", "+I 2"), ("+I 3, +I 4", "+I 3")]),
@@ -213,7 +166,7 @@ TRANSCRIPTS = [
             ("+I a 4 4, +I a 3 5", ""),
             (4, "+I a 3 3"),
             ("+I a 6 6, +I b 7 7, +I c 2 8", ""),
-            (_END, "+I b 7 7"),
+            (END, "+I b 7 7"),
         ],
     ),
     Transcript(
@@ -272,7 +225,7 @@ TRANSCRIPTS = [
             # The second is late by itself, but the session that it belongs to is open.
             ("+I b 7 3, +I a 16 2", ""),
             (12, "+I a 3 21 1 11"),
-            (_END, "+I a 1 8 20 25"),
+            (END, "+I a 1 8 20 25"),
         ],
     ),
     Transcript(
@@ -325,7 +278,7 @@ TRANSCRIPTS = [
             retracts=True,
         ),
         [_TEXT, _INT, _TIME],
-        [("+I a 1 1, +I a 3 6, -U a 1 1, +U a 5 7", ""), (9, "+I a 2 8 0 10"), (_END, "+I a 2 8 5 15")],
+        [("+I a 1 1, +I a 3 6, -U a 1 1, +U a 5 7", ""), (9, "+I a 2 8 0 10"), (END, "+I a 2 8 5 15")],
     ),
     Transcript(
         "rows that have their windows already",
@@ -338,7 +291,7 @@ TRANSCRIPTS = [
             _WINDOW,
         ),
         [_TEXT, _TIME, _TIME],
-        [("+I a 0 10, +I a 5 15, +I b 0 10, +I a 0 10", ""), (9, "+I a 2 0 10, +I b 1 0 10"), (_END, "+I a 1 5 15")],
+        [("+I a 0 10, +I a 5 15, +I b 0 10, +I a 0 10", ""), (9, "+I a 2 0 10, +I b 1 0 10"), (END, "+I a 1 5 15")],
     ),
     Transcript(
         "rows without nulls",
@@ -349,21 +302,10 @@ TRANSCRIPTS = [
 ]
 
 
-@pytest.mark.parametrize("way", ["as written", "row by row", "with restarts"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda t: t.name)
 def test_transcript(transcript: Transcript, way: str) -> None:
-    bare = Bare(transcript.operator())
-    for step, expected in transcript.steps:
-        if step == "end":
-            bare.operator.finish()
-        elif isinstance(step, int):
-            assert bare.operator.on_watermark(step) == step
-        else:
-            _take(bare, transcript, step, way == "row by row")
-        out, bare.out = bare.out, []
-        assert _shown(out) == expected, step
-        if way == "with restarts":
-            bare.restart()
+    check(transcript, way)
 
 
 def test_null_is_refused_with_the_column() -> None:
@@ -533,7 +475,7 @@ def test_windows_of_processing_time_end_by_the_clock() -> None:
     assert bare.out == []
     now[0] = 9
     operator.on_processing_time()
-    assert _shown(bare.out) == "+I a 2 0 10"
+    assert shown(bare.out) == "+I a 2 0 10"
     assert operator.next_wake() is None
 
 
@@ -555,6 +497,6 @@ def test_windows_over_points_in_time_are_those_of_the_zone() -> None:
     bare.take(batch_of(rows, [_TEXT, stamp]))
     operator.on_watermark(first + 23 * hour - 1)
     day = 24 * hour
-    assert _shown(bare.out) == (
+    assert shown(bare.out) == (
         f"+I 1 {19812 * day} {19813 * day} {first - 1}, +I 2 {19813 * day} {19814 * day} {first + 23 * hour - 1}"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,15 +14,19 @@ from millstream.operators.partitioners import GlobalPartitioner, Partitioner
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
-from millstream.sql.expressions import Column, Expression
+from millstream.sql.expressions import AggregateCall, Column, Expression
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator
 from millstream.sql.operators.materialize import MaterializeOperator
+from millstream.sql.operators.over import OverOperator
+from millstream.sql.operators.over_batch import BatchOverOperator
+from millstream.sql.operators.over_columns import ColumnOverOperator, streamed
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.set_operation import SetOperationOperator
@@ -29,12 +34,19 @@ from millstream.sql.operators.sink import NotNullOperator, TableSinkOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
 from millstream.sql.operators.streams import StreamScanOperator, ToRowsOperator
+from millstream.sql.operators.table_aggregate import TableAggregateOperator
+from millstream.sql.operators.temporal_join import TemporalJoinOperator
 from millstream.sql.operators.top_n import TopNOperator
+from millstream.sql.operators.user_aggregates import in_session
 from millstream.sql.operators.watermark import RowWatermarkOperator
 from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.window_join import WindowJoinOperator
+from millstream.sql.operators.window_rank import WindowRankOperator
+from millstream.sql.operators.window_rows import KeptInput
 from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan import nodes
+from millstream.sql.plan.changelog import is_over_time
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.schema import TimeAttribute
 
@@ -112,6 +124,10 @@ class Translator:
         partitioner: Partitioner = ColumnKeyPartitioner(keys) if keys else GlobalPartitioner()
         return [StreamEnd(e.source, partitioner, e.tag, input_index) for e in self._ends(planned)]
 
+    def _calls(self, calls: Sequence[AggregateCall]) -> tuple[AggregateCall, ...]:
+        """Return aggregates as operators take them."""
+        return in_session(calls, self._session)
+
     # --- nodes
 
     def _scan(self, planned: Planned) -> list[StreamEnd]:
@@ -148,11 +164,24 @@ class Translator:
         assert isinstance(node, nodes.Aggregate)
         operator = GroupAggregateOperator(
             node.keys,
-            node.calls,
+            self._calls(node.calls),
             kinds_of(before),
             retracts=bool(before.traits.changes & _RETRACTIONS),
             pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
             mini_batch=self._session.flag(MINI_BATCH),
+            final_only=self._session.batch,
+            ttl=planned.traits.state_ttl,
+        )
+        return self._one(planned, operator, self._by_key(before, node.keys), single=not node.keys)
+
+    def _table_aggregate(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.TableAggregate)
+        (call,) = self._calls([node.call])
+        operator = TableAggregateOperator(
+            node.keys,
+            call,
+            kinds_of(before),
             final_only=self._session.batch,
             ttl=planned.traits.state_ttl,
         )
@@ -174,26 +203,26 @@ class Translator:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.WindowAggregate)
         spec, batch = node.window, self._session.batch
-        kinds = kinds_of(before)
+        kinds, calls = kinds_of(before), self._calls(node.calls)
         first = len(node.keys) + len(node.calls)
         types = [arrow_type(f.type) for f in node.fields.fields[first:]]
         properties = list(zip(node.properties, types, strict=True))
         times = WindowTimes(spec.time, spec.is_event_time, self._session.time_zone, node.has_window)
         partition = node.keys
         operator: Operator
+        if node.has_window is not None:
+            times.are_points = spec.are_points or not spec.is_event_time
         if node.counts is not None:
-            operator = CountWindowOperator(*node.counts, times, node.keys, node.calls, kinds)
+            operator = CountWindowOperator(*node.counts, times, node.keys, calls, kinds)
         elif spec.kind is nodes.WindowKind.SESSION and node.has_window is None:
             partition = spec.partition or node.keys
-            operator = SessionWindowOperator(
-                spec.size, times, partition, node.keys, node.calls, kinds, properties, batch
-            )
+            operator = SessionWindowOperator(spec.size, times, partition, node.keys, calls, kinds, properties, batch)
         else:
             operator = WindowAggregateOperator(
                 Windowing.of(spec),
                 times,
                 node.keys,
-                node.calls,
+                calls,
                 kinds,
                 properties,
                 retracts=bool(before.traits.changes & _RETRACTIONS),
@@ -292,6 +321,61 @@ class Translator:
             final_only=self._session.batch,
         )
 
+    def _window_rank(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.WindowRank)
+        operator = WindowRankOperator(
+            self._given_windows(node.window, node.has_window),
+            node.has_window[1],
+            node.partition,
+            node.order,
+            kinds_of(before),
+            node.first,
+            node.last,
+            node.shows_rank,
+            last_wins=node.is_deduplicate and node.order[0][1],
+        )
+        return self._one(planned, operator, self._by_key(before, node.partition))
+
+    def _window_join(self, planned: Planned) -> list[StreamEnd]:
+        node, (left, right) = planned.node, planned.inputs
+        assert isinstance(node, nodes.WindowJoin)
+        operator = WindowJoinOperator(
+            node.kind,
+            self._given_windows(node.window, node.left_window),
+            KeptInput(kinds_of(left), node.left_keys, node.left_window[1]),
+            KeptInput(kinds_of(right), node.right_keys, node.right_window[1]),
+            node.null_safe,
+            node.condition,
+            self._session,
+        )
+        return self._joined(planned, operator)
+
+    def _given_windows(self, spec: nodes.WindowSpec, has_window: tuple[int, int]) -> WindowTimes:
+        """Return when windows end that rows have been given."""
+        times = WindowTimes(has_window[1], spec.is_event_time, self._session.time_zone, has_window)
+        times.are_points = spec.are_points or not spec.is_event_time
+        return times
+
+    def _over(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Over)
+        over, kinds = replace(node.over, calls=self._calls(node.over.calls)), kinds_of(before)
+        operator: Operator
+        if self._session.batch:
+            operator = BatchOverOperator(over, kinds)
+        elif is_over_time(node):
+            time = over.order[0][0]
+            rowtime = time if before.node.fields[time].time is TimeAttribute.ROWTIME else None
+            preceding = None if over.start is None else -over.start
+            calls = streamed(over).calls
+            operator = OverOperator(
+                over.partition, rowtime, over.rows, preceding, calls, kinds, planned.traits.state_ttl
+            )
+        else:
+            operator = ColumnOverOperator(streamed(over), kinds)
+        return self._one(planned, operator, self._by_key(before, over.partition), single=not over.partition)
+
     def _deduplicate(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.Deduplicate)
@@ -346,6 +430,49 @@ class Translator:
         )
         ends = [e for i, p in enumerate(planned.inputs) for e in self._by_key(p, keys[i], i)]
         return self._one(planned, operator, ends, single=not node.left_keys)
+
+    def _sides(self, planned: Planned) -> tuple[JoinSide, JoinSide]:
+        node, (left, right) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Join)
+        return JoinSide(tuple(kinds_of(left)), node.left_keys), JoinSide(tuple(kinds_of(right)), node.right_keys)
+
+    def _joined(self, planned: Planned, operator: Operator) -> list[StreamEnd]:
+        """Add a join whose inputs come by its keys."""
+        node, (left, right) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Join)
+        ends = [*self._by_key(left, node.left_keys), *self._by_key(right, node.right_keys, 1)]
+        return self._one(planned, operator, ends, single=not node.left_keys)
+
+    def _interval_join(self, planned: Planned) -> list[StreamEnd]:
+        node = planned.node
+        assert isinstance(node, nodes.IntervalJoin)
+        times = (node.left_time, node.right_time) if node.is_event_time else None
+        left, right = self._sides(planned)
+        operator = IntervalJoinOperator(
+            node.kind, left, right, times, node.lower, node.upper, node.null_safe, node.condition, self._session
+        )
+        return self._joined(planned, operator)
+
+    def _temporal_join(self, planned: Planned) -> list[StreamEnd]:
+        node = planned.node
+        assert isinstance(node, nodes.TemporalJoin)
+        if not node.is_event_time:
+            raise TableException(
+                "Processing-time temporal join is not supported yet: its right side is a connector that can look up "
+                "rows, or the join is FOR SYSTEM_TIME AS OF a rowtime."
+            )
+        left, right = self._sides(planned)
+        keeps_all = node.kind is nodes.JoinKind.LEFT
+        operator = TemporalJoinOperator(
+            left,
+            right,
+            (node.left_time, node.right_time),
+            keeps_all,
+            node.null_safe,
+            node.condition,
+            self._session,
+        )
+        return self._joined(planned, operator)
 
     def _sink(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
@@ -437,15 +564,21 @@ _MAKERS: Mapping[type, _Make] = {
     nodes.Filter: Translator._calc,
     nodes.Union: Translator._union,
     nodes.Aggregate: Translator._aggregate,
+    nodes.TableAggregate: Translator._table_aggregate,
     nodes.Watermark: Translator._watermark,
     nodes.WindowAggregate: Translator._window_aggregate,
     nodes.Join: Translator._join,
+    nodes.IntervalJoin: Translator._interval_join,
+    nodes.TemporalJoin: Translator._temporal_join,
     nodes.WindowTable: Translator._window_table,
     nodes.Expand: Translator._expand,
     nodes.Correlate: Translator._correlate,
     nodes.SetOperation: Translator._set_operation,
     nodes.Sort: Translator._sort,
     nodes.Rank: Translator._rank,
+    nodes.WindowRank: Translator._window_rank,
+    nodes.WindowJoin: Translator._window_join,
+    nodes.Over: Translator._over,
     nodes.Deduplicate: Translator._deduplicate,
     nodes.ChangelogNormalize: Translator._normalize,
     nodes.Sink: Translator._sink,

@@ -42,7 +42,9 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
         return frozenset().union(*inputs) if inputs else INSERTS
     if isinstance(node, n.Aggregate):
         return _of_aggregate(node, inputs[0], forgets)
-    if isinstance(node, (n.WindowAggregate, n.IntervalJoin)):
+    if isinstance(node, n.TableAggregate):
+        return INSERTS | {Changes.DELETE}
+    if isinstance(node, (n.WindowAggregate, n.IntervalJoin, n.WindowRank, n.WindowJoin)):
         return INSERTS
     if isinstance(node, n.TemporalJoin):
         return inputs[0]
@@ -72,7 +74,7 @@ def takes_inserts_alone(node: n.Node) -> bool:
         return is_over_time(node)
     if isinstance(node, n.Sort):
         return bool(node.order) and node.limit is None and not node.offset
-    return isinstance(node, n.IntervalJoin)
+    return isinstance(node, (n.IntervalJoin, n.WindowRank, n.WindowJoin))
 
 
 def full(kinds: Kinds) -> Kinds:
@@ -126,7 +128,7 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
         return [wanted] * len(inputs)
     if isinstance(node, n.TemporalJoin):
         return [wanted, Updates.AFTER]
-    if isinstance(node, n.Join) and not isinstance(node, n.IntervalJoin):
+    if isinstance(node, n.Join) and not isinstance(node, (n.IntervalJoin, n.WindowJoin)):
         sides = ((node.left_keys, keys[0]), (node.right_keys, keys[1]))
         return [_of_side(wanted, on, unique) for on, unique in sides]
     if isinstance(node, (n.Rank, n.Sort)) and node.strategy == "UpdateFastStrategy":

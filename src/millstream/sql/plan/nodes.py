@@ -217,6 +217,21 @@ class Aggregate(Single):
     state_ttl: int | None = None
 
 
+@dataclass(frozen=True)
+class TableAggregate(Single):
+    """The rows that a user's function makes of each group: the keys, then the function's columns (`flat_aggregate`).
+
+    Attributes:
+        keys: the columns to group by; none for one group of all.
+        call: the function.
+        state_ttl: how long what it keeps lives, in milliseconds; None as the setting says.
+    """
+
+    keys: tuple[int, ...]
+    call: AggregateCall
+    state_ttl: int | None = None
+
+
 class WindowKind(Enum):
     """How windows follow each other."""
 
@@ -238,6 +253,8 @@ class WindowSpec:
         step: the slide of HOP, the step of CUMULATE; else 0.
         offset: by which windows are shifted.
         partition: of SESSION, the columns it is partitioned by.
+        are_points: whether its times are points in time (TIMESTAMP_LTZ), and windows are those of a zone's clock; said
+            only where rows have been given their windows already.
     """
 
     kind: WindowKind
@@ -247,6 +264,7 @@ class WindowSpec:
     step: int = 0
     offset: int = 0
     partition: tuple[int, ...] = ()
+    are_points: bool = False
 
 
 @dataclass(frozen=True)
@@ -332,6 +350,22 @@ class Rank(Single):
 
 
 @dataclass(frozen=True)
+class WindowRank(Rank):
+    """A Rank whose partition has a window, told when that ends.
+
+    Attributes:
+        window: how windows follow each other.
+        has_window: the columns of the window's start and end.
+        is_deduplicate: whether it keeps one row by time; of rows of the same time it keeps the first, or the last if
+            the order is descending.
+    """
+
+    window: WindowSpec = field(kw_only=True)
+    has_window: tuple[int, int] = field(kw_only=True)
+    is_deduplicate: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True)
 class Deduplicate(Single):
     """One row of each key: the first or last by a time attribute.
 
@@ -369,6 +403,20 @@ class Join(Double):
     null_safe: tuple[bool, ...] = ()
     condition: Expression | None = None
     state_ttl: int | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class WindowJoin(Join):
+    """A join of rows in the same window, told when that ends; its start and end are among the keys.
+
+    Attributes:
+        window: how windows follow each other, on both sides.
+        left_window, right_window: the columns of the window's start and end.
+    """
+
+    window: WindowSpec = field(kw_only=True)
+    left_window: tuple[int, int] = field(kw_only=True)
+    right_window: tuple[int, int] = field(kw_only=True)
 
 
 @dataclass(frozen=True)

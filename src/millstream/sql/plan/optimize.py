@@ -16,6 +16,7 @@ from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
 from millstream.sql.plan.rules.sources import limit_scan, normalize_upserts, share_scans
 from millstream.sql.plan.rules.subqueries import without_subqueries
 from millstream.sql.plan.rules.times import check_times, retimed
+from millstream.sql.plan.rules.window_rows import find_window_join, find_window_rank
 from millstream.sql.plan.rules.windows import find_window_aggregate
 
 
@@ -36,7 +37,10 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     node = _with_calcs(node)
     if not batch:
         node = bottom_up(node, lambda n: find_deduplicate(retimed(n)))
-    node = bottom_up(node, find_window_aggregate)
+    if batch:
+        node = bottom_up(node, find_window_aggregate)
+    else:
+        node = bottom_up(node, lambda n: find_window_join(find_window_rank(find_window_aggregate(n))))
     node = skip_renaming(_with_calcs(prune_columns(node)))
     return node if batch else bottom_up(node, check_times)
 

@@ -25,7 +25,10 @@ from millstream.sql.plan.sinks import materialized, prepared, takes_new_halves
 from millstream.sql.plan.text import aggregate_text, by_place, text
 from millstream.sql.schema import TimeAttribute
 
-_WINDOWED = (n.WindowAggregate, n.WindowTable, n.IntervalJoin, n.Watermark, n.Calc, n.Scan, n.Values, n.Union)
+_WINDOWED = (
+    *(n.WindowAggregate, n.WindowTable, n.WindowRank, n.WindowJoin, n.IntervalJoin),
+    *(n.Watermark, n.Calc, n.Scan, n.Values, n.Union),
+)
 
 
 def plan(
@@ -78,7 +81,7 @@ class Planner:
 
     def _with_strategies(self, node: n.Node) -> n.Node:
         def choose(one: n.Node) -> n.Node:
-            if not isinstance(one, (n.Rank, n.Sort)):
+            if not isinstance(one, (n.Rank, n.Sort)) or isinstance(one, n.WindowRank):
                 return one
             kinds, keys = self._known_of(one.input)
             return replace(one, strategy=_strategy(one, kinds, keys))
