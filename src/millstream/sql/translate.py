@@ -162,6 +162,10 @@ class Translator:
     def _aggregate(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.Aggregate)
+        if not self._session.batch and any(c.user is not None and c.user.func_type == "pandas" for c in node.calls):
+            raise TableException(
+                "Pandas UDAFs are not supported in streaming mode currently: use one in a window, or a general udaf()."
+            )
         operator = GroupAggregateOperator(
             node.keys,
             self._calls(node.calls),

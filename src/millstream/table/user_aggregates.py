@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
@@ -102,7 +103,7 @@ class PandasAggregateCall(AggregateCall):
         except Exception as e:
             e.add_note(f"in the pandas aggregate function {self.name}, for {len(accumulator)} rows")
             raise
-        return found.item() if hasattr(found, "item") and not hasattr(found, "index") else found
+        return _of_pandas(found)
 
     def _whole(self, series: list[Any]) -> Any:
         if self._opened:
@@ -110,6 +111,12 @@ class PandasAggregateCall(AggregateCall):
             self._user.accumulate(accumulator, *series)
             return self._user.get_value(accumulator)
         return self._user(*series)
+
+
+def _of_pandas(value: Any) -> Any:
+    """Return a value of pandas as Python has it; what is no number is null, as in columns of pandas."""
+    found = value.item() if hasattr(value, "item") and not hasattr(value, "index") else value
+    return None if isinstance(found, float) and math.isnan(found) else found
 
 
 class TableAggregateCall(AggregateCall):
