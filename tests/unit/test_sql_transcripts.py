@@ -18,7 +18,7 @@ from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
-from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator
+from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
@@ -100,6 +100,25 @@ TRANSCRIPTS = [
         lambda: TopNOperator([], [(1, True, False)], [_TEXT, _INT], 1, 1, False, retracts=True, unique=[0]),
         [_TEXT, _INT],
         [("+I a 1, +U b 2, +U a 1, +U b 3, +U a 4", "+I a 1, -D a 1, +I b 2, -U b 2, +U b 3, -D b 3, +I a 4")],
+    ),
+    Transcript(
+        "top 1 of inserts",
+        lambda: TopOneOperator([0], [(1, True, False)], [_TEXT, _INT, _INT]),
+        [_TEXT, _INT, _INT],
+        [
+            ("+I a 1 0, +I a 3 1, +I a 3 2, +I b - 3", "+I a 1 0, -U a 1 0, +U a 3 1, +I b - 3"),
+            ("+I a 3 4, +I b 1 5, +I b 0 6, +I a 4 7", "-U b - 3, +U b 1 5, -U a 3 1, +U a 4 7"),
+        ],
+    ),
+    Transcript(
+        "top 2 of rows that are updated and never fall back",
+        lambda: TopNOperator([], [(1, True, False)], [_TEXT, _INT], 1, 2, True, unique=[0]),
+        [_TEXT, _INT],
+        [
+            ("+I a 1, +I b 2, +I c 1", "+I a 1 1, -U a 1 1, +U b 2 1, +I a 1 2"),
+            ("+U b 2, +U c 2", "-U b 2 1, +U b 2 1, -U a 1 2, +U c 2 2"),
+            ("+U c 3", "-U b 2 1, -U c 2 2, +U c 3 1, +U b 2 2"),
+        ],
     ),
     Transcript(
         "top 2 in batch",
@@ -444,6 +463,16 @@ def test_state_expires_when_it_is_not_touched() -> None:
         ("+U", "a", 3, 1),
         ("+I", "b", 1, 1),
     ]
+
+
+def test_partitions_of_a_top_n_expire() -> None:
+    now = [0]
+    operator = TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True, ttl=50)
+    bare = Bare(operator, clock=lambda: now[0])
+    for time, key in ((0, "a"), (40, "b"), (49, "a"), (90, "b"), (98, "a")):
+        now[0] = time
+        bare.take(batch_of([("+I", key, time)], [_TEXT, _INT]))
+    assert [c[3] for c in bare.changes() if c[0] == "+I"] == [1, 1, 2, 1]
 
 
 def test_rows_of_a_join_expire() -> None:

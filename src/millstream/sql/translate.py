@@ -22,7 +22,7 @@ from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
-from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator
+from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.over import OverOperator
 from millstream.sql.operators.over_batch import BatchOverOperator
@@ -46,7 +46,7 @@ from millstream.sql.operators.window_rows import KeptInput
 from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan import nodes
-from millstream.sql.plan.changelog import is_over_time
+from millstream.sql.plan.changelog import RETRACT, UPDATE_FAST, is_over_time
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.schema import TimeAttribute
 
@@ -307,9 +307,14 @@ class Translator:
         first: int,
         last: int | None,
         shows_rank: bool,
-    ) -> TopNOperator:
-        (before,) = planned.inputs
+    ) -> Operator:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, (nodes.Rank, nodes.Sort))
         changes, unique = before.traits.changes, None
+        pairs, ttl = Changes.UPDATE_BEFORE in planned.traits.changes, planned.traits.state_ttl
+        if first == last == 1 and not shows_rank and node.strategy != RETRACT:
+            batch = self._session.batch
+            return TopOneOperator(partition, order, kinds_of(before), pairs=pairs, final_only=batch, ttl=ttl)
         if Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes:
             unique = min((sorted(key) for key in before.traits.upsert_keys), key=len, default=None)
         return TopNOperator(
@@ -319,10 +324,11 @@ class Translator:
             first,
             last,
             shows_rank,
-            retracts=bool(changes - INSERTS),
+            retracts=bool(changes - INSERTS) and node.strategy != UPDATE_FAST,
             unique=unique,
-            pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+            pairs=pairs,
             final_only=self._session.batch,
+            ttl=ttl,
         )
 
     def _window_rank(self, planned: Planned) -> list[StreamEnd]:

@@ -12,6 +12,8 @@ from millstream.sql.plan.keys import Keys
 from millstream.sql.schema import TimeAttribute
 
 Kinds = frozenset[Changes]
+# In which of Flink's ways a Top-N works: of inserts alone, of rows that are updated by key and never fall back, of all.
+APPEND_FAST, UPDATE_FAST, RETRACT = "AppendFastStrategy", "UpdateFastStrategy", "RetractStrategy"
 _UPDATE = frozenset([Changes.UPDATE_BEFORE, Changes.UPDATE_AFTER])
 _ROW_BY_ROW = (n.Calc, n.Project, n.Filter, n.Watermark, n.Correlate, n.Expand, n.WindowTable)
 
@@ -131,7 +133,7 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
     if isinstance(node, n.Join) and not isinstance(node, (n.IntervalJoin, n.WindowJoin)):
         sides = ((node.left_keys, keys[0]), (node.right_keys, keys[1]))
         return [_of_side(wanted, on, unique) for on, unique in sides]
-    if isinstance(node, (n.Rank, n.Sort)) and node.strategy == "UpdateFastStrategy":
+    if isinstance(node, (n.Rank, n.Sort)) and node.strategy == UPDATE_FAST:
         return [Updates.AFTER]
     return [Updates.PAIRS] * len(inputs)
 

@@ -16,8 +16,19 @@ from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives, takes_inserts_alone
+from millstream.sql.plan.changelog import (
+    APPEND_FAST,
+    RETRACT,
+    UPDATE_FAST,
+    Kinds,
+    Updates,
+    as_wanted,
+    asks,
+    gives,
+    takes_inserts_alone,
+)
 from millstream.sql.plan.keys import Keys, keys_of
+from millstream.sql.plan.monotonic import is_ordered_by, monotonic
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized, shared
 from millstream.sql.plan.rewrite import bottom_up
@@ -83,10 +94,21 @@ class Planner:
         def choose(one: n.Node) -> n.Node:
             if not isinstance(one, (n.Rank, n.Sort)) or isinstance(one, n.WindowRank):
                 return one
-            kinds, keys = self._known_of(one.input)
-            return replace(one, strategy=_strategy(one, kinds, keys))
+            return replace(one, strategy=self._strategy(one))
 
         return bottom_up(node, choose)
+
+    def _strategy(self, node: n.Rank | n.Sort) -> str:
+        """Return in which of Flink's ways a Top-N works."""
+        kinds, keys = self._known_of(node.input)
+        if kinds == INSERTS:
+            return APPEND_FAST
+        partition = frozenset(node.partition) if isinstance(node, n.Rank) else frozenset()
+        unique = [key for key in keys if partition <= key]
+        goes = monotonic(node.input, lambda below: self._known_of(below)[0])
+        if Changes.DELETE not in kinds and unique and is_ordered_by(node.order, goes):
+            return UPDATE_FAST
+        return RETRACT
 
     # --- how updates are given
 
@@ -216,12 +238,6 @@ def _is_same(a: n.Node, b: n.Node) -> bool:
 
 def _has_updates(kinds: Kinds) -> bool:
     return Changes.UPDATE_AFTER in kinds
-
-
-def _strategy(node: n.Rank | n.Sort, kinds: Kinds, keys: Keys) -> str:
-    if kinds == INSERTS:
-        return "AppendFastStrategy"
-    return "RetractStrategy"
 
 
 def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
