@@ -292,7 +292,97 @@ FIRST = {
     "first 2 rows by rowtime": _first("t", "ts", "rn <= 2", "k, v", "k"),
 }
 
-CASES: dict[str, Case] = {**OVER, **WINDOWS, **JOINS, **FIRST}
+# Prices of shares: ups and downs.
+_PRICES = Given(
+    [("symbol", "STRING"), ("price", "INT"), ("tax", "INT"), ("ts", "TIMESTAMP(3)")],
+    _timed(
+        [
+            *[("A", 12, 1, 1), ("A", 17, 2, 2), ("B", 5, 1, 2), ("A", 19, 1, 3), ("A", 21, 3, 4), ("B", 4, 1, 5)],
+            *[("A", 25, 2, 5), ("A", 18, 1, 6), ("A", 15, 1, 8), ("A", 14, 2, 7), ("B", 3, 2, 9), ("A", 24, 2, 9)],
+            *[("A", 25, 2, 10), ("B", 9, 1, 11), ("A", 19, 1, 11), ("A", 30, 1, 14), ("B", 2, 5, 15), ("A", 8, 1, 16)],
+            *[("B", 7, 2, 17), ("A", 7, 1, 18), ("A", 6, None, 19), ("A", 31, 1, 25), ("B", 1, 1, 26)],
+        ]
+    ),
+    _BEFORE,
+)
+
+
+def _matched(body: str, columns: str = "*", table: str = "t", partition: str = "PARTITION BY symbol ") -> Case:
+    by = "p" if table != "t" else "ts"
+    return Case(f"SELECT {columns} FROM {table} MATCH_RECOGNIZE ({partition}ORDER BY {by} {body})", {"t": _PRICES})
+
+
+_VALLEY = (
+    "MEASURES FIRST(DOWN.price) AS top, LAST(DOWN.price) AS bottom, UP.price AS up, COUNT(DOWN.price) AS n "
+    "ONE ROW PER MATCH {} PATTERN (S DOWN+ UP) DEFINE DOWN AS LAST(DOWN.price, 1) IS NULL AND DOWN.price < S.price OR "
+    "DOWN.price < LAST(DOWN.price, 1), UP AS UP.price > LAST(DOWN.price)"
+)
+_AVERAGE = "AVG(A.price) < 20"
+MATCHED = {
+    "match: a valley": _matched(_VALLEY.format("AFTER MATCH SKIP TO LAST UP")),
+    "match: a valley, past the last row": _matched(_VALLEY.format("AFTER MATCH SKIP PAST LAST ROW")),
+    "match: a valley, to the next row": _matched(_VALLEY.format("AFTER MATCH SKIP TO NEXT ROW")),
+    "match: a valley, without saying so": _matched(_VALLEY.format("")),
+    "match: to the first of a variable": _matched(
+        "MEASURES FIRST(A.price) AS f, C.price AS l ONE ROW PER MATCH AFTER MATCH SKIP TO FIRST B PATTERN (A B C) "
+        "DEFINE B AS B.price > A.price, C AS C.price > B.price"
+    ),
+    "match: an average": _matched(
+        "MEASURES FIRST(A.ts) AS s, LAST(A.ts) AS e, AVG(A.price) AS a, SUM(A.tax) AS t, MATCH_ROWTIME() AS r ONE ROW "
+        f"PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A+ B) DEFINE A AS {_AVERAGE}"
+    ),
+    "match: all rows together": _matched(
+        "MEASURES A.symbol AS a, B.symbol AS b, COUNT(*) AS n, SUM(price) AS s ONE ROW PER MATCH AFTER MATCH SKIP PAST "
+        "LAST ROW PATTERN (A B) DEFINE A AS A.price < 10, B AS price > 10",
+        partition="",
+    ),
+    "match: so many": _matched(
+        "MEASURES FIRST(A.price) AS f, LAST(A.price) AS l, B.price AS b ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST "
+        "ROW PATTERN (A{2,3} B) DEFINE A AS A.price > 15, B AS B.price < 20"
+    ),
+    "match: reluctant": _matched(
+        "MEASURES FIRST(A.price) AS f, LAST(A.price) AS l, B.price AS b ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST "
+        "ROW PATTERN (A+? B) DEFINE A AS A.price > 10"
+    ),
+    "match: an optional one": _matched(
+        "MEASURES A.price AS a, B.price AS b, C.price AS c ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A "
+        "B? C) DEFINE A AS A.price > 20, B AS B.tax = 1, C AS C.price < 20"
+    ),
+    "match: any number": _matched(
+        "MEASURES A.price AS a, COUNT(B.price) AS n, C.price AS c ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW "
+        "PATTERN (A B* C) DEFINE A AS A.price > 20, B AS B.price < 20, C AS C.price > 20"
+    ),
+    "match: within": _matched(
+        "MEASURES A.price AS a, C.price AS c ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A B* C) WITHIN "
+        "INTERVAL '4' SECOND DEFINE B AS B.price > A.price - 10, C AS C.price < A.price - 5"
+    ),
+    "match: counted in windows": Case(
+        "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE m, DESCRIPTOR(r), INTERVAL '10' SECOND)) GROUP BY "
+        "window_start, window_end",
+        {"t": _PRICES},
+        views=[
+            "CREATE TEMPORARY VIEW m AS SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY ts MEASURES "
+            "MATCH_ROWTIME() AS r, B.price AS b ONE ROW PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (A B) DEFINE B "
+            "AS B.price > A.price)"
+        ],
+    ),
+    "match: by processing time": _matched(
+        "MEASURES A.price AS a, B.price AS b ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A B) DEFINE B "
+        "AS B.price < A.price",
+        table="(SELECT *, PROCTIME() AS p FROM t)",
+    ),
+    "match: greedy at the end": _matched(
+        "MEASURES A.price AS a ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A B+) DEFINE B AS B.price > 1"
+    ),
+    "match: nothing at all": _matched(
+        "MEASURES A.price AS a ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A*?) DEFINE A AS A.price > 1"
+    ),
+    "match: all rows per match": _matched(
+        "MEASURES A.price AS a ALL ROWS PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A B) DEFINE A AS A.price > 1"
+    ),
+}
+
+CASES: dict[str, Case] = {**OVER, **WINDOWS, **JOINS, **FIRST, **MATCHED}
 
 
 def _literal(value: Any, kind: str) -> str:

@@ -23,6 +23,7 @@ from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
+from millstream.sql.operators.match import MatchOperator
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.over import OverOperator
 from millstream.sql.operators.over_batch import BatchOverOperator
@@ -367,6 +368,12 @@ class Translator:
         times.are_points = spec.are_points or not spec.is_event_time
         return times
 
+    def _match(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Match)
+        operator = MatchOperator(node, kinds_of(before), kinds_of(planned), self._session)
+        return self._one(planned, operator, self._by_key(before, node.partition), single=not node.partition)
+
     def _over(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.Over)
@@ -589,6 +596,7 @@ _MAKERS: Mapping[type, _Make] = {
     nodes.WindowRank: Translator._window_rank,
     nodes.WindowJoin: Translator._window_join,
     nodes.Over: Translator._over,
+    nodes.Match: Translator._match,
     nodes.Deduplicate: Translator._deduplicate,
     nodes.ChangelogNormalize: Translator._normalize,
     nodes.Sink: Translator._sink,

@@ -46,7 +46,7 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
         return _of_aggregate(node, inputs[0], forgets)
     if isinstance(node, n.TableAggregate):
         return INSERTS | {Changes.DELETE}
-    if isinstance(node, (n.WindowAggregate, n.IntervalJoin, n.WindowRank, n.WindowJoin)):
+    if isinstance(node, (n.WindowAggregate, n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match)):
         return INSERTS
     if isinstance(node, n.TemporalJoin):
         return inputs[0]
@@ -76,7 +76,7 @@ def takes_inserts_alone(node: n.Node) -> bool:
         return is_over_time(node)
     if isinstance(node, n.Sort):
         return bool(node.order) and node.limit is None and not node.offset
-    return isinstance(node, (n.IntervalJoin, n.WindowRank, n.WindowJoin))
+    return isinstance(node, (n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match))
 
 
 def full(kinds: Kinds) -> Kinds:

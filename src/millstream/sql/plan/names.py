@@ -253,6 +253,13 @@ def _deduplicate(node: n.Deduplicate, inputs: Any, style: Style) -> str:
     return f"Deduplicate(keep=[{keep}], key=[{keys}], order=[{time}], outputInsertOnly=[{str(bool(append)).lower()}])"
 
 
+def _match(node: n.Match, inputs: Any, style: Style) -> str:
+    below = node.input.fields.names
+    partition = f"partitionBy=[{_columns(node.input.fields, node.partition)}], " if node.partition else ""
+    within = "" if node.within is None else f", within=[{_duration(node.within)}]"
+    return f"Match({partition}orderBy=[{order_text(node.order, below)}], {node.text}{within})"
+
+
 def _conditions(node: n.Join, style: Style) -> str:
     names = [*node.left.fields.names, *_renamed(node)]
     width = len(node.left.fields)
@@ -397,6 +404,7 @@ _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.Rank: _rank,
     n.WindowRank: _window_rank,
     n.Deduplicate: _deduplicate,
+    n.Match: _match,
     n.Join: _join_node,
     n.WindowJoin: _window_join,
     n.IntervalJoin: _interval_join,

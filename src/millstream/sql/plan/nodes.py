@@ -16,6 +16,7 @@ from millstream.sql.changes import Changes
 from millstream.sql.connectors import TableSink, TableSource
 from millstream.sql.expressions import AggregateCall, Constant, Expression
 from millstream.sql.schema import Fields
+from millstream.sql.types import DataType
 
 
 @dataclass(frozen=True)
@@ -380,6 +381,77 @@ class Deduplicate(Single):
     time: int
     is_event_time: bool
     keeps_last: bool
+
+
+@dataclass(frozen=True)
+class MatchStep:
+    """A variable of a pattern and how often its rows come, one behind the other; `most` None is without end."""
+
+    variable: str
+    least: int
+    most: int | None
+    reluctant: bool
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What an expression of MATCH_RECOGNIZE asks of rows that variables have taken.
+
+    Attributes:
+        function: FIRST, LAST, AGGREGATE, or ROWTIME for the time of the match.
+        variable: whose rows; None for those of all.
+        column: the column of the row, of FIRST and LAST.
+        offset: so many rows from the first, or from the last.
+        type: of the value.
+        call: the aggregate, over columns of the row.
+    """
+
+    function: str
+    variable: str | None
+    column: int
+    offset: int
+    type: DataType
+    call: AggregateCall | None = None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """When a variable takes a row: a condition whose columns are references."""
+
+    variable: str
+    condition: Expression
+    references: tuple[Reference, ...]
+
+
+@dataclass(frozen=True)
+class Match(Single):
+    """The matches of a pattern among the rows of each partition, in the order of time (MATCH_RECOGNIZE).
+
+    Its columns are those of the partition, then the measures.
+
+    Attributes:
+        partition: the columns to partition by.
+        order: (column, descending, nulls first); the first is a time attribute.
+        is_event_time: whether that is a rowtime.
+        steps: the pattern.
+        skip: where the next match may begin: ("PAST LAST ROW",), ("TO NEXT ROW",), ("TO FIRST", v) or ("TO LAST", v).
+        within: how long a match may take, in milliseconds; None for no bound.
+        definitions: of variables; one without takes every row.
+        references: what measures ask of rows.
+        measures: expressions whose columns are those references.
+        text: all of it, for its name.
+    """
+
+    partition: tuple[int, ...]
+    order: tuple[tuple[int, bool, bool], ...]
+    is_event_time: bool
+    steps: tuple[MatchStep, ...]
+    skip: tuple[str, ...]
+    within: int | None
+    definitions: tuple[Definition, ...]
+    references: tuple[Reference, ...]
+    measures: tuple[Expression, ...]
+    text: str
 
 
 # --- several inputs
