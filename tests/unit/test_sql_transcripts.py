@@ -19,6 +19,7 @@ from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
+from millstream.sql.operators.lengths import LengthOperator, limited
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
@@ -327,6 +328,16 @@ def test_transcript(transcript: Transcript, way: str) -> None:
     check(transcript, way)
 
 
+@pytest.mark.parametrize("mini_batch", [False, True])
+def test_distinct_values_under_a_condition_that_no_row_of_a_batch_fulfils(mini_batch: bool) -> None:
+    kinds = [_TEXT, _INT, pa.bool_()]
+    call = AggregateCall("COUNT", (1,), _BIGINT, True, 2)
+    bare = Bare(GroupAggregateOperator([0], [call], kinds, mini_batch=mini_batch))
+    bare.take(batch_of([("+I", "a", 1, False), ("+I", "a", 1, None)], kinds))
+    bare.take(batch_of([("+I", "a", 1, True), ("+I", "a", 2, False)], kinds))
+    assert bare.changes() == [("+I", "a", 0), ("-U", "a", 0), ("+U", "a", 1)]
+
+
 def test_null_is_refused_with_the_column() -> None:
     bare = Bare(NotNullOperator([(0, "a")], drops=False))
     with pytest.raises(TableException, match="Column 'a' is NOT NULL, however, a null value is being written into it"):
@@ -463,6 +474,44 @@ def test_state_expires_when_it_is_not_touched() -> None:
         ("+U", "a", 3, 1),
         ("+I", "b", 1, 1),
     ]
+
+
+def test_a_first_row_is_known_for_a_time_from_when_it_came() -> None:
+    now = [0]
+    bare = Bare(FirstRowOperator([0], [_TEXT, _INT], ttl=50), clock=lambda: now[0])
+    for time in (0, 40, 50, 60):
+        now[0] = time
+        bare.take(batch_of([("+I", "a", time)], [_TEXT, _INT]))
+        bare.restart()
+    assert [c[2] for c in bare.changes()] == [0, 50]
+
+
+def test_rows_before_a_sink_expire() -> None:
+    now = [0]
+    bare = Bare(MaterializeOperator([0], [_TEXT, _INT], ttl=50), clock=lambda: now[0])
+    for time, kind, value in ((0, "+I", 1), (40, "+I", 2), (80, "-D", 2), (140, "-D", 1)):
+        now[0] = time
+        bare.take(batch_of([(kind, "a", value)], [_TEXT, _INT]))
+    assert bare.changes() == [("+I", "a", 1), ("+U", "a", 2), ("+U", "a", 1)]
+
+
+def test_text_and_bytes_are_cut_and_padded_or_refused() -> None:
+    types = [
+        ("a", DataTypes.CHAR(3)),
+        ("b", DataTypes.VARCHAR(2)),
+        ("c", DataTypes.BINARY(2)),
+        ("d", DataTypes.STRING()),
+    ]
+    kinds = [_TEXT, _TEXT, pa.binary(), _TEXT]
+    rows = [("+I", "abcd", "é€x", b"1", "long"), ("-D", "a", None, b"123", ""), ("+I", None, "", b"12", None)]
+    bare = Bare(LengthOperator(limited(types), refuses=False))
+    bare.take(batch_of(rows, kinds))
+    assert bare.changes() == [
+        ("+I", "abc", "é€", b"1\0", "long"), ("-D", "a  ", None, b"12", ""), ("+I", None, "", b"12", None),
+    ]  # fmt: skip
+    bare = Bare(LengthOperator(limited(types), refuses=True))
+    with pytest.raises(TableException, match=r"Column 'b' is VARCHAR\(2\), however, a string of length 3 is being"):
+        bare.take(batch_of([("+I", "abc", "xyz", b"12", "")], kinds))
 
 
 def test_partitions_of_a_top_n_expire() -> None:

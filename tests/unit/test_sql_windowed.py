@@ -7,16 +7,18 @@ import pytest
 from sql_runs import Bare, batch_of
 from sql_transcript import END, WAYS, Transcript, check, shown
 
-from millstream.sql.expressions import Call, Column
+from millstream.sql.expressions import AggregateCall, Call, Column
 from millstream.sql.operators.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join import JoinSide
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.temporal_join import TemporalJoinOperator
 from millstream.sql.operators.window_aggregate import WindowTimes
+from millstream.sql.operators.window_firing import FiringWindowOperator
 from millstream.sql.operators.window_join import WindowJoinOperator
 from millstream.sql.operators.window_rank import WindowRankOperator
 from millstream.sql.operators.window_rows import KeptInput
-from millstream.sql.plan.nodes import JoinKind
+from millstream.sql.operators.windowing import Windowing
+from millstream.sql.plan.nodes import Fires, JoinKind, WindowKind
 from millstream.sql.types import DataTypes
 
 _INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
@@ -71,7 +73,37 @@ def _temporal(keeps_all: bool, name: str, *steps: tuple[str | int, str]) -> Tran
     return Transcript(name, operator, list(kinds), list(steps))
 
 
+def _firing(fires: Fires, name: str, *steps: tuple[str | int, str]) -> Transcript:
+    kinds = [_TEXT, _INT, _TIME]
+    calls = [AggregateCall("SUM", (1,), DataTypes.BIGINT()), AggregateCall("COUNT", (1,), DataTypes.BIGINT(), True)]
+    windowing, properties = Windowing(WindowKind.TUMBLE, 10, 10), [("end", _TIME)]
+    return Transcript(
+        name,
+        lambda: FiringWindowOperator(windowing, WindowTimes(2, True, "UTC"), [0], calls, kinds, properties, fires),
+        kinds,
+        list(steps),
+    )
+
+
 TRANSCRIPTS = [
+    _firing(
+        Fires(True, 0),
+        "a window is told with every row before its end",
+        ("+I a 1 1, +I b 2 3, +I a 1 2, +I a 0 12", "+I a 1 1 10, +I b 2 1 10, -U a 1 1 10, +U a 2 1 10, +I a 0 1 20"),
+        (9, ""),
+        ("+I a 5 9, +I a - 13", ""),
+        (END, ""),
+    ),
+    _firing(
+        Fires(False, 5),
+        "a window is told at its end, and then with rows that are late",
+        ("+I a 1 1, +I a 2 3, +I b 7 12", ""),
+        (9, "+I a 3 2 10"),
+        ("+I a 2 4, +I c 1 9, +I c 1 11", "-U a 3 2 10, +U a 5 2 10, +I c 1 1 10"),
+        (14, ""),
+        ("+I a 2 4", ""),
+        (END, "+I b 7 1 20, +I c 1 1 20"),
+    ),
     _steps(
         _rank([(1, True, False)], 1, 2, True),
         "the first two of each window, once it ends",

@@ -23,6 +23,7 @@ from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
+from millstream.sql.operators.lengths import LengthOperator, limited
 from millstream.sql.operators.match import MatchOperator
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.over import OverOperator
@@ -41,6 +42,7 @@ from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.operators.user_aggregates import in_session
 from millstream.sql.operators.watermark import RowWatermarkOperator
 from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.window_firing import FiringWindowOperator
 from millstream.sql.operators.window_join import WindowJoinOperator
 from millstream.sql.operators.window_rank import WindowRankOperator
 from millstream.sql.operators.window_rows import KeptInput
@@ -55,6 +57,8 @@ MINI_BATCH = "table.exec.mini-batch.enabled"
 WATERMARK_INTERVAL = "pipeline.auto-watermark-interval"
 IDLE_TIMEOUT = "table.exec.source.idle-timeout"
 NOT_NULL = "table.exec.sink.not-null-enforcer"
+TYPE_LENGTH = "table.exec.sink.type-length-enforcer"
+STATE_TTL = "table.exec.state.ttl"
 
 _RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})
 
@@ -222,6 +226,18 @@ class Translator:
         elif spec.kind is nodes.WindowKind.SESSION and node.has_window is None:
             partition = spec.partition or node.keys
             operator = SessionWindowOperator(spec.size, times, partition, node.keys, calls, kinds, properties, batch)
+        elif node.fires is not None:
+            operator = FiringWindowOperator(
+                Windowing.of(spec),
+                times,
+                node.keys,
+                calls,
+                kinds,
+                properties,
+                node.fires,
+                retracts=bool(before.traits.changes & _RETRACTIONS),
+                pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+            )
         else:
             operator = WindowAggregateOperator(
                 Windowing.of(spec),
@@ -411,7 +427,7 @@ class Translator:
         elif node.is_event_time:
             operator = EarliestRowOperator(node.keys, kinds, node.time)
         else:
-            operator = FirstRowOperator(node.keys, kinds)
+            operator = FirstRowOperator(node.keys, kinds, planned.traits.state_ttl)
         return self._one(planned, operator, self._by_key(before, node.keys), single=not node.keys)
 
     def _normalize(self, planned: Planned) -> list[StreamEnd]:
@@ -496,7 +512,8 @@ class Translator:
         assert isinstance(node, nodes.Sink)
         ends = self._checked(planned, node, self._ends(before))
         if node.materialize is not None:
-            operator = MaterializeOperator(node.materialize, kinds_of(before))
+            ttl = self._session.milliseconds(STATE_TTL, 0)
+            operator = MaterializeOperator(node.materialize, kinds_of(before), ttl)
             added = self._add(planned, operator, _by_columns(ends, node.materialize), suffix="-materialize")
             added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
             ends = [StreamEnd(added)]
@@ -517,6 +534,14 @@ class Translator:
         needed = [(i, c.name) for i, c in enumerate(persisted) if not c.type.is_nullable]
         inputs = planned.inputs[0].node.fields
         needed = [(i, name) for i, name in needed if inputs[i].type.is_nullable]
+        mode = str(self._session.options.get(TYPE_LENGTH, "IGNORE")).upper()
+        lengths = [] if mode == "IGNORE" else limited([(c.name, c.type) for c in persisted])
+        if lengths:
+            added = self._add(planned, LengthOperator(lengths, mode == "ERROR"), ends, suffix="-length")
+            _spread_like(added, ends)
+            shown = ", ".join(limit.name for limit in lengths)
+            added.name = f"ConstraintEnforcer[LengthEnforcer(fields=[{shown}])]"
+            ends = [StreamEnd(added)]
         if not needed:
             return ends
         drops = str(self._session.options.get(NOT_NULL, "ERROR")).upper() == "DROP"

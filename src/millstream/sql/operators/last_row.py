@@ -13,7 +13,7 @@ from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.numbers import plain
 from millstream.sql.columns.order import Order, sorted_rows
 from millstream.sql.columns.rows import KeyedRows, Mask, equal_values
-from millstream.sql.operators.aggregates import signs_of
+from millstream.sql.operators.aggregates import TOUCHED, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.segments import Ints, Segments
@@ -180,17 +180,32 @@ def _places_in(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
 class FirstRowOperator(KeyedBatchOperator):
     """The first row of each key, by arrival."""
 
-    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType]) -> None:
+    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the key.
+            kinds: the Arrow types of the columns.
+            ttl: how long a key is known, in milliseconds; 0 for ever.
+        """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
+        self.ttl = ttl
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, [], self.max_parallelism))
+        kept = [Kept(TOUCHED, np.int64)] if self.ttl else []
+        self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, kept, self.max_parallelism))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
+        if self.ttl:
+            self._seen.compact()
+            self._seen.expire(TOUCHED, self.setup.clock() - self.ttl)
         _, new = self._seen.find_or_add([batch.columns[k] for k in self.keys], len(batch))
+        if self.ttl and len(new):
+            # A row that comes again does not make it live longer.
+            self._seen.column(TOUCHED)[-len(new) :] = self.setup.clock()
         return (batch.take(new),)
 
 

@@ -46,6 +46,8 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
         return _of_aggregate(node, inputs[0], forgets)
     if isinstance(node, n.TableAggregate):
         return INSERTS | {Changes.DELETE}
+    if isinstance(node, n.WindowAggregate) and node.fires is not None:
+        return INSERTS | _UPDATE
     if isinstance(node, (n.WindowAggregate, n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match)):
         return INSERTS
     if isinstance(node, n.TemporalJoin):

@@ -276,6 +276,19 @@ class WindowTable(Single):
 
 
 @dataclass(frozen=True)
+class Fires:
+    """When windows are told besides at their end.
+
+    Attributes:
+        early: whether with every row before it.
+        lateness: how long behind it rows still count, in milliseconds; each tells the window anew.
+    """
+
+    early: bool
+    lateness: int
+
+
+@dataclass(frozen=True)
 class WindowAggregate(Single):
     """One row a group and window, when the window ends: keys, aggregates, then the window's properties.
 
@@ -290,6 +303,8 @@ class WindowAggregate(Single):
         counts: for windows of so many rows instead: (size, slide); None for windows in time.
         has_window: whether the input's rows have been given their windows already (window_start, window_end, the places
             of which these are), by a window node further below; None when they have not.
+        of_function: whether the windows are those of a window function, not of a GROUP BY.
+        fires: when windows are told besides at their end; None for never.
     """
 
     window: WindowSpec
@@ -298,6 +313,8 @@ class WindowAggregate(Single):
     properties: tuple[str, ...] = ()
     counts: tuple[int, int] | None = None
     has_window: tuple[int, int] | None = None
+    of_function: bool = False
+    fires: Fires | None = None
 
 
 @dataclass(frozen=True)

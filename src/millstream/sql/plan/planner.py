@@ -264,6 +264,6 @@ def _said(value: object) -> str:
         return f"{aggregate_text(value, by_place)}{value.order}{value.options}:{value.type}"
     if isinstance(value, n.OverSpec):
         return ";".join(_said(v) for v in vars(value).values())
-    if value is None or isinstance(value, (str, int, bool, Enum, n.WindowSpec)):
+    if value is None or isinstance(value, (str, int, bool, Enum, n.WindowSpec, n.Fires)):
         return repr(value)
     return str(getattr(value, "name", type(value).__name__))

@@ -106,13 +106,16 @@ def find_window_aggregate(node: n.Node) -> n.Node:
     fields += [_property_field(node, special, p) for p in properties]
     if fused is not None:
         below, moved_keys, calls, spec = fused
-        found = n.WindowAggregate(Fields(tuple(fields)), below, spec, moved_keys, calls, tuple(properties))
+        found = n.WindowAggregate(
+            Fields(tuple(fields)), below, spec, moved_keys, calls, tuple(properties), of_function=True
+        )
     else:
         spec = replace(window.spec, time=window.time if window.time is not None else window.end, partition=())
         has = (window.start, window.end)
         found = n.WindowAggregate(
             Fields(tuple(fields)), node.input, spec, tuple(keys), node.calls, tuple(properties), has_window=has
         )
+        found = replace(found, of_function=True)
     return _reordered(node, found, keys, special, properties)
 
 
