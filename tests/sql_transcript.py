@@ -52,15 +52,26 @@ def shown(batches: list[Any]) -> str:
     return ", ".join(rows)
 
 
-def _take(bare: Bare, transcript: Transcript, text: str, one_by_one: bool) -> None:
+def steps_of(transcript: Transcript, one_by_one: bool = False) -> list[Any]:
+    """Return the steps: (input, batch), watermarks, and "end"."""
+    found: list[Any] = []
+    for step, _ in transcript.steps:
+        found += [step] if not isinstance(step, str) or step == "end" else _batches(transcript, step, one_by_one)
+    return found
+
+
+def _batches(transcript: Transcript, text: str, one_by_one: bool) -> list[tuple[int, Any]]:
     index = 0
     if text[0] in "12":
         index, text = int(text[0]) - 1, text[1:]
     plain = [pa.int64() if pa.types.is_timestamp(k) else k for k in transcript.kinds]
     changes = _changes(text, plain)
+    found = []
     for part in [[c] for c in changes] if one_by_one else [changes]:
         batch = batch_of(part, plain)
-        bare.take(batch.with_columns([c.view(k) for c, k in zip(batch.columns, transcript.kinds, strict=True)]), index)
+        typed = [c.view(k) for c, k in zip(batch.columns, transcript.kinds, strict=True)]
+        found.append((index, batch.with_columns(typed)))
+    return found
 
 
 def check(transcript: Transcript, way: str) -> None:
@@ -72,7 +83,8 @@ def check(transcript: Transcript, way: str) -> None:
         elif isinstance(step, int):
             bare.operator.on_watermark(step)
         else:
-            _take(bare, transcript, step, way == "row by row")
+            for index, batch in _batches(transcript, step, way == "row by row"):
+                bare.take(batch, index)
         out, bare.out = bare.out, []
         assert shown(out) == expected, step
         if way == "with restarts":

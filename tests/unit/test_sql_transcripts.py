@@ -9,17 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sql_scripted
 from sql_runs import Bare, batch_of
-from sql_transcript import END, WAYS, Transcript, check, shown
+from sql_transcript import END, WAYS, Transcript, check, shown, steps_of
 
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
+from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
-from millstream.sql.operators.lengths import LengthOperator, limited
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
@@ -33,6 +35,7 @@ from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataTypes
+from millstream.testing import CollectSink, LocalJob
 
 _INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
 _BIGINT = DataTypes.BIGINT()
@@ -42,6 +45,14 @@ _WINDOW = [("start", _TIME), ("end", _TIME)]
 
 def _times(column: int = 0) -> WindowTimes:
     return WindowTimes(column, True, "UTC")
+
+
+_is_above_2 = Call(DataTypes.BOOLEAN(), ">", (Column(_BIGINT, 0), Constant(_BIGINT, 2)))
+
+
+def _joining(kind: JoinKind) -> JoinOperator:
+    side = JoinSide((_INT, _TEXT), (0,))
+    return JoinOperator(kind, side, side, (False,), None, Session())
 
 
 TRANSCRIPTS = [
@@ -57,6 +68,89 @@ TRANSCRIPTS = [
                 "+I a 1 1e+16, -U a 1 1e+16, +U a 2 1e+16, -U a 2 1e+16, +U a 1 0.0, -D a 1 0.0, +I a 1 2.0",
             ),
         ],
+    ),
+    Transcript(
+        "a calculation",
+        lambda: CalcOperator([Column(_BIGINT, 1), Column(_BIGINT, 0)], _is_above_2, Session()),
+        [_INT, _INT],
+        [("+I 1 5, -U 2 5, +U 3 5, -D 9 -", "+U 5 3, -D - 9")],
+    ),
+    Transcript(
+        "sums and counts by key",
+        lambda: GroupAggregateOperator([0], [_COUNT, _SUM], [_TEXT, _INT]),
+        [_TEXT, _INT],
+        [
+            ("+I a 1, +I b 2, +I a 3", "+I a 1 1, +I b 1 2, -U a 1 1, +U a 2 4"),
+            ("+I - -, +I - 7, +I a 0", "+I - 1 -, -U - 1 -, +U - 2 7, -U a 2 4, +U a 3 4"),
+        ],
+    ),
+    Transcript(
+        "inner join",
+        lambda: _joining(JoinKind.INNER),
+        [_INT, _TEXT],
+        [
+            ("1+I 1 a, +I - b", ""),
+            ("2+I 1 x, +I - y, +I 1 z", "+I 1 a 1 x, +I 1 a 1 z"),
+            ("1-D 1 a, +I 1 c", "-D 1 a 1 x, -D 1 a 1 z, +I 1 c 1 x, +I 1 c 1 z"),
+        ],
+    ),
+    Transcript(
+        "left join",
+        lambda: _joining(JoinKind.LEFT),
+        [_INT, _TEXT],
+        [
+            ("1+I 1 a, +I - b", "+I 1 a - -, +I - b - -"),
+            ("2+I 1 x, +I 1 y", "-D 1 a - -, +I 1 a 1 x, +I 1 a 1 y"),
+            ("2-D 1 x", "-D 1 a 1 x"),
+            ("2-D 1 y", "-D 1 a 1 y, +I 1 a - -"),
+        ],
+    ),
+    Transcript(
+        "full join",
+        lambda: _joining(JoinKind.FULL),
+        [_INT, _TEXT],
+        [
+            ("1+I 1 a", "+I 1 a - -"),
+            ("2+I 2 x", "+I - - 2 x"),
+            ("2+I 1 y", "-D 1 a - -, +I 1 a 1 y"),
+            ("1+I 2 b, -D 1 a", "-D - - 2 x, +I 2 b 2 x, -D 1 a 1 y, +I - - 1 y"),
+        ],
+    ),
+    Transcript(
+        "semi join",
+        lambda: _joining(JoinKind.SEMI),
+        [_INT, _TEXT],
+        [("1+I 1 a, +I 2 b", ""), ("2+I 1 x, +I 1 y", "+I 1 a"), ("2-D 1 x", ""), ("2-D 1 y", "-D 1 a")],
+    ),
+    Transcript(
+        "anti join",
+        lambda: _joining(JoinKind.ANTI),
+        [_INT, _TEXT],
+        [("1+I 1 a, +I 2 b", "+I 1 a, +I 2 b"), ("2+I 1 x, +I 1 y", "-D 1 a"), ("2-D 1 x, -D 1 y", "+I 1 a")],
+    ),
+    *(
+        Transcript(
+            name,
+            lambda windowing=windowing: WindowAggregateOperator(  # type: ignore[misc]
+                windowing, _times(2), [0], [_COUNT, _SUM], [_TEXT, _INT, _TIME], _WINDOW
+            ),
+            [_TEXT, _INT, _TIME],
+            [("+I a 1 1, +I b 2 12, +I a 4 3", ""), (9, first), ("+I a 8 7, +I a 16 11", ""), (END, rest)],
+        )
+        for name, windowing, first, rest in (
+            (
+                "tumbling windows",
+                Windowing(WindowKind.TUMBLE, 10, 10),
+                "+I a 2 5 0 10",
+                "+I b 1 2 10 20, +I a 1 16 10 20",
+            ),
+            (
+                "cumulating windows",
+                Windowing(WindowKind.CUMULATE, 10, 5),
+                "+I a 2 5 0 5, +I a 2 5 0 10",
+                "+I b 1 2 10 15, +I a 1 16 10 15, +I b 1 2 10 20, +I a 1 16 10 20",
+            ),
+        )
     ),
     Transcript(
         "top 2 with rank",
@@ -338,6 +432,27 @@ def test_distinct_values_under_a_condition_that_no_row_of_a_batch_fulfils(mini_b
     assert bare.changes() == [("+I", "a", 0), ("-U", "a", 0), ("+U", "a", 1)]
 
 
+def in_jobs(env: StreamExecutionEnvironment) -> dict[str, CollectSink]:
+    """Add all transcripts to a program, each with a source and a sink of its own."""
+    return {
+        t.name: sql_scripted.add(env, t.name, t.operator, t.kinds, [s for s in steps_of(t) if s != "end"])
+        for t in TRANSCRIPTS
+    }
+
+
+def written(name: str) -> str:
+    """Return all changes of a transcript, over all its steps."""
+    (found,) = (t for t in TRANSCRIPTS if t.name == name)
+    return ", ".join(out for _, out in found.steps if out)
+
+
+def test_transcripts_as_jobs() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    sinks = in_jobs(env)
+    LocalJob(env).run()
+    assert {name: shown(sink.results()) for name, sink in sinks.items()} == {name: written(name) for name in sinks}
+
+
 def test_null_is_refused_with_the_column() -> None:
     bare = Bare(NotNullOperator([(0, "a")], drops=False))
     with pytest.raises(TableException, match="Column 'a' is NOT NULL, however, a null value is being written into it"):
@@ -493,25 +608,6 @@ def test_rows_before_a_sink_expire() -> None:
         now[0] = time
         bare.take(batch_of([(kind, "a", value)], [_TEXT, _INT]))
     assert bare.changes() == [("+I", "a", 1), ("+U", "a", 2), ("+U", "a", 1)]
-
-
-def test_text_and_bytes_are_cut_and_padded_or_refused() -> None:
-    types = [
-        ("a", DataTypes.CHAR(3)),
-        ("b", DataTypes.VARCHAR(2)),
-        ("c", DataTypes.BINARY(2)),
-        ("d", DataTypes.STRING()),
-    ]
-    kinds = [_TEXT, _TEXT, pa.binary(), _TEXT]
-    rows = [("+I", "abcd", "é€x", b"1", "long"), ("-D", "a", None, b"123", ""), ("+I", None, "", b"12", None)]
-    bare = Bare(LengthOperator(limited(types), refuses=False))
-    bare.take(batch_of(rows, kinds))
-    assert bare.changes() == [
-        ("+I", "abc", "é€", b"1\0", "long"), ("-D", "a  ", None, b"12", ""), ("+I", None, "", b"12", None),
-    ]  # fmt: skip
-    bare = Bare(LengthOperator(limited(types), refuses=True))
-    with pytest.raises(TableException, match=r"Column 'b' is VARCHAR\(2\), however, a string of length 3 is being"):
-        bare.take(batch_of([("+I", "abc", "xyz", b"12", "")], kinds))
 
 
 def test_partitions_of_a_top_n_expire() -> None:

@@ -15,7 +15,7 @@ Kinds = frozenset[Changes]
 # In which of Flink's ways a Top-N works: of inserts alone, of rows that are updated by key and never fall back, of all.
 APPEND_FAST, UPDATE_FAST, RETRACT = "AppendFastStrategy", "UpdateFastStrategy", "RetractStrategy"
 _UPDATE = frozenset([Changes.UPDATE_BEFORE, Changes.UPDATE_AFTER])
-_ROW_BY_ROW = (n.Calc, n.Project, n.Filter, n.Watermark, n.Correlate, n.Expand, n.WindowTable)
+_ROW_BY_ROW = (n.MiniBatch, n.Calc, n.Project, n.Filter, n.Watermark, n.Correlate, n.Expand, n.WindowTable)
 
 
 class Updates(Enum):
@@ -48,6 +48,8 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
         return INSERTS | {Changes.DELETE}
     if isinstance(node, n.WindowAggregate) and node.fires is not None:
         return INSERTS | _UPDATE
+    if isinstance(node, (n.LocalAggregate, n.LocalWindowAggregate)):
+        return INSERTS
     if isinstance(node, (n.WindowAggregate, n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match)):
         return INSERTS
     if isinstance(node, n.TemporalJoin):
@@ -100,7 +102,8 @@ def _of_deduplicate(node: n.Deduplicate, below: Kinds) -> Kinds:
 
 def _of_aggregate(node: n.Aggregate, below: Kinds, forgets: bool) -> Kinds:
     updates = _UPDATE if node.calls or forgets else frozenset()
-    deletes = {Changes.DELETE} if below != INSERTS else set()
+    retracts = node.retracts if isinstance(node, n.GlobalAggregate) else below != INSERTS
+    deletes = {Changes.DELETE} if retracts else set()
     return frozenset({Changes.INSERT, *updates, *deletes})
 
 
