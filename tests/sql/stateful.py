@@ -382,7 +382,34 @@ MATCHED = {
     ),
 }
 
-CASES: dict[str, Case] = {**OVER, **WINDOWS, **JOINS, **FIRST, **MATCHED}
+_EMIT = "table.exec.emit."
+_EARLY = {f"{_EMIT}early-fire.enabled": "true", f"{_EMIT}early-fire.delay": "0 s"}
+_LATE = {
+    f"{_EMIT}late-fire.enabled": "true",
+    f"{_EMIT}late-fire.delay": "0 s",
+    f"{_EMIT}allow-lateness": "8 s",
+}
+
+
+def _fired(settings: dict[str, str], window: str = "TUMBLE(ts, INTERVAL '10' SECOND)") -> Case:
+    start = window.replace("(", "_START(", 1)
+    query = f"SELECT k, {start}, COUNT(*), SUM(v), MAX(v) FROM t GROUP BY k, {window}"
+    return Case(query, {"t": TIMED}, settings=settings)
+
+
+FIRED = {
+    "window, fired early": _fired(_EARLY),
+    "window, fired late": _fired(_LATE),
+    "window, fired early and late": _fired({**_EARLY, **_LATE}),
+    "hop, fired early": _fired(_EARLY, "HOP(ts, INTERVAL '5' SECOND, INTERVAL '10' SECOND)"),
+    "window function, fired early": Case(
+        f"SELECT k, COUNT(*) FROM {_TUMBLE.format('t')} GROUP BY k, window_start, window_end",
+        {"t": TIMED},
+        settings=_EARLY,
+    ),
+}
+
+CASES: dict[str, Case] = {**OVER, **WINDOWS, **JOINS, **FIRST, **MATCHED, **FIRED}
 
 
 def _literal(value: Any, kind: str) -> str:
