@@ -633,6 +633,19 @@ def test_rows_of_a_join_expire() -> None:
     assert bare.changes() == [("+I", 2, 2)]
 
 
+def test_each_side_of_a_join_has_a_time_to_live_of_its_own() -> None:
+    now = [0]
+    sides = JoinSide((_INT,), (0,), ttl=20), JoinSide((_INT,), (0,))
+    bare = Bare(JoinOperator(JoinKind.INNER, *sides, (False,), None, Session(), ttl=50), clock=lambda: now[0])
+    for side in (0, 1):
+        bare.take(batch_of([("+I", 1 + side)], [_INT]), side)
+    bare.restart()
+    now[0] = 30
+    bare.take(batch_of([("+I", 2)], [_INT]), 0)
+    bare.take(batch_of([("+I", 1)], [_INT]), 1)
+    assert bare.changes() == [("+I", 2, 2)]
+
+
 def test_windows_of_processing_time_end_by_the_clock() -> None:
     now = [3]
     times = WindowTimes(1, False, "UTC")

@@ -499,8 +499,12 @@ class Translator:
         node = planned.node
         assert isinstance(node, nodes.Join)
         keys = (node.left_keys, node.right_keys)
+        # A side that no hint is about lives as long as the setting says.
+        setting = None if node.state_ttl is None else self._session.milliseconds(STATE_TTL, 0)
+        ttls = [setting if ttl is None else ttl for ttl in node.side_ttls]
         left, right = (
-            JoinSide(tuple(kinds_of(p)), k, unique=_is_upsert(p, k)) for p, k in zip(planned.inputs, keys, strict=True)
+            JoinSide(tuple(kinds_of(p)), k, unique=_is_upsert(p, k), ttl=ttl)
+            for p, k, ttl in zip(planned.inputs, keys, ttls, strict=True)
         )
         inner = node.kind is nodes.JoinKind.INNER
         operator = JoinOperator(

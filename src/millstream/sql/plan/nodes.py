@@ -558,7 +558,8 @@ class Join(Double):
         left_keys, right_keys: columns that must be equal, pair by pair; a null equals nothing.
         null_safe: for each pair whether nulls are equal after all (IS NOT DISTINCT FROM).
         condition: what else must hold, over both sides' columns; None for nothing.
-        state_ttl: how long what it keeps lives, in milliseconds, as a STATE_TTL hint says; None as the setting says.
+        state_ttl: how long what it keeps lives at most, in milliseconds, by STATE_TTL hints; None as the setting says.
+        side_ttls: the same of each side.
     """
 
     kind: JoinKind
@@ -567,6 +568,7 @@ class Join(Double):
     null_safe: tuple[bool, ...] = ()
     condition: Expression | None = None
     state_ttl: int | None = field(default=None, kw_only=True)
+    side_ttls: tuple[int | None, int | None] = field(default=(None, None), kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -262,7 +262,9 @@ def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
     return f"{name.split('(')[0]}-{digest[:16]}"
 
 
-_NOT_SAID = frozenset(["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl"])
+_NOT_SAID = frozenset(
+    ["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl", "side_ttls"]
+)
 
 
 def signature(node: n.Node) -> str:
