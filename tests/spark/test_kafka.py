@@ -114,6 +114,41 @@ def test_records_have_kafkas_timestamps_and_a_slow_partition_holds_time_back(
     assert sorted(found) == [("1000", 1000), ("2000", 2000), ("5000", 5000)]
 
 
+class Watermarks(ProcessFunction):
+    def process_element(self, value: str, ctx: ProcessFunction.Context) -> Any:
+        yield f"{value}@{ctx.timer_service().current_watermark()}"
+
+
+class Named(TimestampAssigner):
+    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
+        return int(value)
+
+
+def test_time_waits_for_the_slowest_partition_also_for_one_that_is_empty(
+    env1: Env, kafka: KafkaBroker, topic: str
+) -> None:
+    out = f"{topic}-out"
+    kafka.create_topic(out)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
+    stream = env1.from_source(reading(kafka, topic).build(), strategy, "kafka").process(Watermarks())
+    stream.sink_to(writing(kafka, out, DeliveryGuarantee.AT_LEAST_ONCE))
+    job = env1.execute_async()
+
+    def after(*sent: tuple[int, str]) -> str:
+        for partition, value in sent:
+            already = len(kafka.read(out))
+            kafka.send(topic, [value], partition=partition)
+            _until(lambda: len(kafka.read(out)) == already + 1)  # noqa: B023
+        return kafka.read(out)[-1].decode()
+
+    try:
+        assert after((0, "5000"), (1, "7000"), (0, "6000")) == f"6000@{-(1 << 63)}"
+        assert after((2, "100"), (0, "8000")) == "8000@99"
+        assert after((2, "9000"), (1, "9001")) == "9001@6999"
+    finally:
+        job.cancel().result()
+
+
 def test_keys_headers_and_places_are_read_by_a_schema_for_whole_records(
     env: Env, kafka: KafkaBroker, topic: str
 ) -> None:

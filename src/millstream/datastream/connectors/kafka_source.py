@@ -108,8 +108,10 @@ class _Settings:
 
 
 class _Enumerator(SplitEnumerator):
-    """Deals out intervals of offsets up to what the broker says is there. A share is (topic, "
-    "partition, from, to, ends)."""
+    """Deals out intervals of offsets up to what the broker says is there.
+
+    A share is (topic, partition, from, to, ends).
+    """
 
     def __init__(self, settings: _Settings, parallelism: int, restored: Any) -> None:
         self._settings = settings
@@ -122,12 +124,15 @@ class _Enumerator(SplitEnumerator):
         self._next: dict[Partition, int] = dict(restored["next"])
         self._stop: dict[Partition, int] = dict(restored["stop"])
         self._looks_at: float | None = None
-        self._waiting = 0
+        self._turn = 0
+        # Partitions that no subtask knows of yet.
+        self._new: list[Partition] = []
         self._discover(first=not restored["next"])
 
     def _discover(self, first: bool) -> None:
         """Find partitions that are not known yet; those that come later are read from their beginning."""
         new = [p for p in self._found() if p not in self._next]
+        self._new += new
         start = self._settings.start if first else KafkaOffsetsInitializer.earliest()
         stop = self._settings.stop
         if new and stop is not None:
@@ -163,17 +168,32 @@ class _Enumerator(SplitEnumerator):
         ends = self._cluster.latest(unread)
         there = {p: min(ends[p], self._stop.get(p, ends[p])) for p in unread}
         ready = [p for p in unread if self._next[p] < there[p]]
+        self._turn += 1
         shares: dict[int, list[Share]] = {}
-        of_subtask = [subtask_of(p, self._parallelism) for p in ready]
-        for partition, subtask in zip(ready, of_subtask, strict=True):
-            start = self._next[partition]
-            each = max(budget // of_subtask.count(subtask), 1)
-            to = min(start + each, there[partition])
-            ends_here = to == self._stop.get(partition)
-            shares.setdefault(subtask, []).append((*partition, start, to, ends_here))
-            self._next[partition] = to
-        self._waiting = sum(there[p] - self._next[p] for p in unread)
-        return Dealt(shares, limited=self._waiting > 0)
+        for subtask, partitions in self._by_subtask(ready).items():
+            for partition, records in portions(partitions, budget, self._turn):
+                start = self._next[partition]
+                to = min(start + records, there[partition])
+                ends_here = to == self._stop.get(partition)
+                shares.setdefault(subtask, []).append((*partition, start, to, ends_here))
+                self._next[partition] = to
+        for subtask, partitions in self._by_subtask(self._unknown(shares)).items():
+            # Nothing to read, but their time is waited for from now on.
+            shares.setdefault(subtask, []).extend((*p, self._next[p], self._next[p], False) for p in partitions)
+        pending = {s: sum(there[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unread).items()}
+        return Dealt(shares, limited=any(pending.values()), pending=pending)
+
+    def _unknown(self, shares: dict[int, list[Share]]) -> list[Partition]:
+        """Return the new partitions of which nothing is dealt out, unless there is nothing to come of them."""
+        dealt = {(topic, number) for found in shares.values() for topic, number, *_ in found}
+        new, self._new = self._new, []
+        return [p for p in new if p not in dealt and self._next[p] < self._stop.get(p, self._next[p] + 1)]
+
+    def _by_subtask(self, partitions: list[Partition]) -> dict[int, list[Partition]]:
+        found: dict[int, list[Partition]] = {}
+        for partition in partitions:
+            found.setdefault(subtask_of(partition, self._parallelism), []).append(partition)
+        return found
 
     def is_finished(self) -> bool:
         return self._settings.stop is not None and all(self._next[p] >= self._stop[p] for p in self._next)
@@ -189,9 +209,23 @@ class _Enumerator(SplitEnumerator):
         self._cluster.close()
 
 
+def portions(partitions: list[Partition], budget: int, turn: int) -> list[tuple[Partition, int]]:
+    """Return how many records of each partition are read; where not all can have one, others have it in the next turn.
+
+    Example:
+        >>> portions([("a", 0), ("a", 1)], 10, 0)
+        [(('a', 0), 5), (('a', 1), 5)]
+        >>> portions([("a", 0), ("a", 1), ("a", 2)], 2, 1)
+        [(('a', 1), 1), (('a', 2), 1)]
+    """
+    count = len(partitions)
+    if budget >= count:
+        return [(p, budget // count) for p in partitions]
+    return [(partitions[(turn + i) % count], 1) for i in range(budget)]
+
+
 def subtask_of(partition: Partition, parallelism: int) -> int:
-    """Return which subtask reads a partition: neighbours go to neighbours, topics begin at "
-    "different ones, as in Flink."""
+    """Return which subtask reads a partition: neighbours to neighbours, topics begin at different ones, as in Flink."""
     topic, number = partition
     h = 0
     for c in topic:
