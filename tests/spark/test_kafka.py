@@ -16,8 +16,8 @@ from conftest import Env
 from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import TimestampAssigner
-from millstream.datastream import ProcessFunction
-from millstream.datastream.connectors.base import DeliveryGuarantee
+from millstream.datastream import OutputTag, ProcessFunction
+from millstream.datastream.connectors.base import BadRecords, DeliveryGuarantee
 from millstream.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -185,8 +185,14 @@ def test_a_record_that_cannot_be_read_is_named_or_left_out(env: Env, kafka: Kafk
     env.from_source(source.build(), NONE, "kafka").print()
     with pytest.raises(Exception, match=f"offset 1 of partition 1 of topic '{topic}'.*not json"):
         env.execute()
-    stream = env.from_source(source.skip_bad_records().build(), NONE, "kafka")
+    stream = env.from_source(source.build().on_bad_records(BadRecords.skip()), NONE, "kafka")
     assert list(stream.execute_and_collect()) == [Row(n=1)]
+    unreadable = OutputTag("unreadable")
+    tolerant = source.build().on_bad_records(BadRecords.to(unreadable))
+    timed = env.from_source(tolerant, WatermarkStrategy.for_monotonous_timestamps(), "kafka")
+    timed.print()
+    found = list(timed.get_side_output(unreadable).execute_and_collect())
+    assert [(bad.where, bad.value) for bad in found] == [(f"offset 1 of partition 1 of topic '{topic}'", b"not json")]
 
 
 def test_offsets_are_committed_with_checkpoints_and_new_partitions_are_found(

@@ -435,11 +435,14 @@ class DataStream(OperatorSettings, Generic[T_co]):
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator before yielded for a tag."""
         check_tag(output_tag, "get_side_output")
-        if not self._transformation.operator.tags_outputs:
+        # What a source could not read goes around its watermarks.
+        tagging = self._transformation.source or self._transformation
+        if not tagging.operator.tags_outputs:
             raise InvalidProgramError(
-                f"Operator {self._transformation.label} has no side outputs: only process functions do."
+                f"Operator {tagging.label} has no side outputs: only process functions do, and sources with "
+                "on_bad_records(BadRecords.to(tag))."
             )
-        return DataStream(self._environment, [StreamEnd(self._transformation, None, output_tag)])
+        return DataStream(self._environment, [StreamEnd(tagging, None, output_tag)])
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print every record; with more than one subtask each line begins with the subtask's number."""

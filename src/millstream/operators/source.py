@@ -12,8 +12,10 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.shapes import ANYTHING, Shape
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
+from millstream.operators.bad_records import COUNTER, BadRecord, BadRecords
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.output_tag import OutputTag
 from millstream.state.key_groups import stable_hash
 
 # A share is what one subtask reads in one epoch from one split: a piece of data only its source understands.
@@ -120,6 +122,8 @@ class Source(ABC, Generic[T_co]):
     timestamped = False
     # How many records a second it is read at most, over all subtasks.
     rate_per_second: float | None = None
+    # What its readers do with records that cannot be read: `bad_records.meet(...)` stands in their place.
+    bad_records: BadRecords = BadRecords.fail()
 
     @property
     def is_bounded(self) -> bool:
@@ -151,6 +155,12 @@ class Source(ABC, Generic[T_co]):
         limited.rate_per_second = records_per_second
         return limited
 
+    def on_bad_records(self, policy: BadRecords) -> Self:
+        """Return the same source, which fails at records that cannot be read, skips them, or sends them elsewhere."""
+        tolerant = copy(self)
+        tolerant.bad_records = policy
+        return tolerant
+
     def subtask_of(self, split: Any, parallelism: int) -> int:
         """Return which subtask reads a split, so that the split's watermark can be there too."""
         return split % parallelism if isinstance(split, int) else stable_hash(split) % parallelism
@@ -166,9 +176,11 @@ class SourceOperator(Operator):
         self.source = source
         self.produced_type = source.produced_type
         self.assigns_timestamps = source.timestamped
+        self.tags_outputs = source.bad_records.tag is not None
 
     def open(self) -> None:
         context = self.setup.context
+        self._bad = None if self.source.bad_records.fails else context.get_metrics_group().counter(COUNTER)
         self.reader = self.source.create_reader(
             context.get_index_of_this_subtask(), context.get_number_of_parallel_subtasks()
         )
@@ -181,4 +193,23 @@ class SourceOperator(Operator):
             record, stamp = w.var(), w.var("t")
             w.line(f"{record}, {stamp} = {value.name}")
             value = replace(value.renamed(record, value.detached), timestamp=stamp)
-        downstream(replace(value, shape=self.source.shape))
+        if self.source.bad_records.fails:
+            downstream(replace(value, shape=self.source.shape))
+            return
+        is_bad = f"{value.name}.__class__ is {w.bind(BadRecord, 'bad_record')}"
+        met = f"{w.bind(self, 'source')}.met_bad_record({value.name})"
+        if self.tags_outputs:
+            tagged = w.var()
+            w.line(f"{tagged} = {met} if {is_bad} else {value.name}")
+            downstream(value.renamed(tagged, value.detached))
+            return
+        with w.block(f"if {is_bad}:"):
+            w.line(met)
+        with w.block("else:"):
+            downstream(replace(value, shape=self.source.shape))
+
+    def met_bad_record(self, record: BadRecord) -> tuple[OutputTag[BadRecord] | None, BadRecord]:
+        """Count a record that could not be read, and say where it goes."""
+        assert self._bad is not None
+        self._bad.inc()
+        return self.source.bad_records.tag, record

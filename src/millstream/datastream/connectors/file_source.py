@@ -141,7 +141,9 @@ class FileSource(Source):
         return FileEnumerator(access, s.file_format, s.paths, s.interval, s.splits_files, parallelism, position)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return _FileReader(self._settings.file_format, FileAccess(self._settings.options))
+        tolerant = copy(self._settings.file_format)
+        tolerant.bad_records = self.bad_records
+        return _FileReader(tolerant, FileAccess(self._settings.options))
 
 
 class FileSourceBuilder:

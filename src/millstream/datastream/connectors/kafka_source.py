@@ -11,7 +11,15 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import (
+    BadRecord,
+    BadRecords,
+    Dealt,
+    Share,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
 from millstream.datastream.connectors.kafka_client import KafkaFailure, client_settings, library
 from millstream.datastream.connectors.kafka_fetch import Fetcher
 from millstream.datastream.connectors.kafka_offsets import (
@@ -20,7 +28,6 @@ from millstream.datastream.connectors.kafka_offsets import (
     KafkaTopicPartition,
     Partition,
 )
-from millstream.operators.failures import shorten
 
 __all__ = ["KafkaRecord", "KafkaRecordDeserializationSchema", "KafkaSource", "KafkaSourceBuilder"]
 
@@ -71,7 +78,6 @@ class _Settings:
     bounded: bool = False
     values: DeserializationSchema | None = None
     records: KafkaRecordDeserializationSchema | None = None
-    skips_bad: bool = False
 
     @property
     def bootstrap(self) -> str:
@@ -234,10 +240,10 @@ def subtask_of(partition: Partition, parallelism: int) -> int:
 
 
 class _Reader(SourceReader):
-    def __init__(self, settings: _Settings, subtask: int) -> None:
+    def __init__(self, settings: _Settings, subtask: int, bad: BadRecords) -> None:
         self._settings = settings
         self._fetcher = Fetcher(settings.client(subtask))
-        self._convert = _converter(settings)
+        self._convert = _converter(settings, bad)
 
     def read(self, share: Share) -> Iterator[Collection[Any]]:
         topic, partition, start, end, _ = share
@@ -254,7 +260,7 @@ class _Reader(SourceReader):
         self._fetcher.close()
 
 
-def _converter(settings: _Settings) -> Callable[[list[Any]], list[tuple[Any, int]]]:
+def _converter(settings: _Settings, bad: BadRecords) -> Callable[[list[Any]], list[tuple[Any, int]]]:
     """Return what makes values with timestamps of messages."""
     if settings.records is not None:
         schema = settings.records
@@ -286,17 +292,16 @@ def _converter(settings: _Settings) -> Callable[[list[Any]], list[tuple[Any, int
             try:
                 value = one(message)
             except Exception as e:
-                if settings.skips_bad:
-                    continue
-                raise KafkaFailure(
-                    f"The record at offset {message.offset()} of partition {message.partition()} of topic "
-                    f"{message.topic()!r}, {shorten(message.value())}, cannot be read: {e}"
-                ) from e
+                value = bad.meet(BadRecord(_place(message), message.value(), str(e) or repr(e)))
             if value is not None:
                 found.append((value, message.timestamp()[1]))
         return found
 
     return converted
+
+
+def _place(message: Any) -> str:
+    return f"offset {message.offset()} of partition {message.partition()} of topic {message.topic()!r}"
 
 
 class KafkaSource(Source[Any]):
@@ -342,7 +347,7 @@ class KafkaSource(Source[Any]):
         return _Enumerator(self._settings, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return _Reader(self._settings, subtask)
+        return _Reader(self._settings, subtask, self.bad_records)
 
     def subtask_of(self, split: Any, parallelism: int) -> int:
         return subtask_of(split, parallelism)
@@ -438,7 +443,3 @@ class KafkaSourceBuilder:
     def set_properties(self, props: dict[str, str]) -> KafkaSourceBuilder:
         """Set properties of the consumer."""
         return self._with(properties={**self._settings.properties, **{k: str(v) for k, v in props.items()}})
-
-    def skip_bad_records(self) -> KafkaSourceBuilder:
-        """Leave out records that cannot be read, instead of failing the job."""
-        return self._with(skips_bad=True)

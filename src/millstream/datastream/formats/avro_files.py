@@ -13,6 +13,7 @@ from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.io import InputFormat
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
 from millstream.datastream.connectors import file_formats
+from millstream.datastream.connectors.base import BadRecord
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile
 from millstream.datastream.connectors.file_formats import BYTES_PER_RECORD, BulkFormat, Extent, FileShare
 from millstream.datastream.connectors.file_source import FileSource
@@ -55,9 +56,18 @@ class AvroFormat(BulkFormat):
         """Yield the records of the blocks whose mark begins in the share."""
         with access.open(share.path) as file:
             blocks = _Blocks(share.path, file, self._schema, self._reader_schema)
-            if blocks.go_to(share.start, share.end):
-                while blocks.mark < min(share.end, share.size - MARK_BYTES):
+            is_there = blocks.go_to(share.start, share.end)
+            while is_there and (mark := blocks.mark) < min(share.end, share.size - MARK_BYTES):
+                try:
                     yield blocks.read()
+                except MillstreamError as e:
+                    if self.bad_records.fails:
+                        raise
+                    # On with the next block that can be found.
+                    yield [BadRecord(f"{share.path}, the block at byte {mark + MARK_BYTES}", None, str(e))]
+                    file.seek(0)
+                    blocks = _Blocks(share.path, file, self._schema, self._reader_schema)
+                    is_there = blocks.go_to(mark + MARK_BYTES, share.end)
 
     @cached_property
     def _reader_schema(self) -> Any:
