@@ -1,6 +1,8 @@
 """Fault injection: at every step of the protocol, an exception or a kill -9; the sink must hold exactly the answer.
 
-    python -m tests.faults [--seeds 3] [--only STEP] [--what raise]
+    python -m tests.faults [--seeds 3] [--only STEP] [--what raise] [--kafka]
+
+With --kafka the job goes from Kafka to Kafka, on a broker that is started for it and killed too.
 
 Prints every case, and at the end points x seeds and the number of differences.
 """
@@ -11,19 +13,32 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
-from tests.faults.cases import WHATS, cases, run
+from tests.faults.cases import KILL_BROKER, WHATS, Case, Outcome, cases, kafka_cases, run, run_with_kafka
+
+from millstream.testing.kafka import KafkaBroker
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", help="one step")
-    parser.add_argument("--what", choices=WHATS)
+    parser.add_argument("--what", choices=[*WHATS, KILL_BROKER])
+    parser.add_argument("--kafka", action="store_true", help="from Kafka to Kafka")
     options = parser.parse_args()
     # Every case fails on purpose: its log would hide what counts.
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
-    chosen = [c for c in cases(options.seeds) if options.only in (None, c.step) and options.what in (None, c.what)]
+    every = kafka_cases(options.seeds) if options.kafka else cases(options.seeds)
+    chosen = [c for c in every if options.only in (None, c.step) and options.what in (None, c.what)]
+    if not options.kafka:
+        return _run_all(chosen, options.seeds, run)
+    with KafkaBroker() as broker:
+        return _run_all(chosen, options.seeds, partial(run_with_kafka, broker=broker))
+
+
+def _run_all(chosen: list[Case], seeds: int, run: Callable[[Case], Outcome]) -> int:
     differences, reached, started = 0, 0, time.monotonic()
     for i, case in enumerate(chosen, 1):
         outcome = run(case)
@@ -34,7 +49,7 @@ def main() -> int:
         print(f"[{i}/{len(chosen)}] {case}: {verdict}, {outcome.seconds:.1f} s{injected}", flush=True)
     points = len({(c.step, c.what) for c in chosen})
     print(
-        f"{points} points x {options.seeds} seeds = {len(chosen)} runs, {reached} faults injected, "
+        f"{points} points x {seeds} seeds = {len(chosen)} runs, {reached} faults injected, "
         f"{differences} differences, {time.monotonic() - started:.0f} s"
     )
     return 1 if differences or reached < len(chosen) else 0

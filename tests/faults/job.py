@@ -12,7 +12,7 @@ import os
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     return env
 
 
-def main() -> None:
+def main(build: Callable[[Path, Configuration], StreamExecutionEnvironment], name: str) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--fault")
@@ -159,8 +159,8 @@ def main() -> None:
         config.set_string("spark.master", options.master)
     if options.latest:
         config.set_string("execution.state-recovery.path", "latest")
-    build(options.directory, config).execute(NAME)
+    build(options.directory, config).execute(name)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(build, NAME))

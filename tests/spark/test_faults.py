@@ -9,9 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.faults.cases import Case, cases, run
+from tests.faults.cases import KILL_BROKER, Case, cases, kafka_cases, run, run_with_kafka
 
-from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, TASK_POINTS, arm
+from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, TASK_POINTS, TRANSACTION_POINTS, arm
+from millstream.testing.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("config")]
 
@@ -41,5 +42,25 @@ def test_exactly_once(case: Case) -> None:
     assert outcome.differences == 0
 
 
+KAFKA_CASES = [
+    Case("task.after-stage", "kill-worker", 0),
+    Case("driver.after-manifest", "kill-driver", 0),
+    Case("driver.between-transactions", "raise", 0),
+    Case("driver.before-commit", KILL_BROKER, 0),
+]
+
+
+@pytest.mark.parametrize("case", KAFKA_CASES, ids=str)
+def test_a_read_committed_consumer_sees_every_record_once(case: Case, kafka: KafkaBroker) -> None:
+    try:
+        outcome = run_with_kafka(case, kafka)
+    finally:
+        arm(None)
+    assert outcome.injected
+    assert outcome.differences == 0
+
+
 def test_every_step_is_tried_in_the_long_form() -> None:
-    assert {c.step for c in cases(1)} == {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}
+    steps = {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}
+    assert {c.step for c in cases(1)} == steps
+    assert {c.step for c in kafka_cases(1)} == steps | set(TRANSACTION_POINTS)

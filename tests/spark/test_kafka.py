@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import Env
+from schema_registry import registry_server
 
 from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
@@ -30,6 +31,10 @@ from millstream.datastream.connectors.kafka import (
     KafkaTopicPartition,
 )
 from millstream.datastream.connectors.kafka_client import KafkaFailure
+from millstream.datastream.formats.avro import (
+    ConfluentRegistryAvroDeserializationSchema,
+    ConfluentRegistryAvroSerializationSchema,
+)
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from millstream.testing.kafka import KafkaBroker
 
@@ -354,4 +359,81 @@ def test_what_cannot_be_is_said_before_anything_runs(env: Env, kafka: KafkaBroke
     sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_property("transaction.timeout.ms", "3600000")
     env.from_collection(["a"]).sink_to(sink.build())
     with pytest.raises(InvalidProgramError, match="allows at most 900,000"):
+        env.execute()
+
+
+def test_tls_and_passwords_and_wrong_ones_in_bounded_time(env: Env) -> None:
+    with KafkaBroker(secure=True) as own:
+        own.create_topic("in")
+        own.create_topic("out")
+        own.send("in", ["1", "2"])
+
+        def build(security: dict[str, str]) -> None:
+            where = {"bootstrap.servers": own.secure_bootstrap, **security}
+            source = KafkaSource.builder().set_properties(where).set_topics("in")
+            source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(KafkaOffsetsInitializer.latest())
+            schema = KafkaRecordSerializationSchema.builder().set_topic("out")
+            sink = KafkaSink.builder().set_transactional_id_prefix("secure")
+            sink.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
+            sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+            for key, value in where.items():
+                sink.set_property(key, value)
+            env.from_source(source.build(), NONE, "kafka").sink_to(sink.build())
+
+        for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+            build(own.security(mechanism))
+            env.execute()
+        assert sorted(own.read("out")) == [b"1", b"1", b"2", b"2"]
+        began = time.monotonic()
+        build(own.security(password="wrong"))
+        with pytest.raises(KafkaFailure, match=r"does not let this user in.*sasl\.username"):
+            env.execute()
+        build({k: v for k, v in own.security().items() if k != "ssl.ca.location"})
+        with pytest.raises(KafkaFailure, match="cannot be spoken to with TLS.*ssl.ca.location"):
+            env.execute()
+        assert time.monotonic() - began < 60
+
+
+def test_what_is_wrong_with_the_broker_is_said_in_bounded_time(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    nobody = reading(kafka, topic).set_bootstrap_servers("127.0.0.1:9").build()
+    env.from_source(nobody, NONE, "kafka").print()
+    began = time.monotonic()
+    with pytest.raises(KafkaFailure, match="127.0.0.1:9 does not answer.*bootstrap.servers"):
+        env.execute()
+    assert time.monotonic() - began < 40
+
+
+def test_records_that_are_gone_are_not_skipped_silently(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(topic, [str(i) for i in range(10)], partition=0)
+    kafka.delete_records(topic, 0, 6)
+    given = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
+    source = reading(kafka, topic).set_starting_offsets(given).set_bounded(KafkaOffsetsInitializer.latest())
+    env.from_source(source.build(), NONE, "kafka").print()
+    with pytest.raises(Exception, match=f"partition 0 of topic '{topic}' are no longer there.*retention"):
+        env.execute()
+    beyond = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 99})
+    source = reading(kafka, topic).set_starting_offsets(beyond).set_bounded(KafkaOffsetsInitializer.latest())
+    assert list(env.from_source(source.build(), NONE, "kafka").execute_and_collect()) == []
+
+
+def test_avro_with_a_schema_registry_goes_in_and_out(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    text = '{"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}]}'
+    with registry_server() as registry:
+        out = ConfluentRegistryAvroSerializationSchema.for_generic(f"{topic}-value", text, registry.url)
+        schema = KafkaRecordSerializationSchema.builder().set_topic(topic)
+        sink = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap)
+        sink.set_record_serializer(schema.set_value_serialization_schema(out).build())
+        sink.set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
+        rows = [Row(n=i) for i in range(100)]
+        env.from_collection(rows, Types.ROW_NAMED(["n"], [Types.INT()])).sink_to(sink.build())
+        env.execute()
+        kafka.send(topic, ["not avro"])
+        back = ConfluentRegistryAvroDeserializationSchema.for_generic(text, registry.url)
+        source = reading(kafka, topic).set_value_only_deserializer(back).set_bounded(KafkaOffsetsInitializer.latest())
+        tolerant = source.build().on_bad_records(BadRecords.skip())
+        found = list(env.from_source(tolerant, NONE, "kafka").execute_and_collect())
+        assert sorted(row["n"] for row in found) == list(range(100))
+    # Nobody answers any more: that is no reason to skip records.
+    env.from_source(tolerant, NONE, "kafka").print()
+    with pytest.raises(Exception, match="The schema registry .* does not answer"):
         env.execute()

@@ -75,6 +75,7 @@ from millstream.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
     from millstream.common.execution_config import ExecutionConfig
+    from millstream.datastream.connectors.spark_frames import EpochFunction
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
@@ -457,6 +458,19 @@ class DataStream(OperatorSettings, Generic[T_co]):
         transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
         stream = self if transformer is None else transformer.apply(self)
         return stream._end(sink.name, SinkOperator(sink.typed(stream._type())))
+
+    def to_spark(self, function: EpochFunction) -> DataStreamSink:
+        """Hand the rows of every epoch as a Spark DataFrame to `function(frame, epoch)`, on the driver.
+
+        With checkpoints an epoch is handed over when its checkpoint is complete. It comes again, with the same number
+        and the same rows, if the job fails before that is noted: a function that does the same thing twice only once
+        for a number makes it exactly once. Numbers grow. Not in PyFlink.
+
+        Columns are the fields of the stream's rows, so their type must be declared.
+        """
+        from millstream.datastream.connectors.spark_frames import SparkFunctionSink
+
+        return self.sink_to(SparkFunctionSink(function, self._environment.get_configuration()))
 
     def add_sink(
         self,

@@ -9,7 +9,7 @@ from millstream.common.errors import MillstreamError
 from millstream.operators.failures import shorten
 from millstream.operators.output_tag import OutputTag, check_tag
 
-__all__ = ["BadRecord", "BadRecords"]
+__all__ = ["BadRecord", "BadRecords", "FormatUnavailable"]
 
 # How many records could not be read, as a metric of the source: Flink's name.
 COUNTER = "numRecordsInErrors"
@@ -28,6 +28,10 @@ class BadRecord:
     where: str
     value: Any
     error: str
+
+
+class FormatUnavailable(MillstreamError):
+    """Records cannot be read now for a reason that is not theirs: they are not bad, and must not be skipped."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from millstream.datastream.connectors.kafka_client import TIMEOUT, KafkaFailure, library, reason
+from millstream.datastream.connectors.kafka_client import TIMEOUT, Admin, KafkaFailure, library, reason
 
 # A partition: topic and number.
 Partition = tuple[str, int]
@@ -95,25 +95,17 @@ class Cluster:
     """Asks a cluster for its partitions and their offsets. Lives on the driver."""
 
     def __init__(self, settings: dict[str, Any], bootstrap: str) -> None:
-        kafka = library()
-        from confluent_kafka.admin import AdminClient
-
-        self._kafka = kafka
+        self._kafka = library()
         self.bootstrap = bootstrap
         self._settings = settings
         keys = ("isolation.level", "group.id", "enable.auto.commit", "enable.partition.eof", "auto.offset.reset")
-        self._admin = AdminClient({k: v for k, v in settings.items() if k not in keys})
+        self._admin = Admin({k: v for k, v in settings.items() if k not in keys}, bootstrap)
         self._committed = settings.get("isolation.level", "read_committed") == "read_committed"
         self._consumer: Any = None
 
     def topics(self) -> dict[str, list[int]]:
         """Return all topics and the numbers of their partitions."""
-        try:
-            found = self._admin.list_topics(timeout=TIMEOUT)
-        except self._kafka.KafkaException as e:
-            from millstream.datastream.connectors.kafka_client import unreachable
-
-            raise unreachable(self.bootstrap, e) from e
+        found = self._admin.cluster()
         return {name: sorted(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
 
     def offsets(self, partitions: Iterable[Partition], start: KafkaOffsetsInitializer) -> dict[Partition, int]:
@@ -163,7 +155,7 @@ class Cluster:
         asked = OffsetSpec.for_timestamp(time) if kind == "timestamp" else getattr(OffsetSpec, kind)()
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         request = {TopicPartition(topic, number): asked for topic, number in partitions}
-        futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT)
+        futures = self._admin.client.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT)
         found: dict[Partition, int] = {}
         for partition, future in futures.items():
             try:

@@ -28,6 +28,7 @@ from millstream.datastream.connectors.kafka_offsets import (
     KafkaTopicPartition,
     Partition,
 )
+from millstream.operators.bad_records import FormatUnavailable
 
 __all__ = ["KafkaRecord", "KafkaRecordDeserializationSchema", "KafkaSource", "KafkaSourceBuilder"]
 
@@ -291,6 +292,8 @@ def _converter(settings: _Settings, bad: BadRecords) -> Callable[[list[Any]], li
         for message in messages:
             try:
                 value = one(message)
+            except FormatUnavailable:
+                raise
             except Exception as e:
                 value = bad.meet(BadRecord(_place(message), message.value(), str(e) or repr(e)))
             if value is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from millstream.datastream.connectors.file_formats import BYTES_PER_RECORD, Bulk
 from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.formats.avro_schema import AvroSchema, avro_library, check_record_schema
 from millstream.datastream.formats.avro_type import GenericRecordAvroTypeInfo
-from millstream.datastream.formats.avro_values import TAGGED, AvroMisfit, fitter, real_default
+from millstream.datastream.formats.avro_values import TAGGED, AvroMisfit, fitter, reader_schema
 from millstream.datastream.utils import ResultTypeQueryable
 
 __all__ = ["AvroBulkWriters", "AvroFormat", "AvroInputFormat"]
@@ -71,26 +70,10 @@ class AvroFormat(BulkFormat):
 
     @cached_property
     def _reader_schema(self) -> Any:
-        """The schema as fastavro takes it, but with the values that its defaults stand for."""
-        parsed = copy.deepcopy(self._schema.parsed)
-        _make_defaults_real(parsed, self._schema.names)
-        _make_defaults_real(list(parsed["__named_schemas"].values()), self._schema.names)
-        return parsed
+        return reader_schema(self._schema)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_schema": self._schema, "produced_type": self.produced_type}
-
-
-def _make_defaults_real(schema: Any, names: dict[str, Any]) -> None:
-    if isinstance(schema, list):
-        for part in schema:
-            _make_defaults_real(part, names)
-    elif isinstance(schema, dict):
-        for field in schema.get("fields", ()):
-            if "default" in field:
-                field["default"] = real_default(field["type"], field["default"], names)
-            _make_defaults_real(field["type"], names)
-        _make_defaults_real([schema.get(key) for key in ("type", "items", "values")], names)
 
 
 class _Blocks:
