@@ -30,7 +30,7 @@ from millstream.datastream.connectors.kafka import (
 from millstream.testing.kafka import KafkaBroker
 
 NAME = "kafka survivor"
-RECORDS, RATE, EPOCH = 2400, 1200, 60
+RECORDS, RATE, EPOCH = 2400, 800, 100
 
 
 def prepare(directory: Path, broker: KafkaBroker) -> None:
@@ -45,7 +45,7 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     """Return an environment with the job in it."""
     settings = {
         "execution.checkpointing.dir": str(directory / "checkpoints"),
-        "execution.checkpointing.interval": "100 ms",
+        "execution.checkpointing.interval": "400 ms",
         "execution.checkpointing.tolerable-failed-checkpoints": "3",
         "execution.buffer-timeout.interval": "0",
         "restart-strategy.type": "fixed-delay",

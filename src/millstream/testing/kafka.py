@@ -187,8 +187,8 @@ class KafkaBroker:
         """Delete the records of a partition before an offset, as retention would."""
         from confluent_kafka import TopicPartition
 
-        wanted = TopicPartition(topic, partition, before)
-        self._admin().delete_records([wanted])[wanted].result(30)
+        wanted, admin = TopicPartition(topic, partition, before), self._admin()
+        admin.delete_records([wanted])[wanted].result(30)
 
     def send(self, topic: str, values: Any, partition: int | None = None, key: bytes | None = None) -> None:
         """Write values (bytes or str) to a topic, and wait until they are there."""

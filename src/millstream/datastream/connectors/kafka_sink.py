@@ -45,8 +45,6 @@ __all__ = [
 
 # What a broker allows unless it was told otherwise.
 _TRANSACTION_TIMEOUT_MS = 900_000
-# So many records are handed over before the library's reports are taken.
-_POLL_EVERY = 4096
 
 
 class KafkaTopicSelector(ABC):
@@ -192,6 +190,8 @@ class _Producer:
             self._failure = said(error)
 
     def _told(self, statistics: str) -> None:
+        if self._producer_id >= 0:
+            return
         told = json.loads(statistics)["eos"]
         self._producer_id, self._epoch = told["producer_id"], told["producer_epoch"]
 
@@ -285,7 +285,8 @@ class _Writer(SinkWriter):
         self._checkpoints = checkpoints
         self._transactions = _Transactions(settings)
         self._name = ""
-        self._count = 0
+        # What writes a record: it begins a transaction where none is open.
+        self._produce: Callable[[str | None, bytes, bytes | None], None] = self._produce_first
         self._plain: _Producer | None = None
         self._open: _Producer | None = None
         # The transaction that is open behind an epoch that counts; and whether an epoch is being written.
@@ -299,7 +300,6 @@ class _Writer(SinkWriter):
         self._topic, self._selector = schema.topic, schema.selector
         self._key = None if schema.key is None else schema.key.serialize
         self._value = schema.value.serialize
-        self._full = BufferError
 
     def begin(self, transaction: str) -> None:
         if self._in_epoch:
@@ -308,18 +308,27 @@ class _Writer(SinkWriter):
         self._name, self._in_epoch = transaction, True
 
     def write(self, value: Any) -> None:
-        producer = self._open or self._producer()
-        topic = self._topic if self._selector is None else self._selector(value)
-        key = None if self._key is None else self._key(value)
+        selector, key = self._selector, self._key
+        topic = self._topic if selector is None else selector(value)
+        try:
+            self._produce(topic, self._value(value), None if key is None else key(value))
+        except BufferError:
+            self._produce_with_patience(topic, self._value(value), None if key is None else key(value))
+
+    def _produce_first(self, topic: str | None, value: bytes, key: bytes | None) -> None:
+        """There is no producer yet."""
+        self._produce = self._producer().produce
+        self._produce(topic, value, key)
+
+    def _produce_with_patience(self, topic: str | None, value: bytes, key: bytes | None) -> None:
+        """The client has more in its memory than it may: wait until Kafka has taken some of it."""
+        assert self._open is not None
         while True:
+            self._open.poll(0.05)
             try:
-                producer.produce(topic, self._value(value), key)
-                break
-            except self._full:
-                producer.poll(0.05)
-        self._count += 1
-        if self._count % _POLL_EVERY == 0:
-            producer.poll()
+                return self._produce(topic, value, key)
+            except BufferError:
+                continue
 
     def _producer(self) -> _Producer:
         if not self._settings.is_transactional:
@@ -349,8 +358,13 @@ class _Writer(SinkWriter):
         transaction = self._open.prepared()
         # The one before is committed by now, or its checkpoint has failed and the job starts anew.
         self._prepared = [*self._prepared[-8:], self._open]
-        self._open = self._open_name = self._carried = None
+        self._forget_open()
+        self._carried = None
         return transaction
+
+    def _forget_open(self) -> None:
+        self._open = self._open_name = None
+        self._produce = self._produce_first
 
     def carry(self) -> str | None:
         return self._carried
@@ -369,7 +383,7 @@ class _Writer(SinkWriter):
         lost, self._carried = self._carried, None
         if self._open is not None and self._settings.is_transactional:
             self._open.abort()
-            self._open = self._open_name = None
+            self._forget_open()
             if lost is not None:
                 raise KafkaFailure(
                     f"KafkaSink: transaction {lost} holds records of an epoch that failed: the job goes back to its "

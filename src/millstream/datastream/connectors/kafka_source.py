@@ -65,6 +65,22 @@ class KafkaRecordDeserializationSchema(ABC):
         """Return the type of the values, None for any."""
         return None
 
+    @staticmethod
+    def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
+        """Return what reads values and leaves the rest of records alone."""
+        return _ValueOnly(deserialization_schema)
+
+
+class _ValueOnly(KafkaRecordDeserializationSchema):
+    def __init__(self, schema: DeserializationSchema) -> None:
+        self._schema = schema
+
+    def deserialize(self, record: KafkaRecord) -> Any:
+        return None if record.value is None else self._schema.deserialize(record.value)
+
+    def get_produced_type(self) -> TypeInformation | None:
+        return self._schema.get_produced_type()
+
 
 @dataclass(frozen=True)
 class _Settings:
@@ -280,8 +296,16 @@ def _converter(settings: _Settings, bad: BadRecords) -> Callable[[list[Any]], li
             value = message.value()
             return None if value is None else deserialize(value)
 
+    only_values = settings.records is None
+
     def converted(messages: list[Any]) -> list[tuple[Any, int]]:
         try:
+            if only_values:
+                values = [m.value() for m in messages]
+                if None not in values:
+                    found = list(map(deserialize, values))
+                    if None not in found:
+                        return [(value, m.timestamp()[1]) for value, m in zip(found, messages, strict=True)]
             return [(value, m.timestamp()[1]) for m in messages if (value := one(m)) is not None]
         except Exception:
             # Once more, one by one: which of them is it?
@@ -368,6 +392,10 @@ class KafkaSourceBuilder:
 
     def build(self) -> KafkaSource:
         """Return the source; refuses what cannot be read."""
+        return KafkaSource(self.settle())
+
+    def settle(self) -> _Settings:
+        """Return what was said; refuses what cannot be read."""
         settings = self._settings
         if "bootstrap.servers" not in settings.properties:
             raise InvalidProgramError("KafkaSource: say where Kafka is with set_bootstrap_servers(...).")
@@ -385,7 +413,7 @@ class KafkaSourceBuilder:
                 "KafkaSource: committed offsets are those of a group: name it with set_group_id(...)."
             )
         client_settings(settings.properties)
-        return KafkaSource(settings)
+        return settings
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
         """Say where Kafka is: `host:port`, several with commas."""
