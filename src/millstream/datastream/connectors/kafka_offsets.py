@@ -145,6 +145,10 @@ class Cluster:
         """Return the offset behind the newest record of each partition that may be read."""
         return self._list(partitions, ("latest", 0), self._committed)
 
+    def written(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """Return the offset behind the newest record of each partition, committed or not."""
+        return self._list(partitions, ("latest", 0), committed=False)
+
     def _list(self, partitions: list[Partition], spec: tuple[str, int], committed: bool) -> dict[Partition, int]:
         if not partitions:
             return {}

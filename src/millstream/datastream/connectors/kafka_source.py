@@ -189,7 +189,8 @@ class _Enumerator(SplitEnumerator):
             self._looks_at = now + every if self._looks_at is None else self._looks_at
         unread = [p for p in self._next if p not in self._stop or self._next[p] < self._stop[p]]
         ends = self._cluster.latest(unread)
-        there = {p: min(ends[p], self._stop.get(p, ends[p])) for p in unread}
+        self._check_within(ends)
+        there = {p: max(min(ends[p], self._stop.get(p, ends[p])), self._next[p]) for p in unread}
         ready = [p for p in unread if self._next[p] < there[p]]
         self._turn += 1
         shares: dict[int, list[Share]] = {}
@@ -205,6 +206,18 @@ class _Enumerator(SplitEnumerator):
             shares.setdefault(subtask, []).extend((*p, self._next[p], self._next[p], False) for p in partitions)
         pending = {s: sum(there[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unread).items()}
         return Dealt(shares, limited=any(pending.values()), pending=pending)
+
+    def _check_within(self, ends: dict[Partition, int]) -> None:
+        """Waiting until a partition has come to an offset that it does not have would leave out all before it."""
+        beyond = [p for p, end in ends.items() if self._next[p] > end]
+        # What is written and not committed is there, though it may not be read yet.
+        for (topic, number), end in self._cluster.written(beyond).items():
+            at = self._next[topic, number]
+            if at > end:
+                raise KafkaFailure(
+                    f"Kafka: partition {number} of topic {topic!r} ends at offset {end}, and the job is to read from "
+                    f"{at}: the topic was deleted and made anew, or the offset was never there. Start from one that is."
+                )
 
     def _unknown(self, shares: dict[int, list[Share]]) -> list[Partition]:
         """Return the new partitions of which nothing is dealt out, unless there is nothing to come of them."""
