@@ -135,12 +135,15 @@ def test_a_source_is_read_no_faster_than_it_may_be() -> None:
 def test_what_is_allowed_is_the_rate_in_any_second() -> None:
     limit, dealt = RateLimit(per_second=1000, subtasks=4), 0
     for step in range(1, 10_001):
-        dealt += 4 * limit.allowed(step / 1000)
+        dealt += 4 * limit.allowed(10**9, step / 1000)
     assert 9900 <= dealt <= 10_000
     # A silence of a minute does not allow a minute's records.
-    assert 4 * limit.allowed(70.0) <= 1000
+    assert 4 * limit.allowed(10**9, 70.0) <= 1000
+    # What a small budget has left is there for the next.
+    small = RateLimit(per_second=1000, subtasks=1)
+    assert [small.allowed(100, at) for at in (0.0, 0.5, 0.5, 0.5)] == [0, 100, 100, 100]
     slow = RateLimit(per_second=0.5, subtasks=1)
-    assert [slow.allowed(float(at)) for at in range(7)] == [0, 0, 1, 0, 1, 0, 1]
+    assert [slow.allowed(10**9, float(at)) for at in range(7)] == [0, 0, 1, 0, 1, 0, 1]
 
 
 def test_rates_that_cannot_be_are_refused() -> None:

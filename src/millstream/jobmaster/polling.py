@@ -54,7 +54,7 @@ class RateLimit:
 
     Example:
         >>> limit = RateLimit(per_second=100, subtasks=2)
-        >>> [limit.allowed(at) for at in (0.0, 0.5, 0.501, 9.0)]
+        >>> [limit.allowed(1000, at) for at in (0.0, 0.5, 0.501, 9.0)]
         [0, 25, 0, 50]
     """
 
@@ -62,13 +62,13 @@ class RateLimit:
         self._per_second = per_second / subtasks
         self._since: float | None = None
 
-    def allowed(self, now: float) -> int:
-        """Return how many records each subtask may be dealt out now; they count as read."""
+    def allowed(self, budget: int, now: float) -> int:
+        """Return how many of so many records each subtask may be dealt out now; they count as read."""
         if self._since is None:
             self._since = now
         # No more than in a second, however long it was silent.
         self._since = max(self._since, now - max(1.0, 1 / self._per_second))
-        records = int((now - self._since) * self._per_second)
+        records = min(budget, int((now - self._since) * self._per_second))
         if now < self.next():
             return 0
         self._since += records / self._per_second

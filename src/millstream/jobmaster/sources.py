@@ -91,7 +91,7 @@ class Sources:
 
     def _within_rate(self, vertex: int, budget: int, now: float) -> int:
         limit = self._limits.get(vertex)
-        return budget if limit is None else min(budget, limit.allowed(now))
+        return budget if limit is None else limit.allowed(budget, now)
 
     def next_poll(self, asked: float, answered: float, readable: Collection[int]) -> float:
         """Return when it is worth asking again after there was nothing."""
