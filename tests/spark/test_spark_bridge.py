@@ -20,12 +20,16 @@ pytestmark = pytest.mark.spark
 NUMBERS = Types.ROW_NAMED(["n", "name"], [Types.LONG(), Types.STRING()])
 
 
-def test_a_dataframe_is_a_stream_of_rows(env: Env) -> None:
+def test_a_dataframe_is_a_stream_of_rows(env: Env, tmp_path: Path) -> None:
     spark = env.get_spark_session()
     frame = spark.range(0, 1000, 1, 3).selectExpr("id", "array(id, id + 1) as pair", "cast(id as string) as text")
     rows = list(env.from_spark(frame).execute_and_collect())
     assert sorted(row["id"] for row in rows) == list(range(1000))
     assert all(row["pair"] == [row["id"], row["id"] + 1] and row["text"] == str(row["id"]) for row in rows)
+    # Another job in the same directory does not read what this one has left there.
+    for count in (3, 2):
+        again = env.from_spark(spark.range(count), str(tmp_path / "staged"))
+        assert sorted(row["id"] for row in again.execute_and_collect()) == list(range(count))
     with pytest.raises(InvalidProgramError, match="column 'v' has the type interval"):
         env.from_spark(spark.sql("select make_interval(1) as v"))
 

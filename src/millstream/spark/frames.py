@@ -89,7 +89,6 @@ class StagedQuery:
 
     def __init__(self, frame: DataFrame, directory: str) -> None:
         """Start the query, or go on with it where an earlier one has stopped in this directory."""
-        self._directory = directory
         batches = os.path.join(directory, "batches")
         os.makedirs(batches, exist_ok=True)
 
@@ -110,6 +109,6 @@ class StagedQuery:
         self._query.stop()
 
 
-def delete_batch(directory: str) -> None:
-    """Delete what was read for good."""
+def delete_staged(directory: str) -> None:
+    """Delete what was read for good, or what an earlier job has left."""
     shutil.rmtree(directory, ignore_errors=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.configuration import Configuration
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.time import Duration
 from millstream.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation
 from millstream.common.types import Row
@@ -57,10 +57,14 @@ class SparkFrameSource(Source[Row]):
         if directory is None:
             directory = tempfile.mkdtemp(prefix="millstream-frame-")
             weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        if "://" in directory:
+            raise InvalidProgramError(
+                f"from_spark(): {directory!r} must be a directory that this machine and all workers see, not a URL."
+            )
         self._directory = os.path.abspath(directory)
         self.produced_type = row_type(frame)
-        files = os.path.join(self._directory, "batches" if self._is_streaming else "rows")
-        builder = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(self.produced_type), files)
+        self._staged = os.path.join(self._directory, "batches" if self._is_streaming else "rows")
+        builder = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(self.produced_type), self._staged)
         if self._is_streaming:
             builder.monitor_continuously(Duration.of_millis(_INTERVAL_MS))
         self._files = builder.build()
@@ -74,14 +78,22 @@ class SparkFrameSource(Source[Row]):
         return not self._is_streaming
 
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
-        from millstream.spark.frames import StagedQuery, stage
+        from millstream.spark.frames import StagedQuery, delete_staged, stage
 
         assert self._frame is not None
+        if restored is None:
+            for part in ("rows", "batches", "query"):
+                delete_staged(os.path.join(self._directory, part))
+        elif not os.path.exists(self._staged):
+            raise JobExecutionError(
+                f"from_spark(): the rows of the DataFrame are not in {self._staged}, where the checkpoint has them: "
+                "give from_spark(frame, directory) a directory that stays."
+            )
         if self._is_streaming:
             query = StagedQuery(self._frame, self._directory)
             position, dealt = (None, ()) if restored is None else restored
             return _StreamingEnumerator(self._files.create_enumerator(parallelism, position), query, dealt)
-        stage(self._frame, os.path.join(self._directory, "rows"))
+        stage(self._frame, self._staged)
         return self._files.create_enumerator(parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
@@ -113,13 +125,13 @@ class _StreamingEnumerator(SplitEnumerator):
         return self._files.snapshot(), frozenset(self._dealt)
 
     def committed(self, snapshot: Any) -> None:
-        from millstream.spark.frames import delete_batch
+        from millstream.spark.frames import delete_staged
 
         position, dealt = snapshot
         assert isinstance(position, FilePosition)
         read = dealt - {os.path.dirname(split.path) for split in position.left.values()}
         for batch in read & self._dealt:
-            delete_batch(batch)
+            delete_staged(batch)
         self._dealt -= read
 
     def close(self) -> None:
