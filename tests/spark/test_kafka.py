@@ -298,23 +298,6 @@ def _restarts(env: Env) -> None:
     config.set_string("restart-strategy.fixed-delay.delay", "100 ms")
 
 
-def test_the_broker_may_be_killed_too(env: Env, tmp_path: Path) -> None:
-    with KafkaBroker() as own:
-        own.create_topic("in")
-        own.create_topic("out")
-        own.send("in", [str(i) for i in range(3000)])
-        env.enable_checkpointing(200)
-        _restarts(env)
-        slow = env.from_source(bounded(own, "in"), NONE, "kafka").map(lambda v: (time.sleep(0.001), v)[1])
-        slow.sink_to(writing(own, "out", DeliveryGuarantee.EXACTLY_ONCE))
-        job = env.execute_async()
-        _until(lambda: len(own.read("out")) > 100)
-        own.kill()
-        own.start()
-        job.get_job_execution_result().result()
-        assert Counter(map(int, own.read("out"))) == Counter(range(3000))
-
-
 def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
     env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
