@@ -1,8 +1,8 @@
 """Fault injection: at every step of the protocol, an exception or a kill -9; the sink must hold exactly the answer.
 
-    python -m tests.faults [--seeds 3] [--only STEP] [--what raise] [--kafka]
+    python -m tests.faults [--seeds 3] [--only STEP] [--what raise] [--job sql]
 
-With --kafka the job goes from Kafka to Kafka, on a broker that is started for it and killed too.
+The job kafka goes from Kafka to Kafka, on a broker that is started for it and killed too.
 
 Prints every case, and at the end points x seeds and the number of differences.
 """
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from tests.faults.cases import KILL_BROKER, WHATS, Case, Outcome, cases, kafka_cases, run, run_with_kafka
+from tests.faults.cases import JOBS, KAFKA, KILL_BROKER, WHATS, Case, Outcome, cases, kafka_cases, run, run_with_kafka
 
 from millstream.testing.kafka import KafkaBroker
 
@@ -26,27 +26,29 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", help="one step")
     parser.add_argument("--what", choices=[*WHATS, KILL_BROKER])
-    parser.add_argument("--kafka", action="store_true", help="from Kafka to Kafka")
+    parser.add_argument("--first", type=int, default=1, help="go on with this case")
+    parser.add_argument("--job", choices=[*JOBS, KAFKA], default="stream")
     options = parser.parse_args()
     # Every case fails on purpose: its log would hide what counts.
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
-    every = kafka_cases(options.seeds) if options.kafka else cases(options.seeds)
+    every = kafka_cases(options.seeds) if options.job == KAFKA else cases(options.seeds, options.job)
     chosen = [c for c in every if options.only in (None, c.step) and options.what in (None, c.what)]
-    if not options.kafka:
-        return _run_all(chosen, options.seeds, run)
+    if options.job != KAFKA:
+        return _run_all(chosen, options.first, options.seeds, run)
     with KafkaBroker() as broker:
-        return _run_all(chosen, options.seeds, partial(run_with_kafka, broker=broker))
+        return _run_all(chosen, options.first, options.seeds, partial(run_with_kafka, broker=broker))
 
 
-def _run_all(chosen: list[Case], seeds: int, run: Callable[[Case], Outcome]) -> int:
+def _run_all(chosen: list[Case], first: int, seeds: int, run: Callable[[Case], Outcome]) -> int:
     differences, reached, started = 0, 0, time.monotonic()
-    for i, case in enumerate(chosen, 1):
+    for i, case in list(enumerate(chosen, 1))[first - 1 :]:
         outcome = run(case)
         differences += outcome.differences
         reached += outcome.injected
         verdict = "exactly once" if not outcome.differences else f"{outcome.differences} DIFFERENCES"
         injected = "" if outcome.injected else " (the step was not reached)"
         print(f"[{i}/{len(chosen)}] {case}: {verdict}, {outcome.seconds:.1f} s{injected}", flush=True)
+    chosen = chosen[first - 1 :]
     points = len({(c.step, c.what) for c in chosen})
     print(
         f"{points} points x {seeds} seeds = {len(chosen)} runs, {reached} faults injected, "

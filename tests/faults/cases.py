@@ -1,4 +1,4 @@
-"""What can go wrong where, and one run of the job with it."""
+"""What can go wrong where, and one run of a job with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.faults import job, kafka_job
+from tests.faults import job, kafka_job, sql_job
 
 from millstream.common import Configuration
 from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, SETTING, TASK_POINTS, TRANSACTION_POINTS
@@ -22,6 +22,9 @@ from millstream.testing.kafka import KafkaBroker
 
 ROOT = Path(__file__).resolve().parents[2]
 KILL_BROKER = "kill-broker"
+KAFKA = "kafka"
+# The jobs, each a module; the one with Kafka needs a broker beside it.
+JOBS = {"stream": job, "sql": sql_job}
 WHATS = ("raise", "kill-worker", "kill-executor", "kill-driver")
 
 # How often a step is reached in a run without faults is not known beforehand, but these are reached at least so often.
@@ -46,6 +49,8 @@ class Case:
     seed: int
     # Whether executors are processes of their own, as on a cluster, or are part of the driver's Spark.
     cluster: bool = False
+    # Which of the jobs.
+    job: str = "stream"
 
     @property
     def time(self) -> int:
@@ -61,7 +66,8 @@ class Case:
 
     def __str__(self) -> str:
         where = " on a cluster" if self.cluster else ""
-        return f"{self.step} {self.what}{where} (time {self.time}, seed {self.seed})"
+        which = "" if self.job == "stream" else f"{self.job}: "
+        return f"{which}{self.step} {self.what}{where} (time {self.time}, seed {self.seed})"
 
 
 @dataclass(frozen=True)
@@ -73,25 +79,25 @@ class Outcome:
     seconds: float
 
 
-def cases(seeds: int) -> Iterator[Case]:
+def cases(seeds: int, job: str = "stream") -> Iterator[Case]:
     """Yield every step with everything that can happen there."""
     for seed in range(seeds):
         for step in TASK_POINTS:
             for what in WHATS:
-                yield Case(step, what, seed)
-            yield Case(step, "kill-executor", seed, cluster=True)
+                yield Case(step, what, seed, job=job)
+            yield Case(step, "kill-executor", seed, cluster=True, job=job)
         for step in DRIVER_POINTS:
             for what in WHATS:
-                yield Case(step, what, seed)
+                yield Case(step, what, seed, job=job)
         # These are reached only in a restart: the driver is killed in one, and the one after it must be right.
         for step in RECOVERY_POINTS:
-            yield Case(step, "raise", seed)
-            yield Case(step, "kill-driver", seed)
+            yield Case(step, "raise", seed, job=job)
+            yield Case(step, "kill-driver", seed, job=job)
 
 
 def kafka_cases(seeds: int) -> Iterator[Case]:
     """Yield every step with everything that can happen there, the broker's death too."""
-    for case in cases(seeds):
+    for case in cases(seeds, KAFKA):
         if not case.cluster:
             yield case
         if case.what == "raise":
@@ -99,7 +105,7 @@ def kafka_cases(seeds: int) -> Iterator[Case]:
     for seed in range(seeds):
         for step in TRANSACTION_POINTS:
             for what in (*WHATS, KILL_BROKER):
-                yield Case(step, what, seed)
+                yield Case(step, what, seed, job=KAFKA)
 
 
 def run_with_kafka(case: Case, broker: KafkaBroker) -> Outcome:
@@ -110,7 +116,7 @@ def run_with_kafka(case: Case, broker: KafkaBroker) -> Outcome:
         kafka_job.prepare(directory, broker)
         with kafka_job.revived(broker):
             if _needs_drivers(case):
-                _run_as_drivers(case, directory, "tests.faults.kafka_job", broker)
+                _run_as_drivers(case, directory, broker)
             else:
                 config = Configuration().set_string(SETTING, case.setting(directory, broker))
                 kafka_job.build(directory, config).execute(kafka_job.NAME)
@@ -128,37 +134,38 @@ def _differences(expected: Counter[Any], found: Counter[Any]) -> int:
 
 
 def run(case: Case) -> Outcome:
-    """Run the job with a fault, as often as it takes to get to its end."""
-    started = time.monotonic()
+    """Run a job with a fault, as often as it takes to get to its end."""
+    started, module = time.monotonic(), JOBS[case.job]
     with tempfile.TemporaryDirectory(prefix="millstream-faults-") as name:
         directory = Path(name)
         if _needs_drivers(case):
-            _run_as_drivers(case, directory, "tests.faults.job")
+            _run_as_drivers(case, directory)
         else:
             config = Configuration().set_string(SETTING, case.setting(directory))
-            job.build(directory, config).execute(job.NAME)
-        differences = _differences(job.expected(), job.found(directory))
+            module.build(directory, config).execute(module.NAME)
+        differences = _differences(module.expected(), module.found(directory))
         return Outcome(differences, (directory / "fault").exists(), time.monotonic() - started)
 
 
-def _run_as_drivers(case: Case, directory: Path, module: str, broker: KafkaBroker | None = None) -> None:
+def _run_as_drivers(case: Case, directory: Path, broker: KafkaBroker | None = None) -> None:
     """Run the job in processes of their own: when one is killed, the next goes on from the latest checkpoint."""
     fault = case.setting(directory, broker)
     if case.step in RECOVERY_POINTS:
         # Something else has to go wrong first.
         first = f"driver.after-ack|kill-driver|{random.Random(case.seed).randint(4, 10)}|{directory / 'first'}"
-        _drive(module, directory, first, latest=False)
+        _drive(case, directory, first, latest=False)
         assert (directory / "first").exists()
     for attempt in range(6):
-        code = _drive(module, directory, fault, attempt > 0 or case.step in RECOVERY_POINTS, case.cluster)
+        code = _drive(case, directory, fault, attempt > 0 or case.step in RECOVERY_POINTS)
         if code == 0:
             return
     raise AssertionError(f"{case} did not get to its end")
 
 
-def _drive(module: str, directory: Path, fault: str, latest: bool, cluster: bool = False) -> int:
-    command = [sys.executable, "-m", module, str(directory), "--fault", fault]
-    if cluster:
+def _drive(case: Case, directory: Path, fault: str, latest: bool) -> int:
+    module = kafka_job if case.job == KAFKA else JOBS[case.job]
+    command = [sys.executable, "-m", module.__name__, str(directory), "--fault", fault]
+    if case.cluster:
         command += ["--master", "local-cluster[2,2,1024]"]
     done = subprocess.run(
         command + (["--latest"] if latest else []), cwd=ROOT, capture_output=True, text=True, timeout=300

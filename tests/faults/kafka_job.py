@@ -8,7 +8,6 @@ runs it once, as a driver of its own; `directory` holds its checkpoints and says
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -102,4 +101,4 @@ def revived(broker: KafkaBroker) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(job.main(build, NAME))
+    job.main(build, __doc__)

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.faults.cases import KILL_BROKER, Case, cases, kafka_cases, run, run_with_kafka
+from tests.faults.cases import JOBS, KAFKA, KILL_BROKER, Case, cases, kafka_cases, run, run_with_kafka
 
 from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, TASK_POINTS, TRANSACTION_POINTS, arm
 from millstream.testing.kafka import KafkaBroker
@@ -29,6 +29,11 @@ CASES = [
     Case("driver.in-manifest", "kill-driver", 0),
     Case("driver.before-commit", "kill-driver", 0),
     Case("driver.after-recover", "kill-driver", 0),
+    # An aggregate, a join and a window into files.
+    Case("task.after-delta", "kill-worker", 0, job="sql"),
+    Case("task.after-stage", "raise", 1, job="sql"),
+    Case("driver.in-commit", "raise", 0, job="sql"),
+    Case("driver.before-commit", "kill-driver", 0, job="sql"),
 ]
 
 
@@ -43,10 +48,10 @@ def test_exactly_once(case: Case) -> None:
 
 
 KAFKA_CASES = [
-    Case("task.after-stage", "kill-worker", 0),
-    Case("driver.after-manifest", "kill-driver", 0),
-    Case("driver.between-transactions", "raise", 0),
-    Case("driver.before-commit", KILL_BROKER, 0),
+    Case("task.after-stage", "kill-worker", 0, job=KAFKA),
+    Case("driver.after-manifest", "kill-driver", 0, job=KAFKA),
+    Case("driver.between-transactions", "raise", 0, job=KAFKA),
+    Case("driver.before-commit", KILL_BROKER, 0, job=KAFKA),
 ]
 
 
@@ -60,7 +65,13 @@ def test_a_read_committed_consumer_sees_every_record_once(case: Case, kafka: Kaf
     assert outcome.differences == 0
 
 
-def test_every_step_is_tried_in_the_long_form() -> None:
-    steps = {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}
-    assert {c.step for c in cases(1)} == steps
-    assert {c.step for c in kafka_cases(1)} == steps | set(TRANSACTION_POINTS)
+STEPS = {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_step_is_tried_in_the_long_form(job: str) -> None:
+    assert {c.step for c in cases(1, job)} == STEPS
+
+
+def test_every_step_is_tried_with_kafka_too() -> None:
+    assert {c.step for c in kafka_cases(1)} == STEPS | set(TRANSACTION_POINTS)

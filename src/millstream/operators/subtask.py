@@ -301,6 +301,7 @@ class Subtask:
             self._advance(MAX_WATERMARK)
         if self._watermark == MAX_WATERMARK:
             yield from self._end()
+        self._flush()
         yield from self._drain()
 
     def _begin_splits(self, operator: SourceOperator, todo: list[OpenShare]) -> None:
@@ -349,6 +350,7 @@ class Subtask:
         if not self.ended:
             self._tick(self._records_in)
             self._let_time_pass()
+        self._flush()
         yield from self._drain()
 
     def _waits_for_broadcast(self) -> bool:
@@ -689,6 +691,12 @@ class Subtask:
     def _full_blocks(self) -> Iterator[Outgoing]:
         for writer in self._writers.values():
             yield from self._sent(writer, writer.full_blocks())
+
+    def _flush(self) -> None:
+        """Have operators emit what they hold back: it is no state, and must not be lost with this process."""
+        for node in self._nodes:
+            if node.operator.holds_back:
+                self._guarded(node.operator.flush, node)
 
     def _drain(self) -> Iterator[Outgoing]:
         for writer in self._writers.values():
