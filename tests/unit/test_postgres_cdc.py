@@ -346,7 +346,8 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
         replica.commit()
         workload = cdc_replica.Workload(database, 7)
         workload.run(400)
-        command = [sys.executable, cdc_replica.__file__, source.conninfo, shop.slot, facts.conninfo, str(tmp_path)]
+        command = [sys.executable, cdc_replica.__file__, "postgres", source.conninfo, shop.slot, facts.conninfo]
+        command.append(str(tmp_path))
         confirmed = []
         # The first times while tables are read, then later and later.
         for seconds in (0.15, 0.25, 0.4, 0.8, 1.2):
