@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-shuffle test-pyflink parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
+.PHONY: demo test test-shuffle test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -33,7 +33,12 @@ test-shuffle: $(STAMP)
 
 # The tests against apache-flink, which is installed into a venv of its own first.
 test-pyflink: $(STAMP)
-	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/test_parity.py tests/spark/test_pyflink_examples.py
+	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/test_parity.py tests/unit/test_flink_cli.py tests/spark/test_pyflink_examples.py
+
+# Every answer over REST against Flink's OpenAPI file, with schemathesis, which is installed into a venv of its own first.
+test-openapi: $(STAMP)
+	$(BIN)/python -c "import sys; sys.path.append('bench'); from venvs import venv; sys.exit(venv('schemathesis') is None)"
+	$(BIN)/python -m pytest tests/unit/test_openapi.py
 
 # docs/parity.md from docs/parity.yaml.
 parity: $(STAMP)
@@ -74,9 +79,10 @@ bench: $(STAMP)
 bench-sql: $(STAMP)
 	$(BIN)/python bench/sql/run.py
 
-# Exceptions and kill -9 at every step of the protocol, on real Spark; about an hour.
+# Exceptions and kill -9 at every step of the protocol, on real Spark, in a DataStream job and in one of SQL; two hours.
 chaos: $(STAMP)
 	$(BIN)/python -m tests.faults --seeds 3
+	$(BIN)/python -m tests.faults --seeds 3 --job sql
 
 clean:
 	rm -rf $(VENV)

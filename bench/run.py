@@ -219,6 +219,13 @@ def show_idle(answers: dict[str, dict[str, float]]) -> list[str]:
     return lines
 
 
+def show_polled(a: dict[str, float]) -> list[str]:
+    judged = f"{a['cost_percent']:.1f} % (goal 5 %: {'reached' if a['cost_percent'] < 5 else 'MISSED'})"
+    about = f"{a['clients']:.0f} clients, {a['paths']:.0f} paths every 3 s, {a['answers_per_second']:.0f} answers/s"
+    head = f"| (o) a job that is looked at: {about} | alone, records/s | looked at | cost |"
+    return [head, "|---|---:|---:|---:|", f"| word count | {a['alone']:,.0f} | {a['polled']:,.0f} | {judged} |"]
+
+
 def checkpoints(scale: float) -> dict[str, Any]:
     """Checkpoints against the size of the state, recovery, and throughput with checkpoints every second and without."""
     script, keys = "../checkpoints.py", [10_000, 100_000, 1_000_000]
@@ -291,7 +298,7 @@ def _judged(seconds: float, goal: float | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i,k,l,m,n")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i,k,l,m,n,o")
     parser.add_argument("--without", default="", help="peers to leave out")
     options = parser.parse_args()
     only, without = options.only.split(","), options.without.split(",")
@@ -330,6 +337,9 @@ def main() -> None:
             "buffer timeout 0": run_script(sys.executable, "../idle.py", ["--timeout", "0"]),
         }
         lines += ["", *show_idle(results["idle"])]
+    if "o" in only:
+        results["polled"] = run_script(sys.executable, "../polled.py", [])
+        lines += ["", *show_polled(results["polled"])]
     if "i" in only:
         results["checkpoints"] = checkpoints(scale)
         lines += ["", *show_checkpoints(results["checkpoints"])]

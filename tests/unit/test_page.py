@@ -15,9 +15,10 @@ from millstream.common.configuration import Configuration
 from millstream.common.job_client import JobClient
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.service.app import make_app
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
-from millstream.service.server import Server
+from millstream.service.server import PublicServer, Sampler, service_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -32,7 +33,10 @@ class Site:
         self.registry = Registry()
         options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto", "web.refresh-interval": "500 ms"}))
         assert options is not None
-        self._server = Server(options, self.registry, {"millstream.rest.token": "abc"})
+        service = service_of(self.registry, {"millstream.rest.token": "abc"}, options.token, options.refresh_ms)
+        self._sampler = Sampler(self.registry)
+        self._sampler.start()
+        self._server = PublicServer(make_app(service), options)
         self._server.start()
         self.url = self._server.url
         self.jobs: list[JobClient] = []
@@ -57,6 +61,7 @@ class Site:
         for job in self.jobs:
             job.cancel().result()
         self._server.stop()
+        self._sampler.stop()
 
 
 @pytest.fixture(scope="module")

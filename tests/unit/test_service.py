@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import stat
 import threading
@@ -12,21 +13,25 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
+from millstream.checkpoint.storage import open_storage
 from millstream.cli.main import cli
 from millstream.common import WatermarkStrategy
 from millstream.common.configuration import Configuration
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.job_client import JobClient
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import Service, make_app
+from millstream.service.front import Front
+from millstream.service.history import ArchiveDirectory, Shelf, history_app
 from millstream.service.masking import masked
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.run_file import running_services
-from millstream.service.server import Server
+from millstream.service.server import PublicServer, service_of
 
 LOCAL = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "2"}
 
@@ -243,19 +248,28 @@ def test_a_service_that_others_reach_needs_a_token() -> None:
         read(rest__port="80 81")
 
 
+def ended(world: World, count: int) -> None:
+    """Wait until the registry knows that so many jobs have ended."""
+    for client in world.started[:count]:
+        client.get_job_execution_result().result()
+    end = time.monotonic() + 10
+    while any(e.ended_at is None for e in world.registry.entries()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_jobs_that_ended_are_forgotten_after_a_while(world: World) -> None:
     now = [0.0]
     world.registry = Registry(lambda: now[0])
     world.registry.configure(
         Configuration.from_dict({"jobstore.max-capacity": "1", "jobstore.expiration-time": "10 s"})
     )
-    jobs = [world.start(name, end=3) for name in ("a", "b")]
-    for client in world.started:
-        client.get_job_execution_result().result()
-        now[0] += 1
-    end = time.monotonic() + 10
-    while [e.view.job_id for e in world.registry.entries()] != jobs[1:]:
-        assert time.monotonic() < end
+    first = world.start("a", end=3)
+    ended(world, 1)
+    now[0] += 1
+    second = world.start("b", end=3)
+    ended(world, 2)
+    assert [e.view.job_id for e in world.registry.entries()] == [second] != [first]
     now[0] += 20
     assert world.registry.entries() == []
 
@@ -268,7 +282,7 @@ def test_the_command_line_finds_jobs_of_other_processes(
     world.until(f"/jobs/{job}", runs)
     options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto", "millstream.rest.token": "secret"}))
     assert options is not None
-    server = Server(options, world.registry, {})
+    server = PublicServer(make_app(service_of(world.registry, {}, options.token, 1000)), options)
     server.start()
     try:
         (run_file,) = (tmp_path / "millstream").iterdir()
@@ -278,9 +292,17 @@ def test_the_command_line_finds_jobs_of_other_processes(
         listed = json.loads(run(cli, ["list", "--json"]).output)
         assert [j["jid"] for j in listed] == [job]
         assert "Source: numbers -> Map" in run(cli, ["top", "found"]).output
+        assert run(cli, ["explain", "found"]).output == "Nothing holds it up.\n"
+        assert json.loads(run(cli, ["explain", "found", "--json"]).output) == []
+        logging.getLogger("millstream").warning("something to be seen")
+        assert "something to be seen" in run(cli, ["logs", "-n", "5"]).output
         taken = run(cli, ["savepoint", job[:6], str(tmp_path / "saved")])
         assert "Savepoint of job" in taken.output, taken.output
         assert "is complete" in run(cli, ["checkpoint", job]).output
+        # The state of a key, while the job runs.
+        shown = json.loads(run(cli, ["state", "show", "found", "-o", "Reduce", "-k", "7", "--json"]).output)
+        ((row,),) = (s["rows"] for s in shown if s["rows"])
+        assert row["key"] == 7 and row["value"] > 0
         refused = run(cli, ["cancel", "nobody"])
         assert refused.exit_code == 1 and "There is no job nobody" in refused.output
         assert "is being cancelled" in run(cli, ["cancel", job]).output
@@ -300,7 +322,9 @@ def test_a_run_file_of_a_dead_process_is_deleted(tmp_path: Any, monkeypatch: pyt
     import socket
 
     owner = {"job": "x", "host": socket.gethostname(), "pid": 2**22 - 1, "started": "1"}
-    (directory / "77.json").write_text(json.dumps({"url": "http://127.0.0.1:1", "token": None, "owner": owner}))
+    (directory / "77.json").write_text(
+        json.dumps({"url": "http://127.0.0.1:1", "token": None, "kind": "jobs", "owner": owner})
+    )
     assert list(running_services()) == []
     assert list(directory.iterdir()) == []
 
@@ -326,3 +350,110 @@ def test_an_environment_serves_its_jobs_when_a_port_is_set(capsys: pytest.Captur
     url = told.split("served at ")[1].split()[0]
     with urllib.request.urlopen(f"{url}/jobs/overview") as answer:
         assert [j["name"] for j in json.load(answer)["jobs"]] == ["served"]
+
+
+def test_jobs_that_have_ended_are_archived_and_shown_with_the_same_pages(tmp_path: Any) -> None:
+    def breaks(x: int) -> int:
+        return 1 // (5 - x)
+
+    archives = tmp_path / "archives"
+    settings = {**LOCAL, "jobmanager.archive.fs.dir": str(archives), "execution.checkpointing.interval": "20 ms"}
+    settings["restart-strategy.type"] = "none"
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.from_source(NumberSequenceSource(1, 1000), WatermarkStrategy.no_watermarks(), "numbers").add_sink(
+        lambda v: None
+    )
+    done = env.execute("archived")
+    env.from_source(NumberSequenceSource(1, 9), WatermarkStrategy.no_watermarks(), "few").map(breaks).print()
+    with pytest.raises(JobExecutionError):
+        env.execute("broken")
+    end = time.monotonic() + 10
+    while len(list(archives.glob("?" * 32))) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    (archives / "0123").write_text("no archive")
+    (archives / ("0" * 32)).write_text("{}")
+    shelf = Shelf()
+    directory = ArchiveDirectory(open_storage(str(archives)), shelf)
+    directory.refresh()
+    client = TestClient(history_app(shelf, {}, None, 1000))
+
+    def get(path: str, status: int = 200) -> Any:
+        answer = client.get(path)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    listed = get("/v1/jobs/overview")["jobs"]
+    assert [(j["name"], j["state"]) for j in listed] == [("archived", "FINISHED"), ("broken", "FAILED")]
+    job, broken = (j["jid"] for j in listed)
+    assert job == done.get_job_id() and get("/overview")["jobs-failed"] == 1
+    assert get("/config")["features"]["web-history"] is True
+    seen = get(f"/jobs/{job}")
+    (vertex,) = seen["vertices"]
+    path = f"/jobs/{job}/vertices/{vertex['id']}"
+    assert get(f"/jobs/{job}/status") == {"status": "FINISHED"} and seen["end-time"] > 0
+    summed = get(f"{path}/subtasks/metrics?get=numRecordsIn&agg=sum,max")
+    assert summed == [{"id": "numRecordsIn", "sum": 1000, "max": 500}]
+    assert get(f"{path}/metrics?get=0.numRecordsIn") == [{"id": "0.numRecordsIn", "value": "500"}]
+    assert get(f"{path}/subtasks/1/metrics?get=numRecordsIn") == [{"id": "numRecordsIn", "value": "500"}]
+    assert get(f"{path}/subtasks/1")["status"] == "FINISHED" == get(path)["subtasks"][1]["status"]
+    assert get(f"/jobs/{job}/checkpoints/config")["interval"] == 20
+    assert "ZeroDivisionError" in get(f"/jobs/{broken}/exceptions")["root-exception"]
+    get(f"/jobs/{job}/savepoints/{'0' * 32}", 404)
+    get(f"{path}/subtasks/7", 404)
+    assert client.patch(f"/jobs/{job}").status_code == 409
+    assert client.post(f"/jobs/{job}/savepoints").status_code == 404
+    (archives / job).unlink()
+    directory.refresh()
+    get(f"/jobs/{job}", 404)
+
+
+def test_an_answer_is_given_again_for_a_moment_but_not_after_something_was_changed() -> None:
+    now = [0.0]
+    asked: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["path"])
+        await PlainTextResponse(str(len(asked)))(scope, receive, send)
+
+    client = TestClient(Front(app, "t", 1.0, lambda: now[0]), headers={"Authorization": "Bearer t"})
+    assert [client.get("/jobs").text for _ in range(3)] == ["1", "1", "1"]
+    assert (
+        client.get("/jobs?a=1").text == "2" and client.get("/jobs", headers={"Authorization": "x"}).status_code == 401
+    )
+    now[0] = 1.5
+    assert client.get("/jobs").text == "3"
+    client.patch("/jobs")
+    assert client.get("/jobs").text == "5"
+    polled = f"/jobs/{'0' * 32}/savepoints/{'1' * 32}"
+    assert [client.get(polled).text for _ in range(2)] == ["6", "7"]
+    assert [client.get("/jars").text for _ in range(2)] == ["8", "9"]
+
+
+def test_the_state_of_a_running_job_is_asked_by_operator_state_and_key(world: World) -> None:
+    job = world.start("asked", execution__checkpointing__interval="1 h")
+    world.until(f"/jobs/{job}", runs)
+    assert "no complete checkpoint" in world.get(f"/jobs/{job}/state", 404)["errors"][0]
+    begun = world.client.post(f"/jobs/{job}/checkpoints", json={}).json()["request-id"]
+    world.until(f"/jobs/{job}/checkpoints/{begun}", lambda a: a["status"]["id"] == "COMPLETED")
+    world.until(f"/jobs/{job}/checkpoints", lambda c: c["latest"].get("completed"))
+    (operator,) = world.get(f"/jobs/{job}/state")["operators"]
+    (state,) = operator["states"]
+    assert state["rows"] == 10
+    path = f"/jobs/{job}/state/{operator['operator']}/{state['name']}"
+    found = world.get(f"{path}?key=3")
+    (row,) = found["rows"]
+    assert row["key"] == 3 and row["value"] > 0 and found["complete"]
+    assert len(world.get(path)["rows"]) == 10 and world.get(f"{path}?key=nobody")["rows"] == []
+    assert "has no state 'other'" in world.get(f"/jobs/{job}/state/{operator['operator']}/other", 404)["errors"][0]
+    # Nothing was stopped for it.
+    assert world.get(f"/jobs/{job}")["state"] == "RUNNING"
+
+
+def test_shells_are_told_how_to_complete_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = CliRunner().invoke(cli, ["completion", "bash"]).output
+    assert "_MILLSTREAM_COMPLETE=bash_complete" in told
+    monkeypatch.setenv("COMP_WORDS", "millstream sav")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    monkeypatch.setenv("_MILLSTREAM_COMPLETE", "bash_complete")
+    assert "plain,savepoint" in CliRunner().invoke(cli, [], prog_name="millstream").output

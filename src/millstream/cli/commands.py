@@ -11,7 +11,12 @@ import click
 _ELSEWHERE = {
     "cancel": ("millstream.cli.remote", "cancel"),
     "checkpoint": ("millstream.cli.remote", "checkpoint"),
+    "cluster": ("millstream.cli.cluster", "cluster"),
+    "completion": ("millstream.cli.completion", "completion"),
+    "explain": ("millstream.cli.look", "explain"),
+    "history": ("millstream.cli.history", "history"),
     "list": ("millstream.cli.remote", "list_jobs"),
+    "logs": ("millstream.cli.look", "logs"),
     "rescale": ("millstream.cli.remote", "rescale"),
     "savepoint": ("millstream.cli.savepoint", "savepoint"),
     "state": ("millstream.cli.state", "state"),

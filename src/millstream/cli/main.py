@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -30,7 +31,11 @@ def cli() -> None:
 
 @cli.command(context_settings=PROGRAM)
 @PARALLELISM
-@click.option("-m", "--master", help="Spark master; local[*] when not given.")
+@click.option("-m", "--master", help="Spark master, local[*] when not given; with -t session the cluster's host:port.")
+@click.option(
+    "-t", "--target", type=click.Choice(["local", "remote", "session"]), help="Where: session is a cluster that runs."
+)
+@click.option("-d", "--detached", is_flag=True, help="With -t session: return as soon as the job is started.")
 @click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
 @DEFINES
 @click.option("-s", "--from-savepoint", metavar="PATH", help="Start from a savepoint.")
@@ -51,6 +56,8 @@ def cli() -> None:
 def run(
     parallelism: int | None,
     master: str | None,
+    target: str | None,
+    detached: bool,
     local: bool,
     defines: tuple[str, ...],
     from_savepoint: str | None,
@@ -66,7 +73,8 @@ def run(
     arguments: tuple[str, ...],
 ) -> None:
     """Run a program, from its beginning or from where another run of it was."""
-    settings = as_settings(defines, parallelism, master)
+    is_session = target in ("remote", "session")
+    settings = as_settings(defines, parallelism, None if is_session else master)
     brought = {
         "python.files": files,
         "python.archives": archives,
@@ -74,6 +82,16 @@ def run(
         "python.executable": executable,
     }
     settings |= {key: value for key, value in brought.items() if value is not None}
+    last_word = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
+    if is_session and local:
+        raise click.UsageError("--local runs in this process, and -t session on a cluster: give one of them.")
+    if is_session:
+        from millstream.cli.session_run import run_in_session
+
+        given = list(arguments), _absolute(settings), last_word
+        sys.exit(run_in_session(program, *given, address=master, detached=detached, pyflink=pyflink))
+    if detached:
+        raise click.UsageError("-d leaves a job to a cluster: give it with -t session (`millstream cluster start -d`).")
     if pyflink:
         pyflink_names.install()
     if sys.stderr.isatty():
@@ -81,7 +99,6 @@ def run(
     signal.signal(signal.SIGTERM, lambda *_: end_program(TERMINATED))
     if local and master is not None:
         raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
-    last_word = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
     if local:
         last_word[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
     run_program(program, list(arguments), settings, last_word)
@@ -91,12 +108,26 @@ def run(
 @PARALLELISM
 @DEFINES
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
-@click.argument("program", type=click.Path(exists=True, dir_okay=False))
+@click.option("--memory", is_flag=True, help="Print how memory is divided by the settings instead; needs no program.")
+@click.argument("program", type=click.Path(exists=True, dir_okay=False), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def info(
-    parallelism: int | None, defines: tuple[str, ...], svg: bool, program: str, arguments: tuple[str, ...]
+    parallelism: int | None,
+    defines: tuple[str, ...],
+    svg: bool,
+    memory: bool,
+    program: str | None,
+    arguments: tuple[str, ...],
 ) -> None:
     """Print a program's plan as JSON, without running it."""
+    if memory:
+        from millstream.cli.memory import report
+        from millstream.common.configuration import Configuration
+
+        click.echo(report(Configuration.from_dict(as_settings(defines, parallelism))))
+        return
+    if program is None:
+        raise click.UsageError("Missing argument 'PROGRAM'.")
     planned = load_plan(program, list(arguments), as_settings(defines, parallelism))
     click.echo(draw(planned.job_graph()) if svg else planned.json())
 
@@ -110,6 +141,12 @@ def doctor() -> None:
     for line in lines:
         click.echo(line)
     sys.exit(0 if healthy else 1)
+
+
+def _absolute(settings: dict[str, str]) -> dict[str, str]:
+    """Return settings in which files that a program brings along are found from any directory."""
+    paths = ("python.files", "python.archives", "python.requirements")
+    return {k: ",".join(map(os.path.abspath, v.split(","))) if k in paths else v for k, v in settings.items()}
 
 
 def main() -> None:

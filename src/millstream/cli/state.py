@@ -14,8 +14,9 @@ import click
 
 from millstream.checkpoint.difference import RowDifference, StateDifference, differences
 from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo
+from millstream.checkpoint.query import is_key, row_as_json
 from millstream.checkpoint.rows import StateRow
-from millstream.checkpoint.storage import storage_options
+from millstream.checkpoint.storage import is_remote, local_path, storage_options
 from millstream.cli.output import count, limited, print_json, shorten, table
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
@@ -30,12 +31,32 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for ma
 
 @click.group()
 def state() -> None:
-    """Look into checkpoints and savepoints."""
+    """Look into checkpoints and savepoints: PATH, or a job that runs, by its last complete checkpoint."""
 
 
 def open_inspection(path: str, defines: tuple[str, ...]) -> Inspection:
-    """Open what a command is given."""
-    return Inspection.open(path, storage_options(Configuration.from_dict(as_settings(defines))))
+    """Open what a command is given: a checkpoint or savepoint, or a job that runs, which is asked for its last one."""
+    options = storage_options(Configuration.from_dict(as_settings(defines)))
+    if is_remote(path) or os.path.exists(local_path(path)) or os.sep in path:
+        return Inspection.open(path, options)
+    return Inspection.open(_last_checkpoint_of(path), options)
+
+
+def _last_checkpoint_of(job: str) -> str:
+    """Return where the last complete checkpoint is of a job that runs in another process."""
+    from millstream.service.client import ServiceError, service_of
+
+    try:
+        client, job_id = service_of(job, None, None)
+        latest = client.ask(f"/jobs/{job_id}/checkpoints")["latest"].get("completed")
+    except ServiceError as e:
+        raise InvalidProgramError(f"{job} is neither a file nor a job that runs. {e}") from None
+    if latest is None:
+        raise InvalidProgramError(
+            f"Job {job_id} has no complete checkpoint to be asked: with execution.checkpointing.interval it takes "
+            f"them, and `millstream checkpoint {job}` one now."
+        )
+    return str(latest["external_path"])
 
 
 def _chosen(inspection: Inspection, operator: str | None, name: str | None) -> Iterator[tuple[OperatorInfo, StateInfo]]:
@@ -164,7 +185,7 @@ def show(
     printed: list[dict[str, Any]] = []
     unreadable = []
     for owner, found in _chosen(inspection, operator, state_name):
-        rows = (r for r in inspection.rows(owner, found) if key is None or _is_key(r.key, key))
+        rows = (r for r in inspection.rows(owner, found) if key is None or is_key(r.key, key))
         try:
             some, more = limited(rows, limit)
         except MissingClassError as e:
@@ -172,7 +193,7 @@ def show(
             continue
         if as_json:
             about = {"operator": owner.id, "uid": owner.uid, "state": found.name, "kind": found.kind}
-            printed.append({**about, "rows": [_as_json(r) for r in some], "complete": not more})
+            printed.append({**about, "rows": [row_as_json(r) for r in some], "complete": not more})
         elif some or key is None:
             click.echo(_rows_text(owner, found, some, more))
     if as_json:
@@ -181,14 +202,6 @@ def show(
         click.echo(problem, err=True)
     if unreadable:
         sys.exit(1)
-
-
-def _is_key(key: Any, wanted: str) -> bool:
-    return wanted in (str(key), repr(key), text_of(key))
-
-
-def _as_json(row: StateRow) -> dict[str, Any]:
-    return {"key": jsonable(row.key), "namespace": jsonable(row.namespace), "value": jsonable(row.value)}
 
 
 def _rows_text(operator: OperatorInfo, found: StateInfo, rows: list[StateRow], more: bool) -> str:
@@ -317,7 +330,7 @@ def _write_lines(name: str, rows: Iterator[StateRow]) -> int:
     unfinished = f"{name}.inprogress"
     with open(unfinished, "w", encoding="utf-8") as f:
         for row in rows:
-            f.write(json.dumps(_as_json(row), ensure_ascii=False) + "\n")
+            f.write(json.dumps(row_as_json(row), ensure_ascii=False) + "\n")
             written += 1
     os.replace(unfinished, name)
     return written

@@ -89,8 +89,8 @@ _no_other_input = missing_function("create_input", f"{JAVA}; read files with Fil
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
 
 
-# With one of these set, jobs are served over REST.
-_SERVED_BY = ("rest.bind-port", "rest.port", "web.port", "jobmanager.web.port")
+# With one of these set, jobs are served over REST, or archived when they have ended.
+_SERVED_BY = ("rest.bind-port", "rest.port", "web.port", "jobmanager.web.port", "jobmanager.archive.fs.dir")
 
 
 class StreamExecutionEnvironment:
@@ -612,12 +612,13 @@ _defaults: dict[str, int] = {}
 
 
 def _served(config: Configuration) -> Callable[[JobMaster], object]:
-    """Serve jobs over REST if the settings say so; return what makes a job one that is served."""
+    """Serve and archive jobs if the settings say so; return what makes a job one of them."""
     if not any(config.contains_key(key) for key in _SERVED_BY):
         return lambda job: None
     from millstream.service.registry import JOBS
     from millstream.service.server import serve
 
-    serve(config)
+    if not serve(config):
+        return lambda job: None
     settings = config.to_dict()
     return lambda job: JOBS.add(job, settings)

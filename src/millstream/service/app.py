@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import ASGIApp
 
-from millstream.service.cluster_api import ClusterApi
+from millstream.service.cluster_api import ClusterApi, Household
+from millstream.service.front import Front
 from millstream.service.http import Refused, refusal
 from millstream.service.jobs_api import JobsApi
 from millstream.service.logs import RecentLines
+from millstream.service.operations import Operations
 from millstream.service.pages import page_routes
+from millstream.service.pictures.cluster import slots_beside
+from millstream.service.pictures.jobs import overview_of
 from millstream.service.prometheus import prometheus_routes
 from millstream.service.registry import Registry
+from millstream.service.state_api import StateApi
 from millstream.service.vertices_api import VerticesApi
 
 log = logging.getLogger("millstream")
-
-# A longer path is not looked at.
-MOST_PATH = 4096
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Service:
         token: what a client must show; None for nothing.
         refresh_ms: how often pages ask again.
         lines: the log.
-        extra: further routes.
+        operations: what was asked for and takes its time.
+        keep_seconds: for how long an answer is also given to others who ask for the same.
     """
 
     registry: Registry
@@ -52,50 +53,56 @@ class Service:
     token: str | None = None
     refresh_ms: int = 3000
     lines: RecentLines = field(default_factory=RecentLines)
-    extra: tuple[BaseRoute, ...] = ()
+    operations: Operations = field(default_factory=Operations)
+    keep_seconds: float = 0.0
     clock: Callable[[], float] = time.time
 
 
 def make_app(service: Service) -> Starlette:
-    """Return the application."""
-    jobs = JobsApi(service.registry, service.clock)
-    routes: list[BaseRoute] = [
+    """Return the application over the jobs of this process."""
+    jobs = JobsApi(service.registry, service.operations, service.clock)
+
+    async def lines() -> list[dict[str, Any]]:
+        now = service.clock()
+        return [overview_of(e.view, now) for e in service.registry.entries()]
+
+    home = Household(
+        settings=service.settings,
+        refresh_ms=service.refresh_ms,
+        log=service.lines,
+        lines=lines,
+        slots=lambda: slots_beside([e.view for e in service.registry.entries()], service.slots),
+    )
+    routes = [
         *jobs.routes(),
+        *StateApi(jobs).routes(),
         *VerticesApi(jobs, service.clock).routes(),
-        *ClusterApi(service.registry, service.settings, service.slots, service.refresh_ms, service.lines).routes(),
+        *ClusterApi(home).routes(),
     ]
-    prometheus = prometheus_routes(service.registry, service.clock)
+    more = prometheus_routes(service.registry, service.clock)
+    return assembled(routes, service.token, more, service.keep_seconds)
+
+
+def assembled(
+    routes: Sequence[BaseRoute], token: str | None, more: Sequence[BaseRoute] = (), keep_seconds: float = 0.0
+) -> Starlette:
+    """Return an application with its page.
+
+    Args:
+        routes: what is served with and without /v1.
+        token: what a client must show; None for nothing.
+        more: what is served as it is.
+        keep_seconds: for how long an answer is also given to others who ask for the same.
+    """
     return Starlette(
-        routes=[*routes, Mount("/v1", routes=_again(routes)), *page_routes(), *prometheus, *service.extra],
-        middleware=[Middleware(_Guard, token=service.token)],
+        routes=[*routes, Mount("/v1", routes=_again(routes)), *page_routes(), *more],
+        middleware=[Middleware(Front, token=token, keep_seconds=keep_seconds)],
         exception_handlers={Refused: _refused, HTTPException: _not_served, Exception: _broken},
     )
 
 
-def _again(routes: list[BaseRoute]) -> list[BaseRoute]:
+def _again(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
     return [Route(r.path, r.endpoint, methods=r.methods) for r in routes if isinstance(r, Route)]
-
-
-class _Guard(BaseHTTPMiddleware):
-    """Lets in who may ask."""
-
-    def __init__(self, app: ASGIApp, token: str | None) -> None:
-        super().__init__(app)
-        self._token = token
-
-    async def dispatch(self, request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        if len(request.url.path) > MOST_PATH:
-            return refusal(414, f"A path has at most {MOST_PATH} characters.")
-        # The page itself says nothing of any job.
-        is_page = request.url.path in ("/", "/ui") or request.url.path.startswith("/ui/")
-        if self._token is not None and not is_page and not self._is_known(request):
-            return refusal(401, "Show the token of this service: Authorization: Bearer <token>.")
-        return await call_next(request)
-
-    def _is_known(self, request: Request) -> bool:
-        assert self._token is not None
-        shown = request.headers.get("authorization", "").removeprefix("Bearer ")
-        return hmac.compare_digest(shown.encode(), self._token.encode())
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.service.run_file import Found, running_services
 
-_TIMEOUT = 30.0
+# A program may take its time to start its first job.
+_TIMEOUT = 330.0
 # What was asked for is looked after so often, in seconds.
 _POLL = 0.2
 
@@ -30,20 +33,47 @@ class ServiceClient:
 
     def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
         """Return what the service answers."""
-        request = urllib.request.Request(f"{self.url}/v1{path}", method=method)
-        if body is not None:
-            request.data = json.dumps(body).encode()
-            request.add_header("Content-Type", "application/json")
+        sent = None if body is None else json.dumps(body).encode()
+        answered = self._send(path, method, sent, None if body is None else "application/json")
+        return json.loads(answered or b"{}")
+
+    def _send(self, path: str, method: str, body: bytes | None, content_type: str | None) -> bytes:
+        request = urllib.request.Request(f"{self.url}/v1{path}", body, method=method)
+        if content_type is not None:
+            request.add_header("Content-Type", content_type)
         if self._token is not None:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
-                return json.loads(answer.read() or b"{}")
+                found: bytes = answer.read()
+                return found
         except urllib.error.HTTPError as e:
-            raise ServiceError(_reason(e)) from None
+            with e:
+                raise ServiceError(_reason(e)) from None
         except (urllib.error.URLError, OSError) as e:
             why = getattr(e, "reason", e)
             raise ServiceError(f"There is no job service at {self.url}: {why}.") from None
+
+    def upload(self, path: str) -> str:
+        """Upload a program; return its id."""
+        boundary = uuid.uuid4().hex
+        with open(path, "rb") as file:
+            content = file.read()
+        head = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="jarfile"; filename="{os.path.basename(path)}"\r\n'
+        )
+        head += "Content-Type: application/octet-stream\r\n\r\n"
+        body = head.encode() + content + f"\r\n--{boundary}--\r\n".encode()
+        told = json.loads(self._send("/jars/upload", "POST", body, f"multipart/form-data; boundary={boundary}"))
+        return os.path.basename(str(told["filename"]))
+
+    def text(self, path: str) -> str:
+        """Return what the service answers, where that is text."""
+        return self._send(path, "GET", None, None).decode(errors="replace")
+
+    def output(self, program_id: str, stream: str, start: int) -> bytes:
+        """Return what a program printed from some byte on."""
+        return self._send(f"/programs/{program_id}/output/{stream}?from={start}", "GET", None, None)
 
     def jobs(self) -> list[dict[str, Any]]:
         """Return the jobs there are."""
@@ -83,6 +113,24 @@ def _token_of(url: str) -> str | None:
     """Return the token of a service of this user's, if it is one."""
     same: Iterator[Found] = (f for f in running_services() if f.url == url.rstrip("/"))
     return next((f.token for f in same), None)
+
+
+def cluster_of(address: str | None, token: str | None) -> ServiceClient:
+    """Return the cluster that is meant: the one at an address, else this user's."""
+    if address is not None:
+        return next(services(address, token))
+    found = [service for service in running_services() if service.kind == "cluster"]
+    if not found:
+        raise ServiceError("No cluster of yours runs on this machine: `millstream cluster start -d` starts one.")
+    if len(found) > 1:
+        places = ", ".join(service.url.partition("://")[2] for service in found)
+        raise ServiceError(f"There are several clusters of yours: say which with -m ({places}).")
+    return ServiceClient(found[0].url, token or found[0].token)
+
+
+def is_of_this_machine(client: ServiceClient) -> bool:
+    """Tell whether a service runs on this machine, as this user."""
+    return any(service.url == client.url for service in running_services())
 
 
 def service_of(job: str, address: str | None, token: str | None) -> tuple[ServiceClient, str]:

@@ -7,8 +7,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -20,13 +21,12 @@ from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.service.http import Refused, an_id, answer, body_of, names_of
-from millstream.service.jobs_api import aggregated_metrics, listed_metrics
+from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.logs import RecentLines
 from millstream.service.operations import Operations
 from millstream.service.pictures import cluster
 from millstream.service.pictures.metrics import Value
 from millstream.service.pictures.tasks import TASK_MANAGER, milliseconds
-from millstream.service.registry import Registry
 
 # What the log is called.
 LOG = "jobmanager.log"
@@ -34,17 +34,38 @@ LOG = "jobmanager.log"
 _NO_JOB = ""
 
 
+async def _no_jobs() -> list[dict[str, Any]]:
+    return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Household:
+    """What there is beside the jobs.
+
+    Attributes:
+        settings: the configuration of this process.
+        refresh_ms: how often pages ask again.
+        log: the last lines of the log.
+        lines: returns the lines of the list of jobs.
+        slots: returns how many slots there are.
+        submits: whether programs can be submitted.
+        is_history: whether all jobs have ended.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    refresh_ms: int = 3000
+    log: RecentLines = field(default_factory=RecentLines)
+    lines: Callable[[], Awaitable[list[dict[str, Any]]]] = _no_jobs
+    slots: Callable[[], cluster.Slots] = lambda: cluster.Slots(0, 0)
+    submits: bool = False
+    is_history: bool = False
+
+
 class ClusterApi:
     """Answers for what is not under /jobs."""
 
-    def __init__(
-        self, registry: Registry, settings: Mapping[str, str], slots: int, refresh_ms: int, lines: RecentLines
-    ) -> None:
-        self._registry = registry
-        self._settings = settings
-        self._slots = slots
-        self._refresh_ms = refresh_ms
-        self._lines = lines
+    def __init__(self, home: Household) -> None:
+        self._home = home
         self._operations = Operations()
         self._started = time.monotonic()
 
@@ -79,58 +100,59 @@ class ClusterApi:
         return routes
 
     async def configuration(self, _: Request) -> Response:
-        return answer(cluster.dashboard(self._refresh_ms, submits=False, cancels=True))
+        home = self._home
+        steers = not home.is_history
+        return answer(cluster.dashboard(home.refresh_ms, home.submits, cancels=steers, history=home.is_history))
 
     async def overview(self, _: Request) -> Response:
-        return answer(cluster.overview([e.view for e in self._registry.entries()], self._slots))
+        return answer(cluster.overview(await self._home.lines(), self._home.slots()))
 
     async def settings(self, _: Request) -> Response:
-        return answer(cluster.settings(self._settings))
+        return answer(cluster.settings(self._home.settings))
 
     async def environment(self, _: Request) -> Response:
         return answer(cluster.environment())
 
-    def _worker(self) -> dict[str, Any]:
-        views = [e.view for e in self._registry.entries()]
-        return cluster.task_manager(views, self._slots, int(time.time() * 1000))
+    async def _worker(self) -> dict[str, Any]:
+        return cluster.task_manager(await self._home.lines(), self._home.slots(), int(time.time() * 1000))
 
     async def task_managers(self, _: Request) -> Response:
-        return answer({"taskmanagers": [self._worker()]})
+        return answer({"taskmanagers": [] if self._home.is_history else [await self._worker()]})
 
     async def task_manager(self, request: Request) -> Response:
         _check_worker(request)
-        return answer({**self._worker(), "metrics": {}, "allocatedSlots": []})
+        return answer({**await self._worker(), "metrics": {}, "allocatedSlots": []})
 
     async def task_manager_metrics(self, request: Request) -> Response:
         _check_worker(request)
         return await self.metrics(request)
 
     async def task_managers_metrics(self, request: Request) -> Response:
-        return answer(aggregated_metrics([self._metrics()], names_of(request, "get"), names_of(request, "agg")))
+        return answer(aggregated_metrics([await self._metrics()], names_of(request, "get"), names_of(request, "agg")))
 
-    def _metrics(self) -> dict[str, Value]:
-        shown = cluster.overview([e.view for e in self._registry.entries()], self._slots)
+    async def _metrics(self) -> dict[str, Value]:
+        shown = cluster.overview(await self._home.lines(), self._home.slots())
         return {
             "numRunningJobs": shown["jobs-running"],
             "taskSlotsTotal": shown["slots-total"],
             "taskSlotsAvailable": shown["slots-available"],
-            "numRegisteredTaskManagers": 1,
+            "numRegisteredTaskManagers": shown["taskmanagers"],
             "uptime": milliseconds(time.monotonic() - self._started),
             "Status.Threads": threading.active_count(),
         }
 
     async def metrics(self, request: Request) -> Response:
-        return answer(listed_metrics(self._metrics(), names_of(request, "get")))
+        return answer(listed_metrics(await self._metrics(), names_of(request, "get")))
 
     async def logs(self, _: Request) -> Response:
-        size = len(self._lines.text())
+        size = len(self._home.log.text())
         return answer({"logs": [{"name": LOG, "size": size, "mtime": int(time.time() * 1000)}]})
 
     async def log(self, request: Request) -> Response:
         if request.path_params.get("name", LOG) != LOG:
             raise Refused(404, "There is no log of that name.")
         is_output = request.url.path.endswith("/stdout")
-        return PlainTextResponse("" if is_output else self._lines.text())
+        return PlainTextResponse("" if is_output else self._home.log.text())
 
     async def threads(self, _: Request) -> Response:
         names = {t.ident: t.name for t in threading.enumerate()}
@@ -149,11 +171,11 @@ class ClusterApi:
             raise Refused(400, "savepoint-path must be given.")
         done: Future[None] = Future()
         asyncio.get_running_loop().run_in_executor(None, self._dispose, path, done)
-        return answer({"request-id": self._operations.start(_NO_JOB, done)}, 202)
+        return answer({"request-id": self._operations.start(_NO_JOB, "savepoint-disposal", done)})
 
     def _dispose(self, path: str, done: Future[None]) -> None:
         try:
-            options = storage_options(Configuration.from_dict(dict(self._settings)))
+            options = storage_options(Configuration.from_dict(dict(self._home.settings)))
             dispose_savepoint(Inspection.open(path, options))
             done.set_result(None)
         except Exception as e:

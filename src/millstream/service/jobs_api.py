@@ -16,7 +16,8 @@ from millstream.common.errors import MillstreamError
 from millstream.common.job_status import JobStatus
 from millstream.graph.transformations import check_parallelism
 from millstream.jobmaster.requests import CheckpointRequest, RescaleRequest, SavepointRequest
-from millstream.service.http import Refused, a_number, an_id, answer, body_of, names_of
+from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, body_of, names_of
+from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.operations import Operations
 from millstream.service.pictures import checkpoints, jobs, metrics
 from millstream.service.pictures.tasks import milliseconds
@@ -28,10 +29,10 @@ _MOST_EXCEPTIONS = 20
 class JobsApi:
     """Answers for what is under /jobs."""
 
-    def __init__(self, registry: Registry, clock: Callable[[], float]) -> None:
+    def __init__(self, registry: Registry, operations: Operations, clock: Callable[[], float]) -> None:
         self._registry = registry
         self._clock = clock
-        self._operations = Operations()
+        self._operations = operations
 
     def entry(self, request: Request) -> Entry:
         """Return the job that a request is about."""
@@ -86,12 +87,7 @@ class JobsApi:
 
     async def applications(self, _: Request) -> Response:
         now = self._clock()
-        shown = []
-        for entry in self._registry.entries():
-            seen = jobs.overview_of(entry.view, now)
-            about = {k: seen[k] for k in ("name", "start-time", "end-time", "duration")}
-            states = {status.name: int(status is entry.view.status) for status in JobStatus}
-            shown.append({"id": seen["jid"], **about, "status": seen["state"], "jobs": states})
+        shown = [jobs.application_of(jobs.overview_of(e.view, now)) for e in self._registry.entries()]
         return answer({"applications": shown})
 
     async def details(self, request: Request) -> Response:
@@ -121,7 +117,7 @@ class JobsApi:
 
     async def metrics(self, request: Request) -> Response:
         found = metrics.of_job(self.entry(request).view, self._clock())
-        return answer(listed_metrics(found, names_of(request, "get")))
+        return answer(listed_metrics(found, asked_metrics(request, found)))
 
     async def all_metrics(self, request: Request) -> Response:
         now = self._clock()
@@ -181,7 +177,7 @@ class JobsApi:
         entry, body = self._running(request), await body_of(request)
         asked = CheckpointRequest()
         entry.job.ask(asked)
-        return self._begun(entry, asked.done, body)
+        return self._begun(entry, "checkpoints", asked.done, body)
 
     async def take_savepoint(self, request: Request) -> Response:
         entry, body = self._running(request), await body_of(request)
@@ -189,7 +185,7 @@ class JobsApi:
         if body.get("cancel-job"):
             asked.done.add_done_callback(lambda done: entry.job.cancel() if done.exception() is None else None)
         entry.job.ask(asked)
-        return self._begun(entry, asked.done, body)
+        return self._begun(entry, "savepoints", asked.done, body)
 
     async def stop(self, request: Request) -> Response:
         entry, body = self._running(request), await body_of(request)
@@ -197,12 +193,13 @@ class JobsApi:
             _directory(entry, body.get("targetDirectory")), stop=True, drain=bool(body.get("drain", False))
         )
         entry.job.ask(asked)
-        return self._begun(entry, asked.done, body)
+        return self._begun(entry, "savepoints", asked.done, body)
 
     async def rescale(self, request: Request) -> Response:
         entry = self._running(request)
         given = request.query_params.get("parallelism", "")
-        return self._begun(entry, self._rescale(entry, int(given) if given.isdecimal() else 0), {})
+        done = self._rescale(entry, int(given) if given.isdecimal() else 0)
+        return self._begun(entry, "rescaling", done, {}, status=200)
 
     def _rescale(self, entry: Entry, parallelism: int) -> Future[None]:
         try:
@@ -237,10 +234,10 @@ class JobsApi:
             raise Refused(404, f"Job {entry.view.job_id} not found: it has ended and is {entry.view.status.name}.")
         return entry
 
-    def _begun(self, entry: Entry, done: Future[Any], body: dict[str, Any]) -> Response:
+    def _begun(self, entry: Entry, kind: str, done: Future[Any], body: dict[str, Any], status: int = 202) -> Response:
         asked = body.get("triggerId")
-        trigger = self._operations.start(entry.view.job_id, done, asked if isinstance(asked, str) else None)
-        return answer({"request-id": trigger}, 202)
+        trigger = self._operations.start(entry.view.job_id, kind, done, asked if isinstance(asked, str) else None)
+        return answer({"request-id": trigger}, status)
 
     async def taken_savepoint(self, request: Request) -> Response:
         return self._polled(request, lambda location: {"location": location})
@@ -282,25 +279,3 @@ def _number_of(location: str) -> int:
     """Return the number of a checkpoint from where it is: .../chk-7."""
     tail = location.rstrip("/").rsplit("chk-", 1)[-1]
     return int(tail) if tail.isdecimal() else -1
-
-
-def listed_metrics(found: dict[str, metrics.Value], wanted: list[str] | None) -> list[dict[str, str]]:
-    """Return metrics as clients read them: only their names when none is asked for, else the values as text."""
-    if wanted is None:
-        return [{"id": name} for name in sorted(found)]
-    return [{"id": name, "value": str(found[name])} for name in wanted if name in found]
-
-
-def aggregated_metrics(
-    found: list[dict[str, metrics.Value]], wanted: list[str] | None, how: list[str] | None
-) -> list[dict[str, Any]]:
-    """Return metrics over several owners."""
-    if wanted is None:
-        return [{"id": name} for name in sorted({n for one in found for n in one})]
-    shown = []
-    for name in wanted:
-        values = [v for one in found if isinstance(v := one.get(name), (int, float))]
-        if values:
-            chosen = how or ["min", "max", "avg", "sum", "skew"]
-            shown.append({"id": name, **metrics.aggregated(values, chosen)})
-    return shown

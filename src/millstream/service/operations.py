@@ -17,13 +17,20 @@ class Operations:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str], Future[Any]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[str, Future[Any]]] = OrderedDict()
 
-    def start(self, job_id: str, done: Future[Any], asked: str | None = None) -> str:
-        """Remember something that was begun for a job; return its id, the client's own if it gave one."""
+    def start(self, job_id: str, kind: str, done: Future[Any], asked: str | None = None) -> str:
+        """Remember something that was begun for a job; return its id, the client's own if it gave one.
+
+        Args:
+            job_id: the job.
+            kind: what was begun: the part of the path under which it is asked for.
+            done: what comes of it.
+            asked: the client's id.
+        """
         trigger = asked or uuid.uuid4().hex
         with self._lock:
-            self._known[job_id, trigger] = done
+            self._known[job_id, trigger] = (kind, done)
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
         return trigger
@@ -31,4 +38,12 @@ class Operations:
     def find(self, job_id: str, trigger: str) -> Future[Any] | None:
         """Return what was begun, None if it is not known."""
         with self._lock:
-            return self._known.get((job_id, trigger))
+            known = self._known.get((job_id, trigger))
+            return None if known is None else known[1]
+
+    def paths(self, job_id: str) -> list[str]:
+        """Return under which paths what was begun for a job is asked for."""
+        with self._lock:
+            return [
+                f"/jobs/{job}/{kind}/{trigger}" for (job, trigger), (kind, _) in self._known.items() if job == job_id
+            ]

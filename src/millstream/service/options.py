@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.setting import DurationSetting, TextSetting
+from millstream.common.setting import DurationSetting, FlagSetting, IntegerSetting, TextSetting, at_least
 
 PORT = TextSetting("rest.bind-port", None, ("rest.port", "web.port", "jobmanager.web.port"))
 ADDRESS = TextSetting("rest.bind-address", None, ("web.address", "jobmanager.web.address"))
@@ -18,6 +18,9 @@ OWN_ADDRESS = TextSetting("rest.address", None, ("jobmanager.rpc.address",))
 TOKEN = TextSetting("millstream.rest.token", None)
 CERTIFICATE = TextSetting("millstream.rest.tls.certificate", None)
 KEY = TextSetting("millstream.rest.tls.key", None)
+SUBMIT = FlagSetting("web.submit.enable", True, ("jobmanager.web.submit.enable",))
+MOST_UPLOADED = IntegerSetting("rest.server.max-content-length", 104_857_600, limit=at_least(1))
+KEEP = DurationSetting("rest.cache.execution-graph.timeout", 1000)
 REFRESH = DurationSetting("web.refresh-interval", 3000, ("jobmanager.web.refresh-interval",))
 
 _AUTO = "auto"
@@ -34,6 +37,7 @@ class ServiceOptions:
         token: what clients must show; None for nothing, on loopback only.
         certificate, key: files for TLS; None without.
         refresh_ms: how often pages ask again.
+        keep_seconds: for how long an answer is also given to others who ask for the same.
     """
 
     ports: tuple[int, ...]
@@ -42,6 +46,7 @@ class ServiceOptions:
     certificate: str | None
     key: str | None
     refresh_ms: int
+    keep_seconds: float
 
     @staticmethod
     def read(config: Configuration) -> ServiceOptions | None:
@@ -62,6 +67,7 @@ class ServiceOptions:
             CERTIFICATE.read(config),
             KEY.read(config),
             REFRESH.read(config),
+            KEEP.read(config) / 1000,
         )
         options._check()
         return options

@@ -23,19 +23,21 @@ def _directory() -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """A service that runs: where, and what to show there."""
+    """A service that runs: where, what to show there, and what it is: `jobs` of a program, a `cluster`, a `history`."""
 
     url: str
     token: str | None
     pid: int
+    kind: str
 
 
 class RunFile:
     """The run file of this process."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, kind: str = "jobs") -> None:
         self._url = url
         self._token = token
+        self._kind = kind
         self._path = os.path.join(_directory(), f"{os.getpid()}.json")
 
     def write(self) -> None:
@@ -46,7 +48,9 @@ class RunFile:
         if about.st_uid != os.getuid() or about.st_mode & 0o077:
             # Somebody else's, or open to others: a token has no place there.
             return
-        text = json.dumps({"url": self._url, "token": self._token, "owner": this_process("service")})
+        text = json.dumps(
+            {"url": self._url, "token": self._token, "kind": self._kind, "owner": this_process("service")}
+        )
         # Another name first: nobody reads half of it.
         descriptor = os.open(f"{self._path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
@@ -68,7 +72,7 @@ def running_services() -> Iterator[Found]:
         try:
             with open(path) as file:
                 about = json.load(file)
-            found = Found(about["url"], about["token"], int(name.removesuffix(".json")))
+            found = Found(about["url"], about["token"], int(name.removesuffix(".json")), about["kind"])
             alive = is_alive(about["owner"])
         except (OSError, ValueError, KeyError, TypeError):
             continue

@@ -10,10 +10,12 @@ import threading
 from collections.abc import Mapping
 
 import uvicorn
+from starlette.applications import Starlette
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.service.app import Service, make_app
+from millstream.service.archiver import Archiver, put_where_settings_say
 from millstream.service.logs import RecentLines
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
@@ -23,63 +25,91 @@ _SAMPLE_SECONDS = 1.0
 
 
 class Server:
-    """A service that is served until the process ends, or `stop` is called."""
+    """Serves an application until the process ends, or `stop` is called; on a thread of its own."""
 
-    def __init__(self, options: ServiceOptions, registry: Registry, settings: Mapping[str, str]) -> None:
-        self._socket = _bound(options)
-        self._registry = registry
-        self._is_stopped = threading.Event()
-        lines = RecentLines()
-        logging.getLogger("millstream").addHandler(lines)
-        app = make_app(
-            Service(
-                registry=registry,
-                settings=settings,
-                slots=os.cpu_count() or 1,
-                token=options.token,
-                refresh_ms=options.refresh_ms,
-                lines=lines,
-            )
-        )
+    def __init__(self, app: Starlette, listener: socket.socket, tls: tuple[str, str] | None = None) -> None:
+        """Take an application, to be served.
+
+        Args:
+            app: the application.
+            listener: where it is served; it listens already.
+            tls: the files of certificate and key.
+        """
+        self._socket = listener
         config = uvicorn.Config(
             app,
             log_level="error",
             access_log=False,
             lifespan="off",
-            ssl_certfile=options.certificate,
-            ssl_keyfile=options.key,
+            ssl_certfile=tls[0] if tls else None,
+            ssl_keyfile=tls[1] if tls else None,
             # What listens for signals is the program's own.
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
-        host, port = self._socket.getsockname()[:2]
-        self.url = f"{'https' if options.certificate else 'http'}://{host}:{port}"
-        self._run_file = RunFile(self.url, options.token)
         self._thread = threading.Thread(target=self._serve, name="millstream-rest", daemon=True)
-        self._sampler = threading.Thread(target=self._sample, name="millstream-samples", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        self._sampler.start()
-        self._run_file.write()
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._server.should_exit = True
+        self._thread.join(5)
+        self._socket.close()
+
+
+class PublicServer:
+    """A server that clients of this user find: at an address, with a run file that says where."""
+
+    def __init__(self, app: Starlette, options: ServiceOptions, kind: str = "jobs", token: str | None = None) -> None:
+        """Take an application, to be served.
+
+        Args:
+            app: the application.
+            options: where, and to whom.
+            kind: what it is, for who looks for it.
+            token: what this user's clients show, when it is not what all must show.
+        """
+        listener = bound(options)
+        tls = None if options.certificate is None or options.key is None else (options.certificate, options.key)
+        self._server = Server(app, listener, tls)
+        host, port = listener.getsockname()[:2]
+        self.url = f"{'https' if tls else 'http'}://{host}:{port}"
+        self._run_file = RunFile(self.url, token or options.token, kind)
+
+    def start(self) -> None:
+        self._server.start()
+        self._run_file.write()
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._run_file.remove()
+        self._server.stop()
+
+
+class Sampler:
+    """Notes how the jobs of a registry are, every second, for as long as rates may be asked for."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._is_stopped = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._sample, name="millstream-samples", daemon=True).start()
 
     def _sample(self) -> None:
         while not self._is_stopped.wait(_SAMPLE_SECONDS):
             self._registry.sample()
 
     def stop(self) -> None:
-        """Stop serving."""
         self._is_stopped.set()
-        self._server.should_exit = True
-        self._thread.join(5)
-        self._run_file.remove()
-        self._socket.close()
 
 
-def _bound(options: ServiceOptions) -> socket.socket:
+def bound(options: ServiceOptions) -> socket.socket:
     """Return a socket at the first port that is free."""
     family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
     for port in options.ports:
@@ -102,20 +132,51 @@ def _bound(options: ServiceOptions) -> socket.socket:
 
 
 _lock = threading.Lock()
-_server: Server | None = None
+# What was begun as settings say, and whether somebody else sees to it.
+_archivers: list[Archiver] = []
+_servers: list[PublicServer] = []
+_seen_to: list[bool] = []
 
 
-def serve(config: Configuration) -> Server | None:
-    """Serve the jobs of this process if the settings say so; once, and with the address told once."""
-    global _server
-    options = ServiceOptions.read(config)
-    if options is None:
-        return None
+def serve(config: Configuration) -> bool:
+    """Serve and archive the jobs of this process as the settings say; each once, and with the address told once.
+
+    Returns:
+        Whether a job with these settings belongs among those of this process.
+    """
     with _lock:
-        if _server is None:
-            JOBS.configure(config)
-            _server = Server(options, JOBS, config.to_dict())
-            _server.start()
-            if not config.get_boolean("millstream.quiet", False):
-                print(f"millstream: jobs are served at {_server.url}", file=sys.stderr)
-        return _server
+        if _seen_to:
+            return False
+        options = ServiceOptions.read(config)
+        JOBS.configure(config)
+        if not _archivers:
+            _archivers.append(Archiver(Service(JOBS), put_where_settings_say))
+            _archivers[0].start()
+        if options is not None and not _servers:
+            _servers.append(_start(options, config))
+        return True
+
+
+def leave_to_cluster() -> None:
+    """Let settings start no service here: the cluster that this process belongs to has one."""
+    _seen_to.append(True)
+
+
+def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
+    service = service_of(JOBS, config.to_dict(), options.token, options.refresh_ms, options.keep_seconds)
+    server = PublicServer(make_app(service), options)
+    server.start()
+    Sampler(JOBS).start()
+    if not config.get_boolean("millstream.quiet", False):
+        print(f"millstream: jobs are served at {server.url}", file=sys.stderr)
+    return server
+
+
+def service_of(
+    registry: Registry, settings: Mapping[str, str], token: str | None, refresh_ms: int, keep_seconds: float = 0.0
+) -> Service:
+    """Return the service over the jobs of this process, with the process's log."""
+    lines = RecentLines()
+    logging.getLogger("millstream").addHandler(lines)
+    slots = os.cpu_count() or 1
+    return Service(registry, settings, slots, token, refresh_ms, lines, keep_seconds=keep_seconds)

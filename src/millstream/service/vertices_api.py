@@ -12,8 +12,9 @@ from starlette.routing import Route
 
 from millstream.operators.vertex import Vertex
 from millstream.service.explain import explanations
-from millstream.service.http import Refused, a_number, an_id, answer, names_of
-from millstream.service.jobs_api import JobsApi, aggregated_metrics, listed_metrics
+from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, names_of
+from millstream.service.jobs_api import JobsApi
+from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.pictures import metrics, pressure, tasks
 from millstream.service.registry import Entry
 
@@ -99,7 +100,7 @@ class VerticesApi:
     async def metrics(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
         found = {f"{i}.{n}": v for i, m in enumerate(_all_metrics(entry, vertex)) for n, v in m.items()}
-        return answer(listed_metrics(found, names_of(request, "get")))
+        return answer(listed_metrics(found, asked_metrics(request, found)))
 
     async def no_metrics(self, request: Request) -> Response:
         self._vertex(request)

@@ -30,8 +30,18 @@ def make_directory() -> str:
     return directory
 
 
+def use_directory(directory: str) -> None:
+    """Reach the daemons of a Spark that another process of this machine has started."""
+    _directories.append(directory)
+
+
+def directory() -> str | None:
+    """Return where the daemons are reached; None if they are not."""
+    return _directories[-1] if _directories else None
+
+
 def is_embedded() -> bool:
-    """Tell whether the daemons can be reached: Spark was started here."""
+    """Tell whether the daemons can be reached: Spark was started here, or by the cluster this process belongs to."""
     return bool(_directories)
 
 
@@ -46,7 +56,7 @@ def check() -> None:
 
 
 def release(job_key: str) -> None:
-    """End the slot processes of a job; returns when they are gone."""
+    """End the slot processes of an execution, or of all executions of a job; returns when they are gone."""
     directory = _directories[-1]
     # Where it was deleted they cannot be told; they end with the driver.
     for name in os.listdir(directory) if os.path.isdir(directory) else ():

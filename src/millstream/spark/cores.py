@@ -21,6 +21,15 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
 _held: dict[str, int] = {}
 
 
+# How many slots a cluster has allotted to the jobs of this program, by job; others are not theirs.
+_allotted: dict[str, int] = {}
+
+
+def allot(job: str, slots: int) -> None:
+    """Note that a job has so many slots of a cluster's."""
+    _allotted[job] = slots
+
+
 def hold(execution: str, tasks: int) -> None:
     """Note that an execution holds so many cores."""
     _held[execution] = tasks
@@ -61,7 +70,8 @@ def free_cores(context: SparkContext, wanted: int, is_off: Callable[[], bool] = 
     expected, started = _expected_executors(context), time.monotonic()
     seen, since = 0, started
     while not is_off():
-        free, executors, now = _task_slots(context) - sum(_held.values()), _executors(context), time.monotonic()
+        slots = min(_task_slots(context), sum(_allotted.values())) if _allotted else _task_slots(context)
+        free, executors, now = slots - sum(_held.values()), _executors(context), time.monotonic()
         if executors != seen:
             seen, since = executors, now
         is_all = seen >= expected if expected else seen > 0 and now - since >= _SETTLE_SECONDS

@@ -141,7 +141,7 @@ class Manager:
 
     def _release(self, job: str, connection: socket.socket) -> None:
         self.ended.append(job)
-        mine = [key for key in self.residents if key[0] == job]
+        mine = [key for key in self.residents if key[0] == job or key[0].startswith(f"{job}-")]
         pids = []
         for key in mine:
             resident = self.residents.pop(key)

@@ -16,6 +16,8 @@ import threading
 from typing import Any
 
 from millstream.common.configuration import Configuration
+from millstream.common.memory_on_spark import spark_settings
+from millstream.spark.attached import attachment
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import Gateway, JvmSettings, spark_home
 from millstream.spark.java import find_java
@@ -61,7 +63,7 @@ def default_parallelism(config: Configuration) -> int:
 
 def needs_jvm(config: Configuration) -> bool:
     """Tell whether Spark is to run in a JVM of this process's own that it has not got."""
-    if not master_of(config).startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if attachment() is not None or not master_of(config).startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
     # Who has not imported it has no Spark.
     context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
@@ -104,7 +106,7 @@ def _start(config: Configuration) -> Gateway:
 
 def _settings(config: Configuration) -> JvmSettings:
     return JvmSettings(
-        memory=config.get_string("spark.driver.memory", "1g"),
+        memory=config.get_string("spark.driver.memory", spark_settings(config).get("spark.driver.memory", "1g")),
         options=tuple(config.get_string("spark.driver.extraJavaOptions", "").split()),
         log_level=LOG_LEVEL.read(config).name.lower(),
         archive=config.get_boolean(ARCHIVE, True),

@@ -15,7 +15,8 @@ from millstream.spark import control
 from millstream.spark.daemon import JOB_PROPERTY, RELEASE_PROPERTY
 from millstream.spark.errors import translate
 from millstream.spark.rdd import SERIALIZER, interpreter, partitions, python_rdd
-from millstream.spark.worker import JobRef, LevelFunction
+from millstream.spark.saved_plan import JobRef
+from millstream.spark.worker import LevelFunction
 
 
 class SparkEpochs:
@@ -42,6 +43,7 @@ class SparkEpochs:
     def open(self, lost: Callable[[], None]) -> None:
         """Give this thread's Spark jobs their group and their slots."""
         self._context.setJobGroup(self._group, self._name, interruptOnCancel=True)
+        self._context.addJobTag(self._plan.settings.job_id)
         self._context.setLocalProperty(JOB_PROPERTY, self._job.key)
         # The partitions are the slots.
         self._start = partitions(self._context, self._slots[0])
@@ -76,24 +78,28 @@ class SparkEpochs:
 
     def release(self) -> None:
         """End the job's slot processes, wherever they are."""
-        if self._embedded:
-            control.release(self._job.key)
-            return
-        sc = self._context
-        sc.setJobGroup(f"{self._group}-release", f"{self._name}: release slots", interruptOnCancel=True)
-        sc.setLocalProperty(JOB_PROPERTY, None)  # type: ignore[arg-type]
-        sc.setLocalProperty(RELEASE_PROPERTY, self._job.key)
-        # Every executor has a daemon of its own: enough tasks to reach them all.
-        count = 2 * sc.defaultParallelism
-        try:
-            sc.parallelize(range(count), count).map(_identity).count()
-        finally:
-            sc.setLocalProperty(RELEASE_PROPERTY, None)  # type: ignore[arg-type]
+        release_slots(self._context, self._job.key, self._name)
 
     def _shuffle(self, parent: Any, slots: int) -> Any:
         pairs = self._jvm.PairwiseRDD(parent).asJavaPairRDD()
         routed = pairs.partitionBy(self._jvm.PythonPartitioner(slots, 0))
         return self._jvm.PythonRDD.valueOfPair(routed).rdd()
+
+
+def release_slots(context: SparkContext, key: str, name: str) -> None:
+    """End the processes that run epochs as Spark jobs, of an execution or of all executions of a job."""
+    if control.is_embedded():
+        control.release(key)
+        return
+    context.setJobGroup(f"millstream-{key}-release", f"{name}: release slots", interruptOnCancel=True)
+    context.setLocalProperty(JOB_PROPERTY, None)  # type: ignore[arg-type]
+    context.setLocalProperty(RELEASE_PROPERTY, key)
+    # Every executor has a daemon of its own: enough tasks to reach them all.
+    count = 2 * context.defaultParallelism
+    try:
+        context.parallelize(range(count), count).map(_identity).count()
+    finally:
+        context.setLocalProperty(RELEASE_PROPERTY, None)  # type: ignore[arg-type]
 
 
 def _identity(value: Any) -> Any:

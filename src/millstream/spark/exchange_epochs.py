@@ -25,7 +25,7 @@ from millstream.spark.embedded import is_dead
 from millstream.spark.exchange_settings import TRANSPORT, ExchangeChoice, ExchangeSettings, Transport
 from millstream.spark.hosting import CLOSE_SECONDS, HostFunction
 from millstream.spark.rdd import interpreter, partitions, python_rdd
-from millstream.spark.worker import JobRef
+from millstream.spark.saved_plan import JobRef
 
 log = logging.getLogger("millstream")
 
@@ -54,6 +54,7 @@ class ExchangeEpochs:
     ) -> None:
         self._context = context
         self._job = job
+        self._job_id = plan.settings.job_id
         self._name = name
         self._group = f"millstream-{job.key}"
         self._widths = [plan.slots(level) for level in range(plan.levels)]
@@ -130,6 +131,7 @@ class ExchangeEpochs:
         sc = self._context
         try:
             sc.setJobGroup(self._group, f"{self._name}: slots", interruptOnCancel=True)
+            sc.addJobTag(self._job_id)
             tasks = self._tasks = self._deal_out()
             self._exchange.expect_hosts(tasks)
             function = HostFunction(self._job, self._exchange.address, self._credentials, self._widths, tasks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -15,6 +16,11 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 
 from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.memory_on_spark import spark_settings
+from millstream.common.setting import DurationSetting, at_least, in_words
+from millstream.spark import control, package
+from millstream.spark.attached import Attachment, attachment
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
 from millstream.spark.java import Java
 from millstream.spark.master import LOG_LEVEL, master_of
@@ -58,6 +64,10 @@ _EMBEDDED = {
 # costs time, even while a job waits for input. Who sets one of the two has Spark's other: one must be below the other.
 _RARE_HEARTBEATS = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
 
+# On a cluster, Flink's settings say how often machines must say that they are there, and how long one may be silent.
+_HEARTBEAT_INTERVAL = DurationSetting("heartbeat.interval", 10_000, limit=at_least(1))
+_HEARTBEAT_TIMEOUT = DurationSetting("heartbeat.timeout", 50_000, limit=at_least(1))
+
 _lock = threading.Lock()
 _settings: dict[str, str] = {}
 # The context that was started here, with what a stream wants.
@@ -73,7 +83,74 @@ def get_context(config: Configuration) -> SparkContext:
         if active is not None:
             _warn_about(active, config)
             return active
-        return _start(config)
+        cluster = attachment()
+        return _start(config, SPARE_CORES) if cluster is None else _join(cluster)
+
+
+def start_for_cluster(config: Configuration, slots: int) -> tuple[Attachment, str]:
+    """Start Spark for many jobs, of other processes; return how those reach it, and its application's id.
+
+    Args:
+        config: the settings.
+        slots: how many slots there are; each may be a job of its own, which holds a core.
+    """
+    with _lock:
+        context = SparkContext._active_spark_context or _start(config, max(SPARE_CORES, slots))
+    gateway: Any = SparkContext._gateway
+    way = gateway.gateway_parameters
+    attachment = Attachment(way.port, way.auth_token, control.directory(), _settings["spark.master"])
+    return attachment, str(context.applicationId)
+
+
+def _join(cluster: Attachment) -> SparkContext:
+    """Use the Spark of the cluster that this process belongs to."""
+    interrupted = signal.getsignal(signal.SIGINT)
+    worker = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    way = {"PYSPARK_GATEWAY_PORT": str(cluster.port), "PYSPARK_GATEWAY_SECRET": cluster.secret}
+    with _environment({**way, **worker}):
+        SparkContext._ensure_initialized()
+        jvm: Any = SparkContext._jvm
+        running = jvm.org.apache.spark.SparkContext.getOrCreate()
+        context = SparkContext(
+            gateway=SparkContext._gateway, jsc=jvm.JavaSparkContext(running), conf=SparkConf(_jconf=running.conf())
+        )
+    if threading.current_thread() is threading.main_thread():
+        # PySpark would have an interrupt cancel the jobs of everybody.
+        signal.signal(signal.SIGINT, interrupted)
+    _expect_the_end(context)
+    # It is everybody's: a program that stops it only stops using it.
+    vars(context)["stop"] = lambda: None
+    if cluster.control is not None:
+        control.use_directory(cluster.control)
+    _settings["spark.master"] = cluster.master
+    _own[:] = [context]
+    return context
+
+
+def _regular(config: Configuration, master: str, cores: int | None, wanted: dict[str, str]) -> dict[str, str]:
+    """Return how often executors say that they are there, unless the user has told Spark."""
+    if _RARE_HEARTBEATS.keys() & wanted.keys():
+        return {}
+    if cores is not None:
+        return _RARE_HEARTBEATS
+    return {} if master.startswith("local") else _heartbeats(config)
+
+
+def _heartbeats(config: Configuration) -> dict[str, str]:
+    """Return Spark's settings after which a machine of the cluster that is silent counts as lost."""
+    interval, timeout = _HEARTBEAT_INTERVAL.read(config), _HEARTBEAT_TIMEOUT.read(config)
+    if interval >= timeout:
+        raise InvalidProgramError(
+            f"heartbeat.interval is {in_words(interval)} and heartbeat.timeout is {in_words(timeout)}: the timeout "
+            "must be longer than the interval."
+        )
+    return {
+        "spark.executor.heartbeatInterval": f"{interval}ms",
+        "spark.network.timeout": f"{timeout}ms",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": f"{timeout}ms",
+        # How often Spark looks.
+        "spark.network.timeoutInterval": f"{interval}ms",
+    }
 
 
 def _forget_dead() -> None:
@@ -84,15 +161,17 @@ def _forget_dead() -> None:
     _settings.clear()
 
 
-def _start(config: Configuration) -> SparkContext:
+def _start(config: Configuration, spare_cores: int) -> SparkContext:
     wanted = {k: v for k, v in config.to_dict().items() if k.startswith("spark.")}
     master = master_of(config)
     cores = local_cores(master)
     settings = {
         **_STREAM,
         **(_EMBEDDED if master.startswith("local") else {}),
-        **(_RARE_HEARTBEATS if cores is not None and not _RARE_HEARTBEATS.keys() & wanted.keys() else {}),
+        **_regular(config, master, cores, wanted),
+        **({} if master.startswith("local") else spark_settings(config)),
         **wanted,
+        **({} if master.startswith("local") else package.settings(wanted)),
         "spark.master": master,
     }
     settings.setdefault("spark.app.name", "millstream")
@@ -105,13 +184,14 @@ def _start(config: Configuration) -> SparkContext:
         started = f", Java {_connect_jvm(config).version}"
     # Also in a JVM that has run Spark before.
     if cores is not None:
-        settings["spark.master"] = with_cores(master, cores + SPARE_CORES)
+        settings["spark.master"] = with_cores(master, cores + spare_cores)
         settings.setdefault("spark.default.parallelism", str(cores))
     conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
-    # Workers must run the very interpreter that pickled the job.
-    with _environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):
+    # Workers must run the very interpreter that pickled the job, unless the user knows better.
+    python = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python") or sys.executable
+    with _environment({"PYSPARK_PYTHON": python}):
         context = SparkContext(conf=conf)
     _expect_the_end(context)
     if not master.startswith("local"):

@@ -29,10 +29,8 @@ def statistics(view: JobView) -> dict[str, Any]:
         },
         "summary": {name: _summary([h[name] for h in complete]) for name in _SUMMED},
         "latest": {
-            "completed": complete[0] if complete else None,
-            "savepoint": None,
-            "failed": failed[0] if failed else None,
-            "restored": None,
+            **({"completed": complete[0]} if complete else {}),
+            **({"failed": failed[0]} if failed else {}),
         },
         "history": history,
     }
@@ -71,7 +69,6 @@ def one(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
         "id": checkpoint.id,
         "status": status,
         "is_savepoint": False,
-        "savepointFormat": None,
         "trigger_timestamp": milliseconds(checkpoint.triggered_at),
         "latest_ack_timestamp": milliseconds(checkpoint.acknowledged_at),
         "checkpointed_size": checkpoint.state_bytes,

@@ -6,13 +6,14 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from millstream import __version__
-from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.view import JobView
+from millstream.operators.protocol import JobPlan
 from millstream.service.masking import masked
 from millstream.service.pictures.jobs import is_over
 from millstream.service.pictures.tasks import TASK_MANAGER
@@ -40,35 +41,46 @@ def dashboard(refresh_ms: int, submits: bool, cancels: bool, history: bool = Fal
     }
 
 
-def overview(views: Iterable[JobView], slots: int) -> dict[str, Any]:
-    """Return how many workers, slots and jobs there are."""
-    jobs = list(views)
-    taken = sum(_slots(v) for v in jobs if not is_over(v))
-    states = [v.status for v in jobs]
+@dataclass(frozen=True)
+class Slots:
+    """How many slots there are, and how many of them no job has."""
+
+    total: int
+    free: int
+
+
+def slots_needed(plan: JobPlan) -> int:
+    """Return how many slots a job has."""
+    return max(plan.slots(level) for level in range(plan.levels))
+
+
+def slots_beside(views: Iterable[JobView], slots: int) -> Slots:
+    """Return the slots there are where nobody counts them before a job is started."""
+    taken = sum(slots_needed(v.plan) for v in views if not is_over(v))
+    return Slots(max(slots, taken), max(slots - taken, 0))
+
+
+def overview(lines: Iterable[Mapping[str, Any]], slots: Slots) -> dict[str, Any]:
+    """Return how many workers, slots and jobs there are, from the list of jobs."""
+    states = [line["state"] for line in lines]
+    over = [JobStatus.FINISHED.name, JobStatus.CANCELED.name, JobStatus.FAILED.name]
     return {
-        "taskmanagers": 1,
+        "taskmanagers": 1 if slots.total else 0,
         "taskmanagers-blocked": 0,
-        "slots-total": max(slots, taken),
-        "slots-available": max(slots - taken, 0),
+        "slots-total": slots.total,
+        "slots-available": slots.free,
         "slots-free-and-blocked": 0,
-        "jobs-running": sum(not is_over(v) for v in jobs),
-        "jobs-finished": states.count(JobStatus.FINISHED),
-        "jobs-cancelled": states.count(JobStatus.CANCELED),
-        "jobs-failed": states.count(JobStatus.FAILED),
+        "jobs-running": sum(state not in over for state in states),
+        "jobs-finished": states.count(JobStatus.FINISHED.name),
+        "jobs-cancelled": states.count(JobStatus.CANCELED.name),
+        "jobs-failed": states.count(JobStatus.FAILED.name),
         "flink-version": FLINK_VERSION,
         "flink-commit": f"millstream {__version__}",
     }
 
 
-def _slots(view: JobView) -> int:
-    return max(view.plan.slots(level) for level in range(view.plan.levels))
-
-
-def task_manager(views: Iterable[JobView], slots: int, heartbeat: int) -> dict[str, Any]:
+def task_manager(lines: Iterable[Mapping[str, Any]], slots: Slots, heartbeat: int) -> dict[str, Any]:
     """Return the worker there is to see."""
-    running = [v for v in views if not is_over(v)]
-    taken = sum(_slots(v) for v in running)
-    tasks = sum(t.state is ExecutionState.RUNNING for v in running for t in v.tasks.values())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     nothing = {"cpuCores": 0.0, "taskHeapMemory": 0, "taskOffHeapMemory": 0, "managedMemory": 0, "networkMemory": 0}
     return {
@@ -77,12 +89,12 @@ def task_manager(views: Iterable[JobView], slots: int, heartbeat: int) -> dict[s
         "dataPort": 0,
         "jmxPort": -1,
         "timeSinceLastHeartbeat": heartbeat,
-        "slotsNumber": max(slots, taken),
-        "freeSlots": max(slots - taken, 0),
-        "assignedTasks": tasks,
+        "slotsNumber": slots.total,
+        "freeSlots": slots.free,
+        "assignedTasks": sum(line["tasks"].get("running", 0) for line in lines if line["end-time"] == -1),
         "blocked": False,
-        "totalResource": {**nothing, "cpuCores": float(slots)},
-        "freeResource": {**nothing, "cpuCores": float(max(slots - taken, 0))},
+        "totalResource": {**nothing, "cpuCores": float(slots.total)},
+        "freeResource": {**nothing, "cpuCores": float(slots.free)},
         "hardware": {
             "cpuCores": os.cpu_count() or 1,
             "physicalMemory": memory,

@@ -52,6 +52,13 @@ def overview_of(view: JobView, now: float) -> dict[str, Any]:
     }
 
 
+def application_of(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the application that a job is, one to each, from the job's line in the list of jobs."""
+    about = {key: line[key] for key in ("name", "start-time", "end-time", "duration")}
+    states = {status.name: int(status.name == line["state"]) for status in JobStatus}
+    return {"id": line["jid"], **about, "status": line["state"], "jobs": states}
+
+
 def job_type(view: JobView) -> str:
     return "BATCH" if view.plan.settings.batch else "STREAMING"
 

@@ -176,8 +176,8 @@ def summary(values: list[float]) -> dict[str, Any]:
     """Return least, most, average, sum and quantiles of some numbers."""
     ordered = sorted(values)
 
-    def quantile(share: float) -> float:
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    def quantile(share: float) -> int:
+        return int(ordered[min(len(ordered) - 1, int(share * len(ordered)))])
 
     return {
         "min": int(ordered[0]),

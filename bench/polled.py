@@ -1,0 +1,138 @@
+"""What it costs a job that 50 clients look at it: each asks for every path of the service, every three seconds.
+
+Prints one JSON object: records a second without clients and with them, medians of turns that take each other's place,
+the cost in percent, how many requests a second were answered, and what of the processors the clients themselves took,
+who would be on other machines. A client is a connection that stays, and asks as the page does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from typing import Any
+
+from millstream.common import Configuration, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+
+CLIENTS, EVERY = 50, 3.0
+WARM_UP = 8.0
+_METRICS = "get=busyTimeMsPerSecond,backPressuredTimeMsPerSecond,idleTimeMsPerSecond,numRecordsInPerSecond"
+
+
+def paths(url: str, job: str) -> list[str]:
+    """Return what a client asks for."""
+    with urllib.request.urlopen(f"{url}/jobs/{job}") as answer:
+        vertices = [v["id"] for v in json.load(answer)["vertices"]]
+    of_job = ["", "/status", "/plan", "/config", "/exceptions", "/accumulators", "/metrics?get=uptime,numRestarts"]
+    of_job += ["/checkpoints", "/checkpoints/config", "/explanations", "/execution-result"]
+    of_vertex = ["", "/backpressure", "/watermarks", "/subtasktimes", "/taskmanagers", "/accumulators", "/metrics"]
+    of_vertex += [f"/subtasks/metrics?{_METRICS}"]
+    found = ["/overview", "/config", "/jobs", "/jobs/overview", "/taskmanagers", "/jobmanager/config"]
+    found += [f"/jobs/{job}{rest}" for rest in of_job]
+    return found + [f"/jobs/{job}/vertices/{v}{rest}" for v in vertices for rest in of_vertex]
+
+
+async def poll(host: str, port: int, asked: list[str], seconds: float) -> int:
+    """Be 50 clients for some seconds; return how many answers came."""
+    end = time.monotonic() + seconds
+
+    async def client(number: int) -> int:
+        answered = 0
+        reader, writer = await asyncio.open_connection(host, port)
+        await asyncio.sleep(EVERY * number / CLIENTS)
+        while time.monotonic() < end:
+            began = time.monotonic()
+            for path in asked:
+                writer.write(f"GET /v1{path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 200"), head
+                length = int(head.lower().split(b"content-length:")[1].split()[0])
+                await reader.readexactly(length)
+                answered += 1
+                if time.monotonic() >= end:
+                    break
+            await asyncio.sleep(max(0.0, min(EVERY - (time.monotonic() - began), end - time.monotonic())))
+        writer.close()
+        return answered
+
+    return sum(await asyncio.gather(*(client(i) for i in range(CLIENTS))))
+
+
+def be_clients(url: str, job: str, seconds: float) -> None:
+    """The other process: print how many answers there were, and the processor time they took here."""
+    host, port = url.removeprefix("http://").split(":")
+    asked = paths(url, job)
+    began = time.process_time()
+    answers = asyncio.run(poll(host, int(port), asked, seconds))
+    print(json.dumps({"answers": answers, "cpu": time.process_time() - began, "paths": len(asked)}))
+
+
+def measure(seconds: float, turns: int) -> dict[str, Any]:
+    settings = {"millstream.quiet": "false", "rest.port": "auto", "parallelism.default": "2"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    numbers = env.from_source(NumberSequenceSource(1, 10**13), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.map(lambda x: (x % 1000, x)).key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).add_sink(
+        lambda v: None
+    )
+    from millstream.service.run_file import running_services
+
+    client = env.execute_async("polled")
+    job = str(client.get_job_id())
+    (url,) = (s.url for s in running_services() if s.pid == os.getpid())
+    time.sleep(WARM_UP)
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    answers, cpu, asked = 0, 0.0, 0
+    for turn in range(2 * turns):
+        with_clients = turn % 2 == 1
+        command = [sys.executable, __file__, "--clients", url, job, "--seconds", str(seconds)]
+        others = subprocess.Popen(command, stdout=subprocess.PIPE) if with_clients else None
+        if others is not None:
+            # Until they have been started.
+            time.sleep(1.0)
+        before, began = read(url, job), time.monotonic()
+        time.sleep(seconds - 2.0)
+        rates[with_clients].append((read(url, job) - before) / (time.monotonic() - began))
+        if others is not None:
+            told = json.loads(others.communicate()[0])
+            answers, cpu, asked = answers + told["answers"], cpu + told["cpu"], told["paths"]
+    client.cancel().result(20)
+    alone, looked_at = statistics.median(rates[False]), statistics.median(rates[True])
+    return {
+        "alone": alone,
+        "polled": looked_at,
+        "cost_percent": 100 * (1 - looked_at / alone),
+        "answers_per_second": answers / (turns * seconds),
+        "clients_cpu_percent": 100 * cpu / (turns * seconds),
+        "clients": CLIENTS,
+        "paths": asked,
+    }
+
+
+def read(url: str, job: str) -> int:
+    with urllib.request.urlopen(f"{url}/jobs/{job}") as answer:
+        vertices = json.load(answer)["vertices"]
+    return int(vertices[0]["metrics"]["read-records"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=12.0, help="of a turn")
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--clients", nargs=2, metavar=("URL", "JOB"), help="be the clients")
+    options = parser.parse_args()
+    if options.clients:
+        be_clients(*options.clients, options.seconds)
+    else:
+        print(json.dumps(measure(options.seconds, options.turns)))
+
+
+if __name__ == "__main__":
+    main()

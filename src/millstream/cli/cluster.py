@@ -1,0 +1,202 @@
+"""`millstream cluster`: one Spark that takes many jobs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from functools import partial
+
+import click
+
+from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.cli.output import print_json
+from millstream.cli.remote import JSON, at_service
+from millstream.cli.settings import DEFINES, as_settings
+from millstream.common.configuration import Configuration
+from millstream.common.known_keys import check_keys
+from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least
+from millstream.service.archive import Archive
+from millstream.service.archiver import DIRECTORY
+from millstream.service.client import ServiceError, cluster_of
+from millstream.service.history import Shelf
+from millstream.service.logs import RecentLines
+from millstream.service.options import MOST_UPLOADED, PORT, SUBMIT, ServiceOptions
+from millstream.service.registry import CAPACITY, EXPIRATION
+from millstream.service.run_file import running_services
+from millstream.service.server import PublicServer
+from millstream.service.session.app import Cluster, cluster_app
+from millstream.service.session.programs import Programs
+from millstream.service.session.slots import SlotPool
+from millstream.service.session.uploads import Uploads
+from millstream.spark.processes import is_alive
+
+SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 0, limit=at_least(1))
+SLOT_TIMEOUT = DurationSetting("slot.request.timeout", 300_000)
+UPLOADS = TextSetting("web.upload.dir", None, ("jobmanager.web.upload.dir",))
+# Flink's port, and some more where that is taken.
+_PORTS = "8081-8090,auto"
+# Slots are processes; on a Spark of this machine more of them than cores get on well.
+_SLOTS_A_CORE = 4
+# Settings that are about the cluster's own service.
+_OWN = ("rest.", "web.", "jobmanager.web.", "millstream.rest.", "taskmanager.", "slot.")
+_START_SECONDS, _END_SECONDS = 60.0, 30.0
+_LOOK = 0.2
+
+
+@click.group()
+def cluster() -> None:
+    """Start, look at and stop a cluster: one Spark that takes many jobs (`millstream run -t session`)."""
+
+
+@cluster.command()
+@click.option("-m", "--master", help="Spark master; local[*] when not given.")
+@click.option("-d", "--detached", is_flag=True, help="Go on in the background.")
+@DEFINES
+def start(master: str | None, detached: bool, defines: tuple[str, ...]) -> None:
+    """Start a cluster, until Ctrl-C or `millstream cluster stop`."""
+    settings = {PORT.key: _PORTS, **as_settings(defines, master=master)}
+    config = Configuration.from_dict(settings)
+    check_keys(config.key_set())
+    # Before anything is started, and in the terminal that asks for it.
+    options = ServiceOptions.read(config)
+    assert options is not None
+    if detached:
+        try:
+            _start_detached(master, defines)
+        except ServiceError as e:
+            click.echo(str(e), err=True)
+            sys.exit(1)
+        return
+    sys.exit(_run(config, options))
+
+
+def _run(config: Configuration, options: ServiceOptions) -> int:
+    """Be the cluster; return the exit code."""
+    from millstream.spark.embedded import is_dead
+    from millstream.spark.session import start_for_cluster, stop_context
+
+    is_over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: is_over.set())
+    slots = _slots(config)
+    attachment, application = start_for_cluster(config, slots)
+    # Behind PySpark, which takes it for itself.
+    signal.signal(signal.SIGINT, lambda *_: is_over.set())
+    shelf = Shelf(CAPACITY.read(config), EXPIRATION.read(config) / 1000)
+    see_to, timeout = partial(_see_to, config), SLOT_TIMEOUT.read(config) / 1000
+    programs = Programs(SlotPool(slots), shelf, _for_programs(config), attachment.as_dict(), timeout, see_to)
+    log = RecentLines()
+    logging.getLogger("millstream").addHandler(log)
+    submit_token = options.token or secrets.token_hex(16)
+    app = cluster_app(
+        Cluster(
+            programs=programs,
+            shelf=shelf,
+            uploads=Uploads(UPLOADS.read(config) or os.path.join(programs.home, "uploads")),
+            settings=config.to_dict(),
+            token=options.token,
+            submit_token=submit_token,
+            refresh_ms=options.refresh_ms,
+            submits=SUBMIT.read(config),
+            most_uploaded=MOST_UPLOADED.read(config),
+            keep_seconds=options.keep_seconds,
+            end=is_over.set,
+            log=log,
+        )
+    )
+    server = PublicServer(app, options, "cluster", submit_token)
+    server.start()
+    where = f"{attachment.master}, {application}"
+    click.echo(f"millstream: a cluster with {slots} slots ({where}) is at {server.url}", err=True)
+    while not is_over.wait(_LOOK) and not is_dead():
+        pass
+    server.stop()
+    programs.close()
+    if is_dead():
+        click.echo("millstream: the Java process that runs Spark has ended, and with it the cluster.", err=True)
+        return 1
+    stop_context()
+    return 0
+
+
+def _slots(config: Configuration) -> int:
+    """Return how many slots a cluster has."""
+    from millstream.spark.embedded import default_parallelism, local_cores
+    from millstream.spark.master import master_of
+
+    if SLOTS.is_set(config):
+        return SLOTS.read(config)
+    cores = local_cores(master_of(config))
+    return default_parallelism(config) if cores is None else cores * _SLOTS_A_CORE
+
+
+def _for_programs(config: Configuration) -> dict[str, str]:
+    """Return the settings that programs begin with: the cluster's, but for those of its own service."""
+    return {k: v for k, v in config.to_dict().items() if not k.startswith(_OWN)}
+
+
+def _see_to(config: Configuration, job_id: str, archive: Archive | None) -> None:
+    """End what a job has left running whose process is gone, and archive it."""
+    from millstream.spark.abandoned import end_work_of
+
+    end_work_of(job_id)
+    directory = DIRECTORY.read(config)
+    if directory is not None and archive is not None:
+        open_storage(directory, storage_options(config)).publish(archive.job_id, archive.to_bytes())
+
+
+def _start_detached(master: str | None, defines: tuple[str, ...]) -> None:
+    """Start a cluster in the background, and wait until it is there."""
+    command = [sys.executable, "-m", "millstream", "cluster", "start", *(["-m", master] if master else [])]
+    command += [word for define in defines for word in ("-D", define)]
+    descriptor, path = tempfile.mkstemp(prefix="millstream-cluster-", suffix=".log")
+    with open(descriptor, "wb") as said:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, cwd="/"
+        )
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        found = next((s for s in running_services() if s.pid == process.pid), None)
+        if found is not None:
+            click.echo(f"The cluster is at {found.url}; process {process.pid}, log {path}.")
+            return
+        if process.poll() is not None:
+            with open(path) as said_file:
+                raise ServiceError(f"The cluster has not started:\n{said_file.read().strip()}")
+        time.sleep(_LOOK)
+    process.terminate()
+    raise ServiceError(f"The cluster has not started within {_START_SECONDS:g} s; what it said is in {path}.")
+
+
+@cluster.command()
+@JSON
+@at_service
+def status(as_json: bool, address: str | None, token: str | None) -> None:
+    """Say where the cluster is, how many slots are free and how many jobs run."""
+    client = cluster_of(address, token)
+    shown = client.ask("/overview")
+    if as_json:
+        print_json({"url": client.url, **shown})
+        return
+    click.echo(f"The cluster is at {client.url}: {shown['slots-available']} of {shown['slots-total']} slots are free.")
+    ended = f"{shown['jobs-finished']} finished, {shown['jobs-cancelled']} cancelled, {shown['jobs-failed']} failed"
+    click.echo(f"Jobs: {shown['jobs-running']} running, {ended}.")
+
+
+@cluster.command()
+@at_service
+def stop(address: str | None, token: str | None) -> None:
+    """Stop the cluster; its jobs are cancelled."""
+    client = cluster_of(address, token)
+    own = next((s for s in running_services() if s.url == client.url), None)
+    client.ask("/cluster", "DELETE")
+    deadline = time.monotonic() + _END_SECONDS
+    while own is not None and is_alive(own.pid) and time.monotonic() < deadline:
+        time.sleep(_LOOK)
+    click.echo(f"The cluster at {client.url} is stopped.")

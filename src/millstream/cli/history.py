@@ -1,0 +1,49 @@
+"""`millstream history`: jobs that have ended, from their archives."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import click
+
+from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.cli.settings import DEFINES, as_settings
+from millstream.common.configuration import Configuration
+from millstream.common.setting import DurationSetting, TextSetting
+from millstream.service.archiver import DIRECTORY as WRITTEN_TO
+from millstream.service.history import ArchiveDirectory, Shelf, history_app
+from millstream.service.options import PORT, ServiceOptions
+from millstream.service.server import PublicServer
+
+DIRECTORY = TextSetting("historyserver.archive.fs.dir", None)
+REFRESH = DurationSetting("historyserver.archive.fs.refresh-interval", 10_000)
+# Flink's port for it, and some more where that is taken.
+_PORTS = "8082-8099,auto"
+
+
+@click.command()
+@click.option("-p", "--port", help="A port, a range such as 8082-8090, or auto.", default=_PORTS, show_default=True)
+@DEFINES
+@click.argument("directory", required=False)
+def history(port: str, defines: tuple[str, ...], directory: str | None) -> None:
+    """Show the jobs whose archives are in DIRECTORY, with the pages of jobs that run; ends with Ctrl-C."""
+    config = Configuration.from_dict({PORT.key: port, **as_settings(defines)})
+    place = directory or DIRECTORY.read(config) or WRITTEN_TO.read(config)
+    if place is None:
+        raise click.UsageError(f"Say where the archives are: the directory that {WRITTEN_TO.key} was set to.")
+    options = ServiceOptions.read(config)
+    assert options is not None
+    shelf = Shelf()
+    archives = ArchiveDirectory(open_storage(place, storage_options(config)), shelf)
+    archives.refresh()
+    app = history_app(shelf, config.to_dict(), options.token, options.refresh_ms)
+    server = PublicServer(app, options, kind="history")
+    server.start()
+    click.echo(f"millstream: {len(shelf.all())} ended jobs of {place} are shown at {server.url}", err=True)
+    is_over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: is_over.set())
+    while not is_over.wait(REFRESH.read(config) / 1000):
+        archives.refresh()
+    server.stop()

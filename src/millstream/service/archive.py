@@ -1,0 +1,199 @@
+"""A job that has ended, as what was answered about it: Flink's archives, JSON by path.
+
+Archives of Flink's own can be read, and Flink's history server reads ours.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from millstream.common.execution_state import ExecutionState
+from millstream.jobmaster.view import JobView
+from millstream.service.asking import ask_app
+from millstream.service.http import Refused
+from millstream.service.listing import aggregated_metrics, listed_metrics
+from millstream.service.pictures.tasks import vertex_id
+
+# What is asked of a job and of each of its vertices; metrics with their values.
+_OF_JOB = (
+    "", "/plan", "/config", "/exceptions", "/accumulators", "/metrics", "/execution-result", "/explanations",
+    "/checkpoints", "/checkpoints/config", "/jobmanager/config", "/jobmanager/environment",
+)  # fmt: skip
+_OF_VERTEX = (
+    "", "/accumulators", "/backpressure", "/metrics", "/subtasktimes", "/taskmanagers", "/watermarks",
+    "/subtasks/accumulators",
+)  # fmt: skip
+_ALL_METRICS = "all=true"
+_OVERVIEW = "/jobs/overview"
+_OVER = tuple(state.name for state in ExecutionState if state.is_terminal())
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What is known of a job that has ended.
+
+    Attributes:
+        job_id: the job.
+        answers: by path, without /v1.
+    """
+
+    job_id: str
+    answers: Mapping[str, Any]
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The job's line in the list of jobs."""
+        found: dict[str, Any] = self.answers[_OVERVIEW]["jobs"][0]
+        return found
+
+    def answer(self, rest: str, query: Mapping[str, str]) -> Any:
+        """Return what is answered at a path.
+
+        Args:
+            rest: the path behind /jobs/:jobid.
+            query: what follows the path.
+        """
+        path = f"/jobs/{self.job_id}{rest}"
+        wanted = _names(query, "get")
+        if rest == "/status":
+            return {"status": self.line["state"]}
+        if rest.endswith("/subtasks/metrics"):
+            by_subtask = _by_subtask(self._metrics(path.removesuffix("/subtasks/metrics") + "/metrics"))
+            return aggregated_metrics(list(by_subtask.values()), wanted, _names(query, "agg"))
+        if path not in self.answers:
+            return self._part(path, wanted)
+        found = self.answers[path]
+        return listed_metrics(_values(found), wanted) if rest.endswith("/metrics") else found
+
+    def _metrics(self, path: str) -> dict[str, Any]:
+        return _values(self.answers.get(path, []))
+
+    def _part(self, path: str, wanted: list[str] | None) -> Any:
+        """Return what is told of one subtask, which is a part of what is told of its vertex."""
+        vertex, _, rest = path.partition("/subtasks/")
+        number, _, what = rest.partition("/")
+        subtasks = self.answers.get(vertex, {}).get("subtasks", []) if rest and number.isdecimal() else []
+        found = next((s for s in subtasks if s["subtask"] == int(number)), None)
+        if found is not None and what == "metrics":
+            return listed_metrics(_by_subtask(self._metrics(f"{vertex}/metrics")).get(number, {}), wanted)
+        if found is not None and what in ("", f"attempts/{found['attempt']}"):
+            return found
+        raise Refused(404, f"Not found: {path}: the job has ended, and that was not kept.")
+
+    def to_bytes(self) -> bytes:
+        """Return the archive as it is stored."""
+        kept = [{"path": path, "json": json.dumps(answer)} for path, answer in self.answers.items()]
+        return json.dumps({"archive": kept}).encode()
+
+    @staticmethod
+    def from_bytes(job_id: str, data: bytes) -> Archive:
+        """Read an archive.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            answers = {one["path"]: json.loads(one["json"]) for one in json.loads(data)["archive"]}
+            archive = Archive(job_id, answers)
+            # Without it the job cannot be listed.
+            if archive.line["jid"] != job_id:
+                raise ValueError(f"the archive is of job {archive.line['jid']}")
+        except (KeyError, TypeError, IndexError) as e:
+            raise ValueError(f"it is no archive of a job: {e!r}") from None
+        return archive
+
+    def broken_off(self, at: int, why: str) -> Archive:
+        """Return the archive of a job whose process was gone before the job had ended.
+
+        Args:
+            at: when, in milliseconds.
+            why: what became of the process.
+        """
+        answers = copy.deepcopy(dict(self.answers))
+        job = answers[f"/jobs/{self.job_id}"]
+        ended = {"state": "FAILED", "end-time": at, "duration": at - job["start-time"]}
+        job.update(ended)
+        job["timestamps"]["FAILED"] = at
+        for vertex in job["vertices"]:
+            if vertex["status"] not in _OVER:
+                vertex["status"] = ExecutionState.FAILED.name
+        line = answers[_OVERVIEW]["jobs"][0]
+        line.update(ended, **{"last-modification": at})
+        entry = {
+            "exceptionName": why, "stacktrace": why, "timestamp": at, "taskName": None, "endpoint": None,
+            "taskManagerId": None, "failureLabels": {}, "concurrentExceptions": [],
+        }  # fmt: skip
+        answers[f"/jobs/{self.job_id}/exceptions"] |= {
+            "root-exception": why,
+            "timestamp": at,
+            "exceptionHistory": {"entries": [entry], "truncated": False},
+        }
+        answers[f"/jobs/{self.job_id}/execution-result"] = {
+            "status": {"id": "COMPLETED"},
+            "job-execution-result": {
+                "id": self.job_id,
+                "application-status": "FAILED",
+                "accumulator-results": {},
+                "net-runtime": ended["duration"],
+                "failure-cause": {"class": "ProgramEnded", "stack-trace": why, "serialized-throwable": ""},
+            },
+        }
+        return Archive(self.job_id, answers)
+
+
+async def archived(app: ASGIApp, view: JobView, more: Iterable[str]) -> Archive:
+    """Make the archive of a job from what an application that knows it answers.
+
+    Args:
+        app: the application.
+        view: the job.
+        more: further paths that are asked.
+    """
+    answers: dict[str, Any] = {}
+    listed = (await ask_app(app, _OVERVIEW)).json()["jobs"]
+    answers[_OVERVIEW] = {"jobs": [line for line in listed if line["jid"] == view.job_id]}
+    for path in (*_paths(view), *more):
+        told = await ask_app(app, path, _ALL_METRICS if path.endswith("/metrics") else "")
+        if told.status == 200:
+            answers[path] = told.json()
+    return Archive(view.job_id, answers)
+
+
+def _paths(view: JobView) -> Iterator[str]:
+    job = f"/jobs/{view.job_id}"
+    yield from (job + rest for rest in _OF_JOB)
+    yield from (f"{job}/checkpoints/details/{c.id}" for c in view.checkpoints.history)
+    for vertex in view.plan.vertices:
+        yield from (f"{job}/vertices/{vertex_id(vertex)}{rest}" for rest in _OF_VERTEX)
+
+
+def _values(listed: list[dict[str, str]]) -> dict[str, Any]:
+    return {m["id"]: _number(m.get("value", "")) for m in listed}
+
+
+def _number(text: str) -> Any:
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() and "e" not in text.lower() and "." not in text else number
+
+
+def _by_subtask(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the metrics of each subtask, which are told as `0.numRecordsIn`."""
+    parted: dict[str, dict[str, Any]] = {}
+    for name, value in found.items():
+        subtask, _, metric = name.partition(".")
+        parted.setdefault(subtask, {})[metric] = value
+    return parted
+
+
+def _names(query: Mapping[str, str], parameter: str) -> list[str] | None:
+    given = query.get(parameter)
+    return None if given is None else [name for name in given.split(",") if name]

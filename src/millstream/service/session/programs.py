@@ -1,0 +1,294 @@
+"""The programs of a cluster: a process for each, what it says on its line, what becomes of its jobs when it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.common.errors import MillstreamError
+from millstream.service.archive import Archive
+from millstream.service.history import Shelf
+from millstream.service.pictures.cluster import Slots
+from millstream.service.session.line import Line
+from millstream.service.session.slots import SlotPool
+from millstream.service.session.submission import Submission
+
+log = logging.getLogger("millstream")
+
+# The process of a program.
+_MAIN = "millstream.cli.session_program"
+# How long programs may take to cancel their jobs when the cluster ends.
+_END_SECONDS = 10.0
+# So many programs that have ended are remembered, with what they printed.
+_KEPT = 100
+# So many bytes of what a program printed last are told when it ends without a job.
+_LAST_WORDS = 4000
+
+
+class ProgramEnded(Exception):
+    """A program has ended without starting a job; the text is what it said."""
+
+
+@dataclass
+class Program:
+    """A program that was submitted.
+
+    Attributes:
+        id: by which it is known.
+        directory: what it has on disk: its socket, what it printed, the archives of its jobs.
+        first_job: the id of the first job that it starts.
+        jobs: the jobs it has started; those that have ended are True.
+        exit_code: what it ended with; None while it runs.
+    """
+
+    id: str
+    submission: Submission
+    directory: str
+    process: subprocess.Popen[bytes]
+    line: Line
+    first_job: Future[str] = field(default_factory=Future)
+    jobs: dict[str, bool] = field(default_factory=dict)
+    exit_code: int | None = None
+
+    @property
+    def socket(self) -> str:
+        return os.path.join(self.directory, "rest")
+
+    def archive_path(self, job_id: str) -> str:
+        return os.path.join(self.directory, f"{job_id}.json")
+
+    def output(self, stream: str, start: int = 0) -> bytes:
+        """Return what the program printed to `out` or `err` from some byte on."""
+        with open(os.path.join(self.directory, stream), "rb") as file:
+            file.seek(start)
+            return file.read()
+
+    def last_words(self) -> str:
+        said = (self.output("out") + self.output("err"))[-_LAST_WORDS:].decode(errors="replace").strip()
+        return f"The program ended with code {self.exit_code} and has started no job." + (f"\n{said}" if said else "")
+
+
+class Programs:
+    """Runs programs. Any thread may ask it for something."""
+
+    def __init__(
+        self,
+        slots: SlotPool,
+        shelf: Shelf,
+        settings: dict[str, str],
+        attachment: dict[str, Any],
+        slot_seconds: float,
+        left_behind: Callable[[str, Archive | None], None] = lambda job_id, archive: None,
+    ) -> None:
+        """Take what programs run with.
+
+        Args:
+            slots: what their jobs share.
+            shelf: takes the archives of jobs that have ended.
+            settings: the cluster's, which programs begin with.
+            attachment: how its Spark is reached.
+            slot_seconds: how long a job may wait for slots.
+            left_behind: given a job whose process was gone before it had ended, and what is known of it, sees to what
+                that process would have seen to.
+        """
+        self.home = tempfile.mkdtemp(prefix="millstream-cluster-")
+        self._slots = slots
+        self._shelf = shelf
+        self._settings = settings
+        self._attachment = attachment
+        self._slot_seconds = slot_seconds
+        self._left_behind = left_behind
+        self._lock = threading.Lock()
+        self._programs: dict[str, Program] = {}
+
+    # --- looking
+
+    def find(self, program_id: str) -> Program | None:
+        with self._lock:
+            return self._programs.get(program_id)
+
+    def of_job(self, job_id: str) -> Program | None:
+        """Return the program whose process has a job; None when it has ended, or there is none."""
+        with self._lock:
+            return next((p for p in self._programs.values() if p.jobs.get(job_id) is False), None)
+
+    def with_jobs(self) -> list[Program]:
+        """Return the programs that have jobs which run."""
+        with self._lock:
+            return [p for p in self._programs.values() if not all(p.jobs.values())]
+
+    def slots(self) -> Slots:
+        with self._lock:
+            return Slots(self._slots.total, self._slots.free)
+
+    # --- running
+
+    def submit(self, submission: Submission) -> Program:
+        """Start a program."""
+        program_id = uuid.uuid4().hex
+        directory = os.path.join(self.home, program_id[:12])
+        work = os.path.join(directory, "work")
+        os.makedirs(work, mode=0o700)
+        ours, theirs = socket.socketpair()
+        spec = {
+            **submission.as_dict(),
+            "settings": {**self._settings, **submission.settings},
+            "home": directory,
+            "attachment": self._attachment,
+        }
+        path = os.path.join(directory, "program.json")
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            json.dump(spec, file)
+        with open(os.path.join(directory, "out"), "wb") as out, open(os.path.join(directory, "err"), "wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-m", _MAIN, path, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=submission.directory or work,
+                pass_fds=[theirs.fileno()],
+                # What a terminal sends the cluster is not for programs.
+                start_new_session=True,
+            )
+        theirs.close()
+        program = Program(program_id, submission, directory, process, Line(ours))
+        with self._lock:
+            self._programs[program_id] = program
+            self._forget()
+        threading.Thread(target=self._listen, args=(program,), name=f"program-{program_id[:8]}", daemon=True).start()
+        return program
+
+    def _forget(self) -> None:
+        ended = [p for p in self._programs.values() if p.exit_code is not None]
+        for program in ended[:-_KEPT]:
+            del self._programs[program.id]
+            shutil.rmtree(program.directory, ignore_errors=True)
+
+    def _listen(self, program: Program) -> None:
+        """Do what a program's process asks for, until it has ended."""
+        for message in program.line:
+            self._TOLD[message["what"]](self, program, message)
+        # Its end of the line is closed with the process, by whatever ended that.
+        code = program.process.wait()
+        program.line.close()
+        self._ended(program, code)
+
+    def _job_started(self, program: Program, message: dict[str, Any]) -> None:
+        with self._lock:
+            program.jobs.setdefault(message["job"], False)
+        if not program.first_job.done():
+            program.first_job.set_result(message["job"])
+
+    def _job_ended(self, program: Program, message: dict[str, Any]) -> None:
+        self._put_away(program, message["job"], self._archive(program, message["job"]))
+
+    def _archive(self, program: Program, job_id: str) -> Archive | None:
+        try:
+            with open(program.archive_path(job_id), "rb") as file:
+                return Archive.from_bytes(job_id, file.read())
+        except (OSError, ValueError) as e:
+            log.warning("What is known of job %s cannot be read: %s", job_id, e)
+            return None
+
+    def _put_away(self, program: Program, job_id: str, archive: Archive | None) -> None:
+        if archive is not None:
+            self._shelf.put(archive)
+        with self._lock:
+            program.jobs[job_id] = True
+            self._slots.give_back(job_id)
+        self._grant()
+
+    def _slots_asked(self, program: Program, message: dict[str, Any]) -> None:
+        job_id, name, count = message["job"], message["name"], message["count"]
+        with self._lock:
+            program.jobs.setdefault(job_id, False)
+            why = self._slots.ask(job_id, name, count)
+        if why is not None:
+            program.line.send(job=job_id, refused=why)
+            return
+        self._grant()
+        with self._lock:
+            waits = any(w.job == job_id for w in self._slots.waiting)
+        if waits:
+            log.info("Job '%s' waits for %d slots.", name, count)
+            timer = threading.Timer(self._slot_seconds, self._give_up, (program, job_id))
+            timer.daemon = True
+            timer.start()
+
+    def _give_up(self, program: Program, job_id: str) -> None:
+        with self._lock:
+            why = self._slots.give_up(job_id, self._slot_seconds)
+        if why is not None:
+            program.line.send(job=job_id, refused=why)
+            # Who stood behind it may fit.
+            self._grant()
+
+    def _grant(self) -> None:
+        with self._lock:
+            granted = [(job, self._owner(job)) for job in self._slots.grant()]
+        for job_id, program in granted:
+            if program is not None:
+                program.line.send(job=job_id, granted=True)
+
+    def _owner(self, job_id: str) -> Program | None:
+        return next((p for p in self._programs.values() if job_id in p.jobs), None)
+
+    _TOLD: dict[str, Callable[[Programs, Program, dict[str, Any]], None]] = {
+        "started": _job_started,
+        "ended": _job_ended,
+        "slots": _slots_asked,
+    }
+
+    def _ended(self, program: Program, code: int) -> None:
+        with self._lock:
+            program.exit_code = code
+            left = [job_id for job_id, is_over in program.jobs.items() if not is_over]
+        for job_id in left:
+            why = f"The process of the job's program {_manner(code)} before the job had ended."
+            log.warning("Job %s: %s", job_id, why)
+            archive = self._archive(program, job_id)
+            if archive is not None:
+                archive = archive.broken_off(int(time.time() * 1000), why)
+            try:
+                self._left_behind(job_id, archive)
+            except (MillstreamError, OSError) as e:
+                log.warning("Job %s: %s", job_id, e)
+            self._put_away(program, job_id, archive)
+        if not program.first_job.done():
+            program.first_job.set_exception(ProgramEnded(program.last_words()))
+
+    # --- the end
+
+    def close(self) -> None:
+        """End all programs: their jobs are cancelled."""
+        with self._lock:
+            running = [p for p in self._programs.values() if p.exit_code is None]
+        for program in running:
+            program.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + _END_SECONDS
+        while any(p.exit_code is None for p in running) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for program in running:
+            if program.exit_code is None:
+                program.process.kill()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def _manner(code: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with code {code}"

@@ -1,0 +1,175 @@
+"""REST: submitting programs to a cluster, and ending it."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
+from millstream.common.pipeline_options import PARALLELISM
+from millstream.service.http import Refused, an_id, answer, body_of, read_body, shows
+from millstream.service.session.programs import Program, ProgramEnded, Programs
+from millstream.service.session.submission import Submission
+from millstream.service.session.uploads import Upload, Uploads
+
+# How long a program may take to start its first job.
+_PATIENCE = 300.0
+_STREAMS = ("out", "err")
+
+
+class SessionApi:
+    """Answers for /jars, /programs and /cluster."""
+
+    def __init__(
+        self,
+        programs: Programs,
+        uploads: Uploads,
+        token: str,
+        most_uploaded: int,
+        end: Callable[[], None],
+        submits: bool,
+    ) -> None:
+        """Take what programs are run by.
+
+        Args:
+            programs: run them.
+            uploads: keep them.
+            token: what must be shown by who submits or ends something.
+            most_uploaded: how many bytes an upload may have.
+            end: ends the cluster.
+            submits: whether programs may be submitted.
+        """
+        self._programs = programs
+        self._uploads = uploads
+        self._token = token
+        self._most_uploaded = most_uploaded
+        self._end = end
+        self._submits = submits
+
+    def routes(self) -> list[Route]:
+        """Return the paths and who answers them."""
+        post, program = ["POST"], "/programs/{programid}"
+        return [
+            Route("/cluster", self._allowed(self.end), methods=["DELETE"]),
+            *(
+                [
+                    Route("/jars", self._allowed(self.uploads)),
+                    Route("/jars/upload", self._allowed(self.upload), methods=post),
+                    Route("/jars/{jarid}", self._allowed(self.delete), methods=["DELETE"]),
+                    Route("/jars/{jarid}/run", self._allowed(self.run), methods=post),
+                    Route("/programs", self._allowed(self.submit), methods=post),
+                    Route(program, self._allowed(self.program)),
+                    Route(f"{program}/output/{{stream}}", self._allowed(self.output)),
+                ]
+                if self._submits
+                else []
+            ),
+        ]
+
+    def _allowed(self, who: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Let only those in who may have code run here: everybody on this machine could call, and every web page."""
+
+        async def answered(request: Request) -> Response:
+            if not shows(request.headers.get("authorization", ""), self._token):
+                raise Refused(
+                    401,
+                    "Whoever submits a program has it run as the user of this cluster: show the cluster's token "
+                    "(Authorization: Bearer <token>). It is millstream.rest.token, or else the one that the command "
+                    "line of the user who started the cluster finds by itself.",
+                )
+            return await who(request)
+
+        return answered
+
+    # --- programs of this machine
+
+    async def submit(self, request: Request) -> Response:
+        program = self._programs.submit(Submission.read(await body_of(request)))
+        return answer({"program-id": program.id}, 202)
+
+    def _program(self, request: Request) -> Program:
+        program_id = an_id(request, "programid", "program's id")
+        found = self._programs.find(program_id)
+        if found is None:
+            raise Refused(404, f"There is no program {program_id}.")
+        return found
+
+    async def program(self, request: Request) -> Response:
+        found = self._program(request)
+        return answer(
+            {"id": found.id, "path": found.submission.path, "jobs": list(found.jobs), "exit-code": found.exit_code}
+        )
+
+    async def output(self, request: Request) -> Response:
+        stream, start = request.path_params["stream"], request.query_params.get("from", "0")
+        if stream not in _STREAMS or not start.isdecimal():
+            raise Refused(404, "What a program printed is at output/out and output/err, from some byte on.")
+        return Response(self._program(request).output(stream, int(start)), media_type="application/octet-stream")
+
+    # --- uploads
+
+    async def uploads(self, request: Request) -> Response:
+        files = [
+            {"id": u.id, "name": u.name, "uploaded": u.uploaded_ms, "entry": [{"name": u.name}]}
+            for u in self._uploads.all()
+        ]
+        return answer({"address": str(request.base_url).rstrip("/"), "files": files})
+
+    async def upload(self, request: Request) -> Response:
+        body = await read_body(request, self._most_uploaded)
+        taken = self._uploads.take(request.headers.get("content-type", ""), body)
+        return answer({"filename": taken.path, "status": "success"})
+
+    async def delete(self, request: Request) -> Response:
+        self._uploads.delete(request.path_params["jarid"])
+        return answer({})
+
+    async def run(self, request: Request) -> Response:
+        found = self._uploads.find(request.path_params["jarid"])
+        asked = {**dict(request.query_params), **await body_of(request)}
+        program = self._programs.submit(_submission(found, asked))
+        try:
+            job_id = await asyncio.wait_for(asyncio.wrap_future(program.first_job), _PATIENCE)
+        except ProgramEnded as e:
+            raise Refused(400, str(e)) from None
+        except TimeoutError:
+            raise Refused(504, f"The program has started no job within {_PATIENCE:g} s; it still runs.") from None
+        return answer({"jobid": job_id})
+
+    async def end(self, _: Request) -> Response:
+        self._end()
+        return answer({})
+
+
+def _submission(upload: Upload, asked: dict[str, Any]) -> Submission:
+    """Return what is to be run, from the names of Flink's /jars/:jarid/run."""
+    arguments = asked.get("programArgsList")
+    if isinstance(arguments, str):
+        arguments = arguments.split(",")
+    if arguments is None:
+        arguments = shlex.split(str(asked.get("programArg") or asked.get("program-args") or ""))
+    settings = asked.get("flinkConfiguration") or {}
+    if asked.get("parallelism") is not None:
+        settings = {**settings, PARALLELISM.key: str(asked["parallelism"])}
+    last_word = {
+        PATH.key: asked.get("savepointPath"),
+        IGNORE_UNCLAIMED.key: asked.get("allowNonRestoredState"),
+        CLAIM_MODE.key: asked.get("claimMode"),
+    }
+    return Submission.read(
+        {
+            "path": upload.path,
+            "module": asked.get("entry-class") or asked.get("entryClass"),
+            "arguments": arguments,
+            "settings": settings,
+            "last_word": {
+                k: str(v).lower() if isinstance(v, bool) else v for k, v in last_word.items() if v is not None
+            },
+        }
+    )

@@ -1,0 +1,65 @@
+"""What is submitted to a cluster: a program, and how it is to be run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from millstream.service.http import Refused
+
+_TEXTS, _LISTS, _MAPS = ("path", "directory", "module"), ("arguments",), ("settings", "last_word")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A program that is to be run.
+
+    Attributes:
+        path: the program, a .py file or a .zip; on the cluster's machine.
+        module: the module of the .zip to run; None for its __main__.py.
+        arguments: what it finds in sys.argv.
+        directory: where it is run; None for a directory of its own.
+        settings: settings that the program can change.
+        last_word: settings that count whatever the program sets.
+        pyflink: whether `import pyflink` means millstream.
+    """
+
+    path: str
+    module: str | None = None
+    arguments: list[str] = field(default_factory=list)
+    directory: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    last_word: dict[str, str] = field(default_factory=dict)
+    pyflink: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def read(body: dict[str, Any]) -> Submission:
+        """Read what a client sends."""
+        checks: dict[str, Callable[[Any], bool]] = {
+            **dict.fromkeys(_TEXTS, _is_text),
+            **dict.fromkeys(_LISTS, _is_list),
+            **dict.fromkeys(_MAPS, _is_map),
+            "pyflink": lambda value: isinstance(value, bool),
+        }
+        for key, value in body.items():
+            if key not in checks or not checks[key](value):
+                raise Refused(400, f"{key} is not something that a program is submitted with, or not of this kind.")
+        if not body.get("path"):
+            raise Refused(400, "Say which program: path.")
+        return Submission(**body)
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(x, str) for x in value)
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(x, str) for x in value.values())

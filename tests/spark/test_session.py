@@ -1,0 +1,200 @@
+"""A session cluster on a Spark of its own: programs in processes of theirs, slots, uploads, what a dead one leaves."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from millstream.checkpoint.storage import open_storage
+from millstream.service.client import ServiceClient, ServiceError
+from millstream.service.history import ArchiveDirectory, Shelf
+
+PROGRAM = """
+import os, sys, time
+from helper import numbers_of
+from millstream.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+name, end, manner = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+numbers_of(env, end).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
+print("main of", name, open("data.txt").read(), flush=True)
+if manner == "wait":
+    env.execute(name)
+    sys.exit(3)
+job = env.execute_async(name)
+if manner == "die":
+    time.sleep(float(sys.argv[4]))
+    os._exit(7)
+"""
+HELPER = """
+from millstream.common import WatermarkStrategy
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+
+def numbers_of(env, end):
+    return env.from_source(NumberSequenceSource(1, end), WatermarkStrategy.no_watermarks(), "numbers")
+"""
+ENDLESS = "1000000000000"
+
+
+class Session:
+    """A cluster, and its command line."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.archives = folder / "archives"
+        (folder / "job.py").write_text(PROGRAM)
+        (folder / "helper.py").write_text(HELPER)
+        (folder / "data.txt").write_text("here")
+        (folder / "run").mkdir(mode=0o700)
+        started = self.call(
+            "cluster", "start", "-d", "-m", "local[2]", "-D", "rest.port=auto", "-D", "taskmanager.numberOfTaskSlots=6",
+            "-D", "slot.request.timeout=60 s", "-D", f"jobmanager.archive.fs.dir={self.archives}",
+        )  # fmt: skip
+        assert started.returncode == 0, started.stdout + started.stderr
+        self.url = started.stdout.split("The cluster is at ")[1].split(";")[0]
+        (run_file,) = (folder / "run" / "millstream").iterdir()
+        self.cluster = psutil.Process(int(run_file.stem))
+        self.client = ServiceClient(self.url, json.loads(run_file.read_text())["token"])
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder / "run")}
+        command = [sys.executable, "-m", "millstream", *words]
+        return subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=100, check=False
+        )
+
+    def submit(self, *words: str) -> str:
+        done = self.call("run", "-t", "session", "-d", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.split("JobID ")[1].strip()
+
+    def until(self, path: str, holds: Any) -> Any:
+        end = time.monotonic() + 60
+        while not holds(found := self.client.ask(path)):
+            assert time.monotonic() < end, found
+            time.sleep(0.1)
+        return found
+
+    def read(self, job: str) -> int:
+        vertices = self.client.ask(f"/jobs/{job}")["vertices"]
+        return int(sum(v["metrics"]["read-records"] for v in vertices))
+
+    def cancel(self, job: str) -> None:
+        self.client.ask(f"/jobs/{job}?mode=cancel", "PATCH", {})
+        self.until(f"/jobs/{job}", lambda j: j["state"] == "CANCELED")
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    session = Session(tmp_path_factory.mktemp("session"))
+    yield session
+    stopped = session.call("cluster", "stop")
+    assert stopped.returncode == 0, stopped.stderr
+
+
+def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(session: Session) -> None:
+    steady = session.submit("-p", "2", "job.py", "steady", ENDLESS, "async")
+    # Each epoch of this one is a Spark job, which goes on when the process is gone that waits for it.
+    dying = session.submit("-p", "2", "-D", "millstream.exchange=spark", "job.py", "dying", ENDLESS, "die", "3")
+    session.until(f"/jobs/{dying}", lambda j: j["state"] == "RUNNING")
+    assert session.client.ask("/overview")["slots-available"] == 2
+    done = session.call("run", "-t", "session", "-p", "2", "job.py", "small", "1000", "wait")
+    # What it prints is seen, files are found where it was called, and it has its own exit code.
+    assert "main of small here" in done.stdout and done.returncode == 3, done.stderr
+    session.until(f"/jobs/{dying}", lambda j: j["state"] == "FAILED")
+    why = session.client.ask(f"/jobs/{dying}/exceptions")["root-exception"]
+    assert why == "The process of the job's program ended with code 7 before the job had ended."
+    before = session.until("/overview", lambda o: o["slots-available"] == 4) and session.read(steady)
+    end = time.monotonic() + 30
+    while session.read(steady) <= before:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert session.client.ask(f"/jobs/{steady}/status") == {"status": "RUNNING"}
+    listed = session.call("list", "-a").stdout
+    assert [w in listed for w in ("steady", "dying", "small")] == [True] * 3
+    assert "4 of 6 slots are free" in session.call("cluster", "status").stdout
+    with urllib.request.urlopen(f"{session.url}/metrics") as metrics:
+        assert 'job_name="steady"' in metrics.read().decode()
+    session.cancel(steady)
+    end = time.monotonic() + 20
+    while slots := [p.name() for p in session.cluster.children(recursive=True) if p.name().startswith("millstream-s")]:
+        assert time.monotonic() < end, slots
+        time.sleep(0.1)
+    # What has ended is kept for the history, also what could not say so itself.
+    shelf = Shelf()
+    ArchiveDirectory(open_storage(str(session.archives)), shelf).refresh()
+    assert {a.line["name"]: a.line["state"] for a in shelf.all()} == {
+        "steady": "CANCELED",
+        "dying": "FAILED",
+        "small": "FINISHED",
+    }
+
+
+def test_a_job_waits_for_slots_and_one_that_can_never_have_them_is_refused(session: Session) -> None:
+    first = session.submit("-p", "4", "job.py", "first", ENDLESS, "async")
+    refused = session.call("run", "-t", "session", "-p", "7", "job.py", "large", "10", "wait")
+    assert refused.returncode == 1
+    assert "Job 'large' needs 7 slots, and the cluster has 6, of which 2 are free: run it with" in refused.stderr
+    waiting = session.submit("-p", "4", "job.py", "second", ENDLESS, "async")
+    other = session.submit("-p", "3", "job.py", "third", ENDLESS, "async")
+    time.sleep(0.5)
+    assert session.client.ask(f"/jobs/{waiting}/status") == {"status": "CREATED"}
+    # Who waits can be cancelled.
+    session.cancel(other)
+    session.cancel(first)
+    session.until(f"/jobs/{waiting}", lambda j: j["state"] == "RUNNING")
+    # With another parallelism it has other slots.
+    begun = session.client.ask(f"/jobs/{waiting}/rescaling?parallelism=2", "PATCH", {})
+    session.client.finished(f"/jobs/{waiting}/rescaling", begun["request-id"])
+    assert session.client.ask("/overview")["slots-available"] == 4
+    begun = session.client.ask(f"/jobs/{waiting}/rescaling?parallelism=8", "PATCH", {})
+    with pytest.raises(ServiceError, match="needs 8 slots, and the cluster has 6"):
+        session.client.finished(f"/jobs/{waiting}/rescaling", begun["request-id"])
+    session.until(f"/jobs/{waiting}", lambda j: j["state"] == "RUNNING")
+    saved = session.client.ask(f"/jobs/{waiting}/stop", "POST", {"targetDirectory": str(session.folder / "saved")})
+    done = session.client.finished(f"/jobs/{waiting}/savepoints", saved["request-id"])
+    assert "savepoint-" in done["location"]
+    session.until(f"/jobs/{waiting}", lambda j: j["state"] == "FINISHED")
+
+
+def test_programs_are_uploaded_by_those_who_have_the_token_only(session: Session) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        file.writestr("__main__.py", PROGRAM.replace('open("data.txt").read()', '"zipped"'))
+        file.writestr("helper.py", HELPER)
+        file.writestr("noise.bin", bytes(range(256)) * 20)
+    path = session.folder / "packed.zip"
+    path.write_bytes(packed.getvalue())
+    uploaded = session.client.upload(str(path))
+    body = {"programArgsList": ["zipped", "100", "async"], "parallelism": 1}
+    job = session.client.ask(f"/jars/{uploaded}/run", "POST", body)["jobid"]
+    session.until(f"/jobs/{job}", lambda j: j["state"] == "FINISHED")
+    assert [f["name"] for f in session.client.ask("/jars")["files"]] == ["packed.zip"]
+    with pytest.raises(ServiceError, match="NameError: name 'nothing' is not defined"):
+        (session.folder / "bad.py").write_text("print(nothing)")
+        session.client.ask(f"/jars/{session.client.upload(str(session.folder / 'bad.py'))}/run", "POST", {})
+    (session.folder / "x.jar").write_text("")
+    with pytest.raises(ServiceError, match=r"a \.py file, or a \.zip"):
+        session.client.upload(str(session.folder / "x.jar"))
+    for stranger in (f"{session.url}/jars/upload", f"{session.url}/programs", f"{session.url}/jars/{uploaded}/run"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(stranger, b"{}", method="POST"))
+        with refused.value:
+            assert refused.value.code == 401
+    with pytest.raises(ServiceError, match="was uploaded"):
+        session.client.ask("/jars/..%5Cpasswd.py/run", "POST", {})
+    session.client.ask(f"/jars/{uploaded}", "DELETE")
+    assert [f["name"] for f in session.client.ask("/jars")["files"]] == ["bad.py"]

@@ -1,0 +1,223 @@
+"""Every answer of the service fits Flink's OpenAPI file, but for what tests/openapi/left_out.yaml names."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from apache_flink import existing_venv
+from starlette.testclient import TestClient
+
+from millstream.common import WatermarkStrategy
+from millstream.common.configuration import Configuration
+from millstream.common.job_client import JobClient
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.service.app import make_app
+from millstream.service.archiver import Archiver
+from millstream.service.history import Shelf, history_app
+from millstream.service.logs import RecentLines
+from millstream.service.options import ServiceOptions
+from millstream.service.registry import Registry
+from millstream.service.server import PublicServer, service_of
+from millstream.service.session.app import Cluster, cluster_app
+from millstream.service.session.programs import Programs
+from millstream.service.session.slots import SlotPool
+from millstream.service.session.uploads import Uploads
+
+FOLDER = Path(__file__).parents[1] / "openapi"
+STORED = yaml.safe_load((FOLDER / "left_out.yaml").read_text())
+LEFT_OUT, CORRECTED = STORED["not_served"], STORED["corrected"]
+OPERATIONS = [
+    f"{method.upper()} {path}"
+    for path, methods in yaml.safe_load((FOLDER / "flink-rest-v1-2.3.0.yml").read_text())["paths"].items()
+    for method in methods
+]
+# Only a cluster takes programs.
+OF_CLUSTER = {o for o in OPERATIONS if o.split()[1].startswith(("/jars", "/cluster"))}
+SCHEMATHESIS = existing_venv("schemathesis")
+TOKEN = "t" * 32
+
+needs_schemathesis = pytest.mark.skipif(
+    SCHEMATHESIS is None,
+    reason="schemathesis is not installed: `make test-openapi` installs it into a venv of its own",
+)
+
+
+def test_what_is_left_out_is_in_the_file_and_is_not_served() -> None:
+    assert set(LEFT_OUT) <= set(OPERATIONS) and all(LEFT_OUT.values())
+    assert all(entry["why"] for entry in CORRECTED.values())
+    client = TestClient(make_app(service_of(Registry(), {}, None, 1000)))
+    for operation in LEFT_OUT:
+        method, path = operation.split()
+        said = client.request(method, path.replace("{", "").replace("}", ""))
+        assert said.status_code in (400, 404, 405), f"{operation} is answered: take it off the list"
+
+
+def _slowly(x: int) -> int:
+    time.sleep(0.002)
+    return x
+
+
+def _start(registry: Registry) -> JobClient:
+    settings = {
+        "millstream.engine": "local",
+        "millstream.quiet": "true",
+        "parallelism.default": "2",
+        "execution.checkpointing.interval": "1 h",
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    numbers = env.from_source(NumberSequenceSource(1, 10**12), WatermarkStrategy.no_watermarks(), "numbers")
+    # It leaves the interpreter to who asks.
+    numbers.map(_slowly).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
+    client = env.execute_async("asked")
+    registry.add(client._job, settings)  # type: ignore[attr-defined]
+    return client
+
+
+def _conform(tmp_path: Path, app: Any, left_out: set[str], **world: Any) -> None:
+    options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
+    assert options is not None
+    empty: dict[str, Any] = {"parameters": {}, "special": {}, "bodies": {}, "queries": {}, "headers": {}, "once": []}
+    corrected = {name: entry["is"] for name, entry in CORRECTED.items()}
+    about = {**empty, **world, "left_out": sorted(left_out), "corrected": corrected}
+    (tmp_path / "world.json").write_text(json.dumps(about))
+    server = PublicServer(app, options)
+    server.start()
+    try:
+        done = subprocess.run(
+            [str(SCHEMATHESIS), str(FOLDER / "conform.py"), server.url, str(tmp_path / "world.json")],
+            capture_output=True, text=True, timeout=110, check=False,
+        )  # fmt: skip
+    finally:
+        server.stop()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_schemathesis
+def test_answers_about_jobs_fit_the_file(tmp_path: Path) -> None:
+    registry = Registry()
+    service = service_of(registry, {"parallelism.default": "2"}, None, 1000)
+    job, stopped, cancelled = (_start(registry) for _ in range(3))
+    try:
+        _take_checkpoints(registry, job)
+        view = registry.entries()[0].view
+        saved: Any = job.trigger_savepoint(str(tmp_path / "saved")).result()
+        parameters = {
+            "jobid": view.job_id,
+            "vertexid": view.plan.vertices[1].head.id,
+            "subtaskindex": 0,
+            "attempt": 0,
+            "checkpointid": view.checkpoints.history[-1].id,
+            "taskmanagerid": "local",
+            "triggerid": "ab" * 16,
+        }
+        app = make_app(service)
+        client = TestClient(app)
+        begun = {"target-directory": str(tmp_path), "triggerId": parameters["triggerid"]}
+        for path in ("savepoints", "checkpoints"):
+            assert client.post(f"/jobs/{view.job_id}/{path}", json=begun).status_code == 202
+        disposed = client.post("/savepoint-disposal", json={"savepoint-path": "nowhere"}).json()["request-id"]
+        special = {"GET /savepoint-disposal/{triggerid}": {"triggerid": disposed}}
+        bodies = {
+            "POST /jobs/{jobid}/savepoints": {"target-directory": str(tmp_path), "cancel-job": False},
+            "POST /jobs/{jobid}/checkpoints": {},
+            "POST /savepoint-disposal": {"savepoint-path": saved},
+        }
+        queries = {"GET /jobs/metrics": {"get": "uptime"}}
+        _conform(
+            tmp_path, app, {*LEFT_OUT, *OF_CLUSTER, *STEERING}, parameters=parameters, bodies=bodies,
+            queries=queries, once=list(bodies), special=special,
+        )  # fmt: skip
+        # What ends a job comes last, each with a job of its own.
+        parameters["jobid"] = str(stopped.get_job_id())
+        special = {"PATCH /jobs/{jobid}": {"jobid": str(cancelled.get_job_id())}}
+        others = set(OPERATIONS) - STEERING
+        _conform(tmp_path, app, others, parameters=parameters, once=sorted(STEERING), special=special, bodies={
+            "POST /jobs/{jobid}/stop": {"targetDirectory": str(tmp_path), "drain": False},
+            "PUT /jobs/{jobid}/resource-requirements": {
+                parameters["vertexid"]: {"parallelism": {"lowerBound": 1, "upperBound": 2}}
+            },
+        }, queries={"PATCH /jobs/{jobid}/rescaling": {"parallelism": 3}})  # fmt: skip
+    finally:
+        for client_of_job in (job, stopped, cancelled):
+            client_of_job.cancel().result()
+
+
+# Operations after which a job is not what it was.
+STEERING = {
+    "PATCH /jobs/{jobid}",
+    "PATCH /jobs/{jobid}/rescaling",
+    "POST /jobs/{jobid}/stop",
+    "PUT /jobs/{jobid}/resource-requirements",
+}
+
+
+def _take_checkpoints(registry: Registry, *jobs: JobClient) -> None:
+    for job in jobs:
+        job.trigger_checkpoint().result()
+    end = time.monotonic() + 20
+    while not any(e.view.checkpoints.completed for e in registry.entries()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@needs_schemathesis
+def test_answers_about_jobs_that_have_ended_fit_the_file(tmp_path: Path) -> None:
+    registry = Registry()
+    job = _start(registry)
+    _take_checkpoints(registry, job)
+    job.cancel().result()
+    (entry,) = registry.entries()
+    shelf = Shelf()
+    shelf.put(Archiver(service_of(registry, {}, None, 1000), lambda entry, archive: None).now(entry))
+    parameters = {
+        "jobid": entry.view.job_id,
+        "vertexid": entry.view.plan.vertices[1].head.id,
+        "subtaskindex": 0,
+        "attempt": 0,
+        "checkpointid": entry.view.checkpoints.history[-1].id,
+    }
+    of_jobs = {o for o in OPERATIONS if o.startswith("GET /jobs") or o == "GET /overview"}
+    ends = ("{triggerid}", "resource-requirements", "jm-operator-metrics")
+    not_kept = {o for o in of_jobs if o.endswith(ends)}
+    not_kept.add("GET /jobs/{jobid}/vertices/{vertexid}/subtasks/{subtaskindex}/attempts/{attempt}/accumulators")
+    left_out = {*LEFT_OUT, *(set(OPERATIONS) - of_jobs), *not_kept}
+    _conform(tmp_path, history_app(shelf, {}, None, 1000), left_out, parameters=parameters)
+
+
+@needs_schemathesis
+def test_answers_of_a_cluster_fit_the_file(tmp_path: Path) -> None:
+    uploads = Uploads(str(tmp_path / "uploads"))
+    form = b'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="job.py"\r\n\r\nprint()\r\n--x--\r\n'
+    kept, deleted = (uploads.take("multipart/form-data; boundary=x", form) for _ in range(2))
+    ended: list[bool] = []
+    app = cluster_app(
+        Cluster(
+            programs=Programs(SlotPool(4), Shelf(), {}, {}, 1.0),
+            shelf=Shelf(),
+            uploads=uploads,
+            settings={},
+            token=None,
+            submit_token=TOKEN,
+            refresh_ms=1000,
+            submits=True,
+            most_uploaded=10_000,
+            keep_seconds=0.0,
+            end=lambda: ended.append(True),
+            log=RecentLines(),
+        )
+    )
+    client = TestClient(app, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert client.post("/jars/upload", files={"jarfile": ("a.py", b"1")}).json()["status"] == "success"
+    # A job that is run needs Spark: tests/spark/test_session.py.
+    of_cluster = {*OF_CLUSTER, "GET /overview", "GET /taskmanagers", "GET /config"} - {"POST /jars/{jarid}/run"}
+    left_out = {*LEFT_OUT, *(set(OPERATIONS) - of_cluster), "POST /jars/upload"}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    _conform(tmp_path, app, left_out, parameters={"jarid": deleted.id}, headers=headers)
+    assert ended and [u.id for u in uploads.all() if u.id in (kept.id, deleted.id)] == [kept.id]
