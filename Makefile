@@ -53,8 +53,8 @@ sql-oracle: $(STAMP)
 	$(BIN)/python tests/sql/oracle.py --count 5000
 
 # The API reference as a site, in site/: what users import, from its docstrings.
-FORMATS := avro csv json orc parquet
-CONNECTORS := base datagen file_system hybrid_source jdbc number_seq sql
+FORMATS := avro change_json csv json orc parquet
+CONNECTORS := base cdc datagen file_system hybrid_source jdbc jdbc_source lookup number_seq redis sql
 DOCUMENTED := cep common common.serialization common.typeinfo common.types common.watermark_strategy \
 	datastream datastream.checkpoint_config datastream.checkpoint_storage datastream.functions datastream.state \
 	datastream.state_backend datastream.window $(addprefix datastream.connectors.,$(CONNECTORS)) \

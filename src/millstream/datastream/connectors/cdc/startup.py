@@ -66,4 +66,5 @@ class StartupOptions:
 
     @property
     def reads_tables(self) -> bool:
+        """Whether tables are read as they are."""
         return self.mode in (INITIAL, SNAPSHOT)
