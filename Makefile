@@ -53,8 +53,9 @@ sql-oracle: $(STAMP)
 	$(BIN)/python tests/sql/oracle.py --count 5000
 
 # The API reference as a site, in site/: what users import, from its docstrings.
-FORMATS := avro csv json orc parquet
-CONNECTORS := base datagen dynamic_kafka file_system http_source hybrid_source jdbc kafka number_seq socket_source sql
+FORMATS := avro change_json csv json orc parquet
+CONNECTORS := base cdc datagen dynamic_kafka file_system http_source hybrid_source jdbc jdbc_source kafka lookup number_seq redis \
+	socket_source sql
 DOCUMENTED := cep common common.serialization common.typeinfo common.types common.watermark_strategy \
 	datastream datastream.checkpoint_config datastream.checkpoint_storage datastream.functions datastream.state \
 	datastream.state_backend datastream.window $(addprefix datastream.connectors.,$(CONNECTORS)) \
