@@ -104,6 +104,9 @@ def test_a_job_is_seen_running_and_a_slow_vertex_is_not_green(site: Site) -> Non
     drawer.get_by_role("heading", name="Subtasks").wait_for()
     assert drawer.locator("tbody tr").count() == 1
     assert re.search(r"made at test_page.py:\d+", drawer.inner_text())
+    # Where its time goes: it waits, in the user's own function.
+    drawer.get_by_role("button", name="waiting").click()
+    drawer.locator(".flame .mine", has_text=re.compile(r"test_page.py:\d+ _slow")).first.wait_for()
     site.page.keyboard.press("Escape")
 
 
