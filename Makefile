@@ -79,9 +79,10 @@ bench: $(STAMP)
 bench-sql: $(STAMP)
 	$(BIN)/python bench/sql/run.py
 
-# Exceptions and kill -9 at every step of the protocol, on real Spark; about an hour.
+# Exceptions and kill -9 at every step of the protocol, on real Spark, in a DataStream job and in one of SQL; two hours.
 chaos: $(STAMP)
 	$(BIN)/python -m tests.faults --seeds 3
+	$(BIN)/python -m tests.faults --seeds 3 --job sql
 
 clean:
 	rm -rf $(VENV)

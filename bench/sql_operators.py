@@ -24,8 +24,13 @@ from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.local_aggregate import LocalWindowAggregateOperator
 from millstream.sql.operators.session import Session
-from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.window_aggregate import (
+    GlobalWindowAggregateOperator,
+    WindowAggregateOperator,
+    WindowTimes,
+)
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataTypes
@@ -39,12 +44,12 @@ _CALLS = [AggregateCall("COUNT", (), _BIGINT), AggregateCall("SUM", (1,), _BIGIN
 _random = np.random.default_rng(1)
 
 
-def _prepared(operator: Any) -> Any:
+def _prepared(operator: Any, emit: Any = lambda batches, t=None: None) -> Any:
     storage = MemoryStorage()
     state = KeyedState("bench", 0, storage, lambda: 0)
     context = RuntimeContext("bench", 0, 1, 128, 0, {}, MetricGroup(("bench",)), state)
     surroundings = Surroundings(lambda: 0, lambda n: None, lambda: 0.0)
-    operator.prepare(OperatorSetup(context, state, lambda batches, t=None: None, False, surroundings))
+    operator.prepare(OperatorSetup(context, state, emit, False, surroundings))
     state.prepare(None)
     state.begin()
     operator.open()
@@ -102,6 +107,41 @@ def _window(kind: WindowKind, size: int, step: int) -> Callable[[], None]:
         for i, batch in enumerate(batches):
             _consumed(operator.process(batch))
             operator.on_watermark((i + 1) * ROWS // 10 - 1)
+
+    return run
+
+
+def _two_phases(keys: int, phases: int) -> Callable[[], None]:
+    """A tumbling window with the way to its subtask: rows are split for two, and half of them are read again."""
+    from millstream.operators.partitioners import Place
+
+    times = [pa.array(np.arange(i * ROWS, (i + 1) * ROWS) // 10).view(_TIME) for i in range(BATCHES)]
+    batches = [Batch([*b.columns, t]) for b, t in zip(_ints(keys), times, strict=True)]
+    kinds, properties = [pa.int64(), pa.int64(), _TIME], [("start", _TIME), ("end", _TIME)]
+
+    def run() -> None:
+        windows = Windowing(WindowKind.TUMBLE, 10_000, 10_000)
+        made = (windows, WindowTimes(2, True, "UTC"), [0], _CALLS, kinds)
+        parts: list[list[Batch]] = [[], []]
+        send = ColumnKeyPartitioner((0,)).sender([p.append for p in parts], Place(0, 2, 128))
+        held: list[Batch] = []
+        local = _prepared(LocalWindowAggregateOperator(*made, False), held.extend) if phases == 2 else None
+        operator = _prepared((GlobalWindowAggregateOperator if local else WindowAggregateOperator)(*made, properties))
+        for i, batch in enumerate(batches):
+            watermark = (i + 1) * ROWS // 10 - 1
+            if local is None:
+                send(batch)
+            else:
+                held += local.process(batch)
+                local.on_watermark(watermark)
+                for one in held:
+                    send(one)
+                held.clear()
+            for part in parts:
+                for one in part:
+                    _consumed(operator.process(Batch.from_ipc(one.to_ipc(), len(one.columns), False)))
+                part.clear()
+            operator.on_watermark(watermark)
 
     return run
 
@@ -189,6 +229,12 @@ MEASURED: dict[str, Callable[[], Callable[[], None]]] = {
     "aggregate, 1M text keys": lambda: _aggregate(_texts(1_000_000)),
     "tumbling window, 10k keys": lambda: _window(WindowKind.TUMBLE, 10_000, 10_000),
     "hopping window, 10k keys, 5 slices": lambda: _window(WindowKind.HOP, 10_000, 2_000),
+    "window with shuffle, 10k keys": lambda: _two_phases(10_000, 1),
+    "window with shuffle, 10k keys, two phases": lambda: _two_phases(10_000, 2),
+    "window with shuffle, 100 keys": lambda: _two_phases(100, 1),
+    "window with shuffle, 100 keys, two phases": lambda: _two_phases(100, 2),
+    "window with shuffle, 1M keys": lambda: _two_phases(1_000_000, 1),
+    "window with shuffle, 1M keys, two phases": lambda: _two_phases(1_000_000, 2),
     "join, one partner": _join,
     "shuffle, 2 ways, write and read": _shuffle,
     "index, 10k ints, words in numpy": lambda: _index(_ints(10_000), WordIndex(1)),

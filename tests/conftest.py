@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres import PostgresServer, running_server
 
 from millstream.common import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.spark.session import stop_context
+from millstream.testing.databases import MariaDbServer, PostgresServer, RedisServer
 from millstream.testing.kafka import KafkaBroker
 
 Env = StreamExecutionEnvironment
@@ -38,8 +38,36 @@ def spark_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server; without one on the machine the test is skipped."""
-    with running_server() as server:
-        yield server
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    yield from _running(PostgresServer)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDbServer]:
+    """A MariaDB server; without one on the machine the test is skipped."""
+    pytest.importorskip("pymysql", reason="pymysql is not installed")
+    yield from _running(MariaDbServer)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis server; without one on the machine the test is skipped."""
+    pytest.importorskip("redis", reason="redis is not installed")
+    yield from _running(RedisServer)
+
+
+def _running(kind: type[Any]) -> Iterator[Any]:
+    server = kind()
+    try:
+        server.start()
+    except MillstreamError as e:
+        server.close()
+        # Only where there is none: one that does not start is an error.
+        if "There is no" in str(e):
+            pytest.skip(str(e))
+        raise
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall, Column
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
+from millstream.sql.plan.rules.phases import split_aggregate
 from millstream.sql.schema import Fields
 from millstream.sql.types import DataTypes
 
@@ -60,7 +61,7 @@ def join() -> Query:
     return query, inputs
 
 
-def _in_time(name: str) -> tuple[Planned, Planned, list[Batch]]:
+def _in_time(name: str, size: int = 11) -> tuple[Planned, Planned, list[Batch]]:
     columns = fields(k=_STRING, n=_BIGINT, t=_TIME)
     source = given(columns, INSERTS, f"{name}-input")
     rows = [row for row in _rows(200, 4) if row[0] == "+I"]
@@ -68,7 +69,7 @@ def _in_time(name: str) -> tuple[Planned, Planned, list[Batch]]:
     rows = [(*r[:3], r[3] - 700 * (i % 7 == 0) - 3000 * (i % 41 == 40)) for i, r in enumerate(rows)]
     node = nodes.Watermark(columns, source.node, 2, Column(_TIME, 2))
     marked = planned(node, source, changes=INSERTS, uid=f"{name}-watermark")
-    return source, marked, _batches(columns, rows, 11)
+    return source, marked, _batches(columns, rows, size)
 
 
 def hop() -> Query:
@@ -77,6 +78,19 @@ def hop() -> Query:
     spec = nodes.WindowSpec(nodes.WindowKind.HOP, 2, True, 1000, 500)
     node = nodes.WindowAggregate(out, marked.node, spec, (0,), (_COUNT, _SUM), ("start", "end"))
     return planned(node, marked, changes=INSERTS, uid="hop"), [(source, batches)]
+
+
+def phases() -> Query:
+    """Windows that cumulate, in two phases."""
+    # Few keys, and many rows at once: else they are not taken together.
+    source, marked, batches = _in_time("phases", 37)
+    calls = (_COUNT, _SUM, AggregateCall("MAX", (1,), _BIGINT))
+    out = fields(k=_BIGINT, c=_BIGINT, s=_BIGINT, m=_BIGINT, start=_TIME, end=_TIME)
+    spec = nodes.WindowSpec(nodes.WindowKind.CUMULATE, 2, True, 1500, 500)
+    node = split_aggregate(nodes.WindowAggregate(out, marked.node, spec, (1,), calls, ("start", "end")), False, {})
+    assert isinstance(node, nodes.GlobalWindowAggregate)
+    local = planned(node.local, marked, changes=INSERTS, uid="phases-local")
+    return planned(node, local, changes=INSERTS, uid="phases"), [(source, batches)]
 
 
 def session() -> Query:
@@ -94,4 +108,4 @@ def top() -> Query:
     return planned(node, source, uid="top"), [(source, _batches(columns, _rows(100, 5), 10))]
 
 
-QUERIES: dict[str, Callable[[], Query]] = {f.__name__: f for f in (aggregate, join, hop, session, top)}
+QUERIES: dict[str, Callable[[], Query]] = {f.__name__: f for f in (aggregate, join, hop, phases, session, top)}

@@ -17,6 +17,8 @@ class Query:
         columns: of that table.
         records: how many numbers millstream reads; others read a share of them.
         settings: what it sets.
+        spark: the same in Spark SQL, over all numbers at once; None where Spark has nothing like it: it tells final
+            results, not every change.
     """
 
     name: str
@@ -24,6 +26,7 @@ class Query:
     columns: str
     records: int
     settings: tuple[tuple[str, str], ...] = ()
+    spark: str | None = None
 
 
 _GROUPED = "SELECT n % {keys} AS k, COUNT(*) AS c, SUM(n) AS s FROM seq GROUP BY n % {keys}"
@@ -40,11 +43,26 @@ QUERIES = [
         "SELECT n, n * 2 + 1 AS a, n % 10 AS b FROM seq WHERE n % 3 <> 0",
         "n BIGINT, a BIGINT, b BIGINT",
         100_000_000,
+        spark="SELECT n, n * 2 + 1 AS a, n % 10 AS b FROM seq WHERE n % 3 <> 0",
     ),
     Query("group aggregate, 10k keys", _GROUPED.format(keys=10_000), _KCS, 20_000_000),
-    Query("group aggregate, 10k keys, mini-batch", _GROUPED.format(keys=10_000), _KCS, 40_000_000, _MINI_BATCH),
+    Query(
+        "group aggregate, 10k keys, mini-batch",
+        _GROUPED.format(keys=10_000),
+        _KCS,
+        40_000_000,
+        _MINI_BATCH,
+        _GROUPED.format(keys=10_000),
+    ),
     Query("group aggregate, 1M keys", _GROUPED.format(keys=1_000_000), _KCS, 10_000_000),
-    Query("group aggregate, 1M keys, mini-batch", _GROUPED.format(keys=1_000_000), _KCS, 10_000_000, _MINI_BATCH),
+    Query(
+        "group aggregate, 1M keys, mini-batch",
+        _GROUPED.format(keys=1_000_000),
+        _KCS,
+        10_000_000,
+        _MINI_BATCH,
+        _GROUPED.format(keys=1_000_000),
+    ),
     Query(
         "tumbling window",
         "SELECT n % 10000 AS k, window_start, COUNT(*) AS c, SUM(n) AS s "
@@ -52,12 +70,15 @@ QUERIES = [
         "GROUP BY n % 10000, window_start, window_end",
         "k BIGINT, w TIMESTAMP(3), c BIGINT, s BIGINT",
         20_000_000,
+        spark="SELECT n % 10000 AS k, window.start, COUNT(*) AS c, SUM(n) AS s FROM seq "
+        "GROUP BY n % 10000, window(ts, '10 seconds')",
     ),
     Query(
         "inner join",
         "SELECT a.n, b.m FROM seq AS a JOIN (SELECT n AS m FROM seq) AS b ON a.n = b.m",
         "n BIGINT, m BIGINT",
         4_000_000,
+        spark="SELECT a.n, b.m FROM seq AS a JOIN (SELECT n AS m FROM seq) AS b ON a.n = b.m",
     ),
     Query("scalar UDF", "SELECT plus_one(n) FROM seq", "n BIGINT", 10_000_000),
     Query("pandas UDF", "SELECT plus_one_pandas(n) FROM seq", "n BIGINT", 40_000_000),

@@ -3,7 +3,8 @@
     python bench/sql/run.py [--only projection,...] [--rounds 2] [--scale 1.0] [--engine spark]
 
 Both sides are warm: a process runs the query on fewer records first. The best of the rounds counts, because neighbours
-on the machine only ever make a run slower. Functions in Python are compared with PyFlink.
+on the machine only ever make a run slower. Functions in Python are compared with PyFlink. Beside them stands Spark SQL
+over all numbers at once, where it can say the query: it has final results only, and no state to go on from.
 """
 
 from __future__ import annotations
@@ -79,6 +80,13 @@ def flink(query: Query, records: int) -> float | None:
     return found["records"] / found["seconds"]
 
 
+def spark_sql(query: Query, records: int) -> float | None:
+    if query.spark is None:
+        return None
+    found = _last_json([sys.executable, str(HERE / "spark_sql.py"), query.name, str(records)])
+    return found["records"] / found["seconds"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
@@ -86,21 +94,28 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--engine", default="spark")
     parser.add_argument("--without-flink", action="store_true")
+    parser.add_argument("--without-spark", action="store_true")
     options = parser.parse_args()
     chosen = [q for q in QUERIES if not options.only or q.name in options.only.split(";")]
-    print("| query | millstream, million rows a second | Flink | ratio |\n|---|---:|---:|---:|", flush=True)
+    head = "| query | millstream, million rows a second | Flink | ratio | Spark SQL, at once |"
+    print(f"{head}\n|---|---:|---:|---:|---:|", flush=True)
     for query in chosen:
         records = int(query.records * options.scale)
         ours: list[float] = []
         theirs: list[float] = []
+        spark: list[float] = []
         for _ in range(options.rounds):
             ours.append(here(query, records, options.engine))
             other = None if options.without_flink else flink(query, int(records * _SHARE.get(query.name, 0.3)))
             if other is not None:
                 theirs.append(other)
+            at_once = None if options.without_spark else spark_sql(query, records)
+            if at_once is not None:
+                spark.append(at_once)
         best, beside = max(ours), max(theirs, default=0.0)
         told = f"{beside / 1e6:.2f} | {best / beside:.1f}" if beside else "- | -"
-        print(f"| {query.name} | {best / 1e6:.2f} | {told} |", flush=True)
+        at_once_told = f"{max(spark) / 1e6:.2f}" if spark else "-"
+        print(f"| {query.name} | {best / 1e6:.2f} | {told} | {at_once_told} |", flush=True)
 
 
 if __name__ == "__main__":

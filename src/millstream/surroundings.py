@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.event_loop import Requests
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def wall_clock() -> int:
@@ -27,6 +30,13 @@ def timer_lag(clock: Callable[[], int]) -> int:
     of a window. What a test's own clock is set to is over.
     """
     return 1 if clock is wall_clock else 0
+
+
+def resident() -> int:
+    """Return how many bytes of memory this process has for itself, without files that are mapped into it."""
+    with open("/proc/self/statm", "rb") as f:
+        _, pages, shared, *_ = map(int, f.read().split())
+    return (pages - shared) * _PAGE
 
 
 def requests(capacity: int) -> Requests:

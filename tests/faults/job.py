@@ -1,6 +1,6 @@
 """The job that must survive everything: offsets -> keyed state, timers, windows and patterns -> a transactional sink.
 
-    python tests/faults/job.py <directory> [--fault SETTING] [--latest]
+    python -m tests.faults.job <directory> [--fault SETTING] [--latest] [--set KEY=VALUE]
 
 runs it once, as a driver of its own; `directory` holds its database and its checkpoints.
 """
@@ -10,9 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import sqlite3
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 
 RECORDS, KEYS, WINDOW, LATER = 2400, 11, 400, 250
+# How many records a second are read.
+RATE = "survivor.rate"
 # How long an opening value waits for a closing one.
 PATIENCE = 100
 # So many records a subtask and epoch: about twenty epochs.
@@ -115,8 +116,8 @@ def make_database(directory: Path) -> None:
     database.close()
 
 
-def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
-    """Return an environment with the job in it."""
+def environment(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
+    """Return an environment whose jobs take many checkpoints and restart at once."""
     settings = {
         "execution.checkpointing.dir": str(directory / "checkpoints"),
         "execution.checkpointing.interval": "100 ms",
@@ -132,12 +133,18 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     }
     settled = Configuration.from_dict(settings)
     settled.add_all(config)
-    env = StreamExecutionEnvironment.get_execution_environment(settled)
+    return StreamExecutionEnvironment.get_execution_environment(settled)
+
+
+def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
+    """Return an environment with the job in it."""
+    env = environment(directory, config)
     make_database(directory)
     path = str(directory / "sink.db")
     sink = SqlSink(lambda: sqlite3.connect(path, timeout=30), "facts", ["kind", "number", "value"])
+    rate = config.get_integer(RATE, 1200)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
-    values = env.from_source(DataGeneratorSource(lambda i: i, RECORDS, 1200), strategy).uid("values")
+    values = env.from_source(DataGeneratorSource(lambda i: i, RECORDS, rate), strategy).uid("values")
     facts = values.key_by(lambda v: v % KEYS).process(CountAndRemind()).uid("count")
     pairs = values.map(lambda v: ("window", v % KEYS, v)).key_by(lambda t: t[1])
     sums = pairs.window(TumblingEventTimeWindows.of(WINDOW)).reduce(lambda a, b: (*a[:2], a[2] + b[2])).uid("sums")
@@ -145,14 +152,16 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     return env
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(build: Callable[[Path, Configuration], StreamExecutionEnvironment], about: str | None) -> None:
+    """Run a job once, as the command line says."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--fault")
     parser.add_argument("--latest", action="store_true")
     parser.add_argument("--master")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    config = Configuration()
+    config = Configuration.from_dict(dict(setting.split("=", 1) for setting in options.set))
     if options.fault:
         config.set_string(SETTING, options.fault)
     if options.master:
@@ -163,4 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(build, __doc__)

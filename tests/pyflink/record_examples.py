@@ -29,10 +29,11 @@ NAMES = [
     "word_count",
 ]
 
-# Of the Table API: without those that go on for ever, that make up rows at random, that aggregate in Python, and
-# basic_operations, which fails on apache-flink too (its `json` is no more the module).
+# Of the Table API: without the one that goes on for ever, and the one that aggregates in pandas.
 TABLE_NAMES = [
     "async/async_scalar_function",
+    "basic_operations",
+    "mixing_use_of_datastream_and_table",
     "multi_sink",
     "pandas/conversion_from_dataframe",
     "process_json_data",
@@ -43,6 +44,9 @@ TABLE_NAMES = [
     "windowing/tumble_window",
     "word_count",
 ]
+
+# Those that fail in the middle, on apache-flink too: its `json` is no more the module, but a function of expressions.
+FAILING = {"basic_operations"}
 
 # What PyFlink and Beam log when an example lets logs go to its output.
 NOISE = ("Using Any for unsupported type", "No module named google", "PYFLINK_CYTHON_ENABLED")
@@ -61,7 +65,7 @@ def record(name: str, package: str = "datastream") -> None:
         stdout=subprocess.PIPE,
         text=True,
         timeout=300,
-        check=True,
+        check=package == "datastream" or name not in FAILING,
     )
     printed = "".join(line for line in done.stdout.splitlines(True) if not line.startswith(NOISE))
     recording(name, package).parent.mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.faults.cases import Case, cases, run
+from tests.faults.cases import JOBS, Case, cases, run
 
 from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, TASK_POINTS, arm
 
@@ -28,6 +28,11 @@ CASES = [
     Case("driver.in-manifest", "kill-driver", 0),
     Case("driver.before-commit", "kill-driver", 0),
     Case("driver.after-recover", "kill-driver", 0),
+    # An aggregate, a join and a window into files.
+    Case("task.after-delta", "kill-worker", 0, job="sql"),
+    Case("task.after-stage", "raise", 1, job="sql"),
+    Case("driver.in-commit", "raise", 0, job="sql"),
+    Case("driver.before-commit", "kill-driver", 0, job="sql"),
 ]
 
 
@@ -41,5 +46,6 @@ def test_exactly_once(case: Case) -> None:
     assert outcome.differences == 0
 
 
-def test_every_step_is_tried_in_the_long_form() -> None:
-    assert {c.step for c in cases(1)} == {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}
+@pytest.mark.parametrize("job", JOBS)
+def test_every_step_is_tried_in_the_long_form(job: str) -> None:
+    assert {c.step for c in cases(1, job)} == {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}

@@ -262,7 +262,7 @@ def test_rows_by_jdbc_at_least_once(
     url = f"jdbc:sqlite:{tmp_path}/test.db"
     if database == "postgresql":
         words = dict(w.split("=") for w in request.getfixturevalue("postgres").new_database().split())
-        url = f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&user={words['user']}"
+        url = f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}"
     options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url).build()
     connect = connector(options)
     with closing(connect()) as connection:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import wait_until
 
-from millstream.common import Types
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.faults import sql_job
+
+from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import DataTypes, StreamTableEnvironment
 from millstream.table.udf import udf
@@ -77,3 +83,22 @@ def test_a_stream_a_table_and_a_stream_are_one_job(t_env: StreamTableEnvironment
     assert sorted(r for r in rows if r[1] == "a") == [
         ("INSERT", "a", 1), ("UPDATE_AFTER", "a", 4), ("UPDATE_BEFORE", "a", 1),
     ]  # fmt: skip
+
+
+def test_a_savepoint_of_two_subtasks_goes_on_in_three_and_in_one(config: Configuration, tmp_path: Path) -> None:
+    """An aggregate, a join and a window into files: at any parallelism nothing is lost or doubled."""
+    saved = ""
+    for parallelism in (2, 3, 1):
+        settings = Configuration(config).set_string("parallelism.default", str(parallelism))
+        if saved:
+            settings.set_string("execution.state-recovery.path", saved)
+        env = sql_job.build(tmp_path, settings)
+        if parallelism == 1:
+            env.execute(sql_job.NAME)
+            break
+        job = env.execute_async(sql_job.NAME)
+        before = len(sql_job.found(tmp_path))
+        wait_until(lambda: len(sql_job.found(tmp_path)) > before)  # noqa: B023
+        saved = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+        assert len(sql_job.found(tmp_path)) < len(sql_job.expected())
+    assert sql_job.found(tmp_path) == sql_job.expected()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,10 @@ from transcripts_runner import FOLDER, Case, FileClock, build, cases
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
+
+sys.path.append(str(Path(__file__).parents[1] / "unit"))
+
+from test_sql_transcripts import in_jobs, shown, written
 
 pytestmark = pytest.mark.spark
 FILES = sorted(p.stem for p in FOLDER.glob("*.yaml"))
@@ -59,3 +64,12 @@ def test_sql(parallelism: int, config: Configuration, tmp_path: Path) -> None:
     env.execute("sql")
     found = {name: sql_runs.final(sql_runs.changes_of(sink.results())) for name, sink in sinks.items()}
     assert found == {name: sql_runs.final(sql_runs.run(*one)) for name, one in made.items()}
+
+
+def test_operators_of_sql(config: Configuration, tmp_path: Path) -> None:
+    """All transcripts of SQL's operators are parts of one job; every change comes, in order."""
+    env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(1)
+    env._clock = FileClock(str(tmp_path / "clock"))
+    sinks = in_jobs(env)
+    env.execute("operators of SQL")
+    assert {name: shown(sink) for name, sink in sinks.items()} == {name: written(name) for name in sinks}

@@ -5,7 +5,7 @@
 
 A script is statements with semicolons. Each is executed, and its result printed; with an error, its first line that
 says what is wrong. A comment `-- unordered` before a statement says that the order of its rows is not defined.
-`{dir}` stands for a directory of the script's own.
+`{dir}` stands for a directory of the script's own; a line `-- set: key = value` is a setting.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE / "scripts"
 RECORDED = HERE / "recorded"
 _MODE = re.compile(r"^-- mode: (\w+)", re.MULTILINE)
+_SETTING = re.compile(r"^-- set: (\S+) = (.*)$", re.MULTILINE)
 # What the two say in words of their own.
 _MARK = "\x1e"
 _NOISE = re.compile(r"part-[0-9a-f-]+")
@@ -85,9 +86,12 @@ def _cleaned(body: str, directory: str, ordered: bool) -> str:
 def _sorted(body: str) -> str:
     """Return the lines with those of rows in order."""
     lines = body.splitlines()
-    rows = sorted(line for line in lines if line.startswith(("| +", "| -", "+I", "-U", "+U", "-D")))
-    taken = iter(rows)
-    return "\n".join(next(taken) if line in rows else line for line in lines) + "\n" if rows else body
+    # Behind the header, which is the first with a bar.
+    header = next((i for i, line in enumerate(lines) if line.startswith("|")), -1)
+    places = [i for i, line in enumerate(lines) if i > header and line.startswith(("|", "+I", "-U", "+U", "-D"))]
+    for place, line in zip(places, sorted(lines[i] for i in places), strict=True):
+        lines[place] = line
+    return "\n".join(lines) + "\n" if places else body
 
 
 def shown(text: str, printed: list[str]) -> str:
@@ -98,6 +102,11 @@ def shown(text: str, printed: list[str]) -> str:
 def is_batch(text: str) -> bool:
     found = _MODE.search(text)
     return found is not None and found.group(1) == "batch"
+
+
+def _configure(t_env: Any, text: str) -> None:
+    for key, value in _SETTING.findall(text):
+        t_env.get_config().set(key, value)
 
 
 def record(name: str) -> None:
@@ -120,6 +129,7 @@ def execute_on_flink(name: str) -> None:
     settings = EnvironmentSettings.in_batch_mode() if is_batch(text) else EnvironmentSettings.in_streaming_mode()
     t_env = TableEnvironment.create(settings)
     t_env.get_config().set("parallelism.default", "1").set("table.local-time-zone", "UTC")
+    _configure(t_env, text)
     with tempfile.TemporaryDirectory() as directory:
         print(directory, flush=True)
         for statement, _ in statements(text):
@@ -145,6 +155,7 @@ def here(name: str) -> str:
     settings = EnvironmentSettings.in_batch_mode() if is_batch(text) else EnvironmentSettings.in_streaming_mode()
     t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
     t_env.get_config().set("table.local-time-zone", "UTC")
+    _configure(t_env, text)
     return shown(text, run(text, t_env))
 
 

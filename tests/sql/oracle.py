@@ -3,7 +3,9 @@
     python tests/sql/oracle.py [--count 2000] [--seed 0]     (`make sql-oracle`)
 
 Queries are over small tables with nulls and duplicates. Only what both systems mean alike is used: no division by what
-may be zero, no average of whole numbers, no order where it is not asked for.
+may be zero, no average of whole numbers, no order where it is not asked for. Each query is also run in two and three
+subtasks with epochs cut anywhere, which must leave the same rows; and where it reads one table, twice in one subtask,
+at once and row by row with all processes new after each epoch, which must make the same changes in the same order.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ import random
 import sqlite3
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from millstream.common.types import Row
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import EnvironmentSettings, StreamTableEnvironment
-from millstream.testing import LocalEnvironment, ValuesTable
+from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ValuesTable
 
 TABLES = {"t": ("a", "b", "s"), "u": ("c", "d", "v")}
 _LETTERS = ["x", "y", "z", "xy", None]
@@ -157,19 +162,69 @@ def check(maker: Maker, queries: int, batch_rows: int = 1) -> int:
     return queries
 
 
+def check_cuts(maker: Maker, queries: int) -> int:
+    """Run some queries in several subtasks and with epochs cut anywhere: none may change a result."""
+    tables = {name: maker.rows() for name in TABLES}
+    for _ in range(queries):
+        query = maker.query()
+        at_once = _run(query, tables, 1, 100)
+        expected = _left(query, at_once)
+        for parallelism in (2, 3):
+            r = random.Random(f"{query} {parallelism}")
+            found = _left(query, _run(query, tables, parallelism, r.randint(1, 3), lambda r=r: r.randint(1, 4)))  # type: ignore[misc]
+            if found != expected:
+                raise Difference(f"parallelism {parallelism}: {query}\n  tables {tables}\n  {found} is not {expected}")
+        if " u" not in query:
+            row_by_row = _run(query, tables, 1, 1, lambda: 1, restarts=True)
+            if row_by_row != at_once:
+                raise Difference(f"changes: {query}\n  tables {tables}\n  {row_by_row} is not {at_once}")
+    return queries
+
+
+def _run(
+    query: str,
+    tables: dict[str, Rows],
+    parallelism: int,
+    batch_rows: int,
+    sizes: Callable[[], int] | None = None,
+    restarts: bool = False,
+) -> list[Row]:
+    """Return the changes that a query makes of tables."""
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
+    t_env = StreamTableEnvironment.create(env)
+    _declare(t_env, tables, batch_rows, parallelism)
+    sink = CollectSink()
+    t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(sink).set_parallelism(1)
+    job = LocalJob(env, epoch_sizes=sizes)
+    while not job.is_finished:
+        job.run_epoch()
+        if restarts:
+            job.restart_slots()
+    return sink.results()
+
+
 def _environment(mode: str, tables: dict[str, Rows], batch_rows: int) -> StreamTableEnvironment:
     settings = EnvironmentSettings.in_batch_mode() if mode == "batch" else EnvironmentSettings.in_streaming_mode()
     t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
-    for name, columns in TABLES.items():
-        source = ValuesTable(tables[name], batch_rows=batch_rows)
-        declared = f"{columns[0]} BIGINT, {columns[1]} BIGINT, {columns[2]} STRING"
-        t_env.execute_sql(f"CREATE TABLE {name} ({declared}) WITH {source.options}")
+    _declare(t_env, tables, batch_rows)
     return t_env
 
 
+def _declare(t_env: StreamTableEnvironment, tables: dict[str, Rows], batch_rows: int, subtasks: int = 1) -> None:
+    for name, columns in TABLES.items():
+        source = ValuesTable(tables[name], batch_rows=batch_rows, subtasks=subtasks)
+        declared = f"{columns[0]} BIGINT, {columns[1]} BIGINT, {columns[2]} STRING"
+        t_env.execute_sql(f"CREATE TABLE {name} ({declared}) WITH {source.options}")
+
+
 def _answer(t_env: StreamTableEnvironment, query: str) -> Counter[tuple[Any, ...]]:
+    return _left(query, t_env.execute_sql(query).collect())
+
+
+def _left(query: str, rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
+    """Return the rows that are left when all changes are made."""
     found: Counter[tuple[Any, ...]] = Counter()
-    for row in t_env.execute_sql(query).collect():
+    for row in rows:
         found[tuple(row)] += -1 if row.get_row_kind().name in ("UPDATE_BEFORE", "DELETE") else 1
     if any(n < 0 for n in found.values()):
         raise Difference(f"{query}: rows are taken back that were not there: {-found}")
@@ -186,6 +241,7 @@ def main() -> None:
         seed = options.seed + asked
         try:
             check(Maker(seed), 10, batch_rows=1 + seed % 3)
+            check_cuts(Maker(seed), 10)
         except Exception as e:
             failed += 1
             print(f"seed {seed}: {type(e).__name__}: {e}", flush=True)

@@ -40,7 +40,7 @@ def options_for(url: str, user: str | None = None, password: str | None = None) 
 def postgres_url(conninfo: str) -> str:
     """The server's address is a directory, which JDBC cannot say; libpq's own words can."""
     words = dict(word.split("=") for word in conninfo.split())
-    return f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&user={words['user']}"
+    return f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -254,8 +254,8 @@ def test_statements() -> None:
     [
         (lambda: options_for(""), "say with_url"),
         (
-            lambda: JdbcSink.sink(INSERT, WORDS, options_for("jdbc:mysql://h/db")),
-            r"not jdbc:mysql:; connectors.sql",
+            lambda: JdbcSink.sink(INSERT, WORDS, options_for("jdbc:oracle://h/db")),
+            r"not jdbc:oracle:; connectors.sql",
         ),
         (lambda: JdbcSink.sink(INSERT, WORDS, options_for("jdbc:sqlite::memory:")), "must name a file"),
         (lambda: JdbcSink.sink("VALUES (?)", WORDS, options_for("jdbc:sqlite:/x")), r"has 1 of \?, but .* 2 fields"),

@@ -22,5 +22,10 @@ def test_random_queries_have_sqlites_answers(seed: int) -> None:
     assert oracle.check(oracle.Maker(seed), 10, batch_rows=1 + seed % 3) == 10
 
 
+@pytest.mark.parametrize("seed", range(2000, 2003))
+def test_neither_parallelism_nor_epochs_change_random_queries(seed: int) -> None:
+    assert oracle.check_cuts(oracle.Maker(seed), 10) == 10
+
+
 def test_the_reference_is_up_to_date() -> None:
     assert reference.PAGE.read_text() == reference.page(), "run `make sql-docs`"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -9,7 +10,7 @@ from sql_planned import QUERIES
 from sql_runs import changes_of, collecting, final, run
 
 from millstream.sql.operators.session import Session
-from millstream.testing import ABORT, LocalJob
+from millstream.testing import ABORT, LocalJob, save_savepoint, start_from
 
 # With one input, what comes out does not depend on whose turn it is.
 _IN_ORDER = [name for name in QUERIES if name != "join"]
@@ -51,6 +52,25 @@ def test_failures_change_no_result(name: str) -> None:
     env, sink = collecting(query, failing, 2)
     LocalJob(env, epoch_sizes=lambda: 1).run(restarts=4)
     assert final(changes_of(sink.results())) == expected
+
+
+@pytest.mark.parametrize("after", [1, 3])
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_savepoint_goes_on_at_another_parallelism(name: str, after: int, tmp_path: Path) -> None:
+    query, inputs = QUERIES[name]()
+    expected = final(run(query, inputs))
+    env, sink = collecting(query, inputs, 2)
+    job = LocalJob(env, epoch_sizes=lambda: 1)
+    for _ in range(4):
+        job.run_epoch()
+    assert not job.is_finished
+    saved = save_savepoint(job, tmp_path)
+    got = changes_of(sink.results())
+    env, sink = collecting(query, inputs, after)
+    start_from(env, saved).run()
+    rest = changes_of(sink.results())
+    assert rest
+    assert final([*got, *rest]) == expected
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -12,11 +12,18 @@ import pytest
 from sql_model import GroupAggregateModel, JoinModel, WindowModel
 from sql_runs import Bare, Change, batch_of, final
 
+from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall, Call, Column
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
+from millstream.sql.operators.local_aggregate import LocalGroupAggregateOperator, LocalWindowAggregateOperator
 from millstream.sql.operators.session import Session
-from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.top_n import TopNOperator
+from millstream.sql.operators.window_aggregate import (
+    GlobalWindowAggregateOperator,
+    WindowAggregateOperator,
+    WindowTimes,
+)
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataType, DataTypes
@@ -85,6 +92,47 @@ def test_group_aggregate_makes_every_change(seed: int) -> None:
         assert bare.changes() == [c for change in part for c in model.take(change)]
         if restarts and r.random() < 0.5:
             bare.restart()
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_group_aggregate_in_two_phases(seed: int) -> None:
+    r = Random(seed)
+    keys, retracts = r.choice([[0], [1], [0, 1], []]), r.random() < 0.5
+    most, restarts = r.choice([0, 5, 1000]), r.random() < 0.5
+    wanted = _PLAIN + (_OF_ALL if retracts else _OF_INSERTS)
+    if r.random() < 0.3:
+        # Nothing that depends on the rows of one batch.
+        wanted = [w for w in wanted if not w[2]]
+    # A change and its opposite go the same way.
+    ways = [_changelog(r, retracts=retracts) for _ in range(2)]
+    calls = _calls(*wanted)
+    local = [Bare(LocalGroupAggregateOperator(keys, calls, _ROW_KINDS, retracts, most)) for _ in ways]
+    last = Bare(GlobalGroupAggregateOperator(keys, calls, _ROW_KINDS, retracts=retracts, mini_batch=True))
+    model = GroupAggregateModel(lambda row: tuple(row[k] for k in keys), wanted)
+    left = [_cut(r, changes) for changes in ways]
+    found: list[Change] = []
+    expected: list[Change] = []
+    while any(left):
+        way = r.choice([i for i in range(2) if left[i]])
+        part = left[way].pop(0)
+        local[way].take(batch_of(part, _ROW_KINDS))
+        expected += [c for change in part for c in model.take(change)]
+        if r.random() < 0.3 or not any(left):
+            for one in local:
+                one.operator.flush()
+        for one in local:
+            for batch in one.out:
+                last.take(Batch.from_ipc(batch.to_ipc(), len(batch.columns), False))
+            one.out.clear()
+        found += last.changes()
+        if restarts and r.random() < 0.3:
+            last.restart()
+    assert _near(final(found)) == _near(final(expected))
+
+
+def _near(rows: list[tuple[Any, ...]]) -> list[Any]:
+    """Return rows with sums of floats as near as those are whose order is not said."""
+    return [tuple(float(f"{v:.12g}") if isinstance(v, float) else v for v in row) for row in rows]
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -238,8 +286,75 @@ def _windows_of(kind: WindowKind, size: int, step: int, offset: int, time: int) 
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
+def test_top_n_does_not_depend_on_batches(seed: int) -> None:
+    r = Random(seed)
+    order = r.choice([[(1, True, False)], [(1, False, True)], [(1, True, True), (2, False, False)]])
+    numbers = [*range(30), None] if r.random() < 0.5 else range(30)
+    rows = [("+I", r.choice("ab"), r.choice(numbers), r.randrange(3), i) for i in range(200)]
+    kinds = [pa.string(), pa.int64(), pa.int64(), pa.int64()]
+    most, shows = r.randint(1, 4), r.random() < 0.5
+    found = []
+    for cut in (1, 37, 200):
+        bare = Bare(TopNOperator([0], order, kinds, 1, most, shows))
+        for i in range(0, len(rows), cut):
+            bare.take(batch_of(rows[i : i + cut], kinds))
+        found.append(bare.changes())
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("folds", [False, True])
+def test_first_and_last_values(seed: int, folds: bool) -> None:
+    r = Random(seed)
+    rows = [("+I", r.choice("abc"), r.choice([None, "x", "y", "z"]), r.choice([None, 1, 2])) for _ in range(60)]
+    kinds = [pa.string(), pa.string(), pa.int64()]
+    calls = [AggregateCall(f, (c,), t) for f in ("FIRST_VALUE", "LAST_VALUE") for c, t in ((1, _STRING), (2, _BIGINT))]
+    bare = Bare(GroupAggregateOperator([0], calls, kinds, mini_batch=folds))
+    kept: dict[str, list[Any]] = {}
+    expected: list[Change] = []
+    for part in _cut(r, rows):
+        bare.take(batch_of(part, kinds))
+        for _, key, *values in part:
+            before = kept.get(key)
+            now = list(before or [None] * 4)
+            for i, value in enumerate(values):
+                if value is not None:
+                    now[i] = value if now[i] is None else now[i]
+                    now[2 + i] = value
+            kept[key] = now
+            if before is None:
+                expected.append(("+I", key, *now))
+            elif before != now:
+                expected += [("-U", key, *before), ("+U", key, *now)]
+        if r.random() < 0.3:
+            bare.restart()
+    found = bare.changes()
+    assert final(found) == final(expected)
+    assert folds or found == expected
+
+
+class InTwoPhases(Bare):
+    """The second phase of a window aggregate, and the first before it."""
+
+    def __init__(self, made: Any, properties: Any) -> None:
+        super().__init__(GlobalWindowAggregateOperator(*made, properties))
+        self.local = Bare(LocalWindowAggregateOperator(*made, False))
+
+    def take(self, batch: Batch, input_index: int = 0) -> None:
+        self.local.take(batch)
+
+    def advance(self, watermark: int) -> None:
+        self.local.operator.on_watermark(watermark)
+        for batch in self.local.out:
+            super().take(Batch.from_ipc(batch.to_ipc(), len(batch.columns), False))
+        self.local.out.clear()
+        self.operator.on_watermark(watermark)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
 @pytest.mark.parametrize("kind", list(_WINDOWS))
-def test_windows_end_with_the_watermark(seed: int, kind: WindowKind) -> None:
+@pytest.mark.parametrize("phases", [1, 2])
+def test_windows_end_with_the_watermark(seed: int, kind: WindowKind, phases: int) -> None:
     r = Random(seed)
     offset, distinct, restarts = r.choice([0, 1]), r.random() < 0.5, r.random() < 0.5
     size, step = _WINDOWS[kind]
@@ -248,16 +363,10 @@ def test_windows_end_with_the_watermark(seed: int, kind: WindowKind) -> None:
     calls = [AggregateCall("COUNT", (), _BIGINT), AggregateCall("MAX", (1,), _BIGINT)]
     if distinct:
         calls.append(AggregateCall("COUNT", (1,), _BIGINT, distinct=True))
-    operator = WindowAggregateOperator(
-        Windowing(kind, size, step, offset),
-        WindowTimes(2, True, "UTC"),
-        [0],
-        calls,
-        kinds,
-        [("start", pa.int64()), ("end", pa.int64())],
-    )
-    operator.properties = [("start", stamp), ("end", stamp)]
-    bare = Bare(operator)
+    made = (Windowing(kind, size, step, offset), WindowTimes(2, True, "UTC"), [0], calls, kinds)
+    properties = [("start", stamp), ("end", stamp)]
+    bare: Bare = InTwoPhases(made, properties) if phases == 2 else Bare(WindowAggregateOperator(*made, properties))
+    advance: Any = bare.advance if isinstance(bare, InTwoPhases) else bare.operator.on_watermark
 
     def value(rows: list[Any]) -> tuple[Any, ...]:
         values = [r[1] for r in rows]
@@ -272,11 +381,11 @@ def test_windows_end_with_the_watermark(seed: int, kind: WindowKind) -> None:
         for row in part:
             model.take(row)
         watermark = max(watermark, r.randrange(50))
-        operator.on_watermark(watermark)
+        advance(watermark)
         assert sorted(map(repr, _in_ms(bare.changes()))) == sorted(map(repr, model.advance(watermark)))
         if restarts and r.random() < 0.5:
             bare.restart()
-    operator.on_watermark((1 << 63) - 1)
+    advance((1 << 63) - 1)
     assert sorted(map(repr, _in_ms(bare.changes()))) == sorted(map(repr, model.advance((1 << 63) - 1)))
 
 

@@ -201,11 +201,13 @@ def test_a_window_aggregate_is_an_aggregate_by_start_and_end(session: Session) -
     )
     assert plan == [
         "Calc(select=[a, window_end, s])",
-        "  WindowAggregate(groupBy=[a], window=[TUMBLE(time_col=[ts], size=[10 min])], select=[a, SUM(b) AS s, "
-        "start('w$) AS window_start, end('w$) AS window_end])",
-        "    Calc(select=[a, b, ts], where=[(b > 1)])",
-        f"      {T}",
-        "        " + scan("t", "a", "b", "ts"),
+        "  GlobalWindowAggregate(groupBy=[a], window=[TUMBLE(slice_end=[$slice_end], size=[10 min])], "
+        "select=[a, SUM(sum$0) AS s, start('w$) AS window_start, end('w$) AS window_end])",
+        "    LocalWindowAggregate(groupBy=[a], window=[TUMBLE(time_col=[ts], size=[10 min])], "
+        "select=[a, SUM(b) AS sum$0, slice_end('w$) AS $slice_end])",
+        "      Calc(select=[a, b, ts], where=[(b > 1)])",
+        f"        {T}",
+        "          " + scan("t", "a", "b", "ts"),
     ]
 
 
@@ -227,7 +229,7 @@ def test_grouping_sets_of_a_window(session: Session) -> None:
         "SELECT window_start, a, c, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
         "GROUP BY window_start, window_end, GROUPING SETS ((a), (c))"
     )
-    aggregate = only(session, query, n.WindowAggregate)
+    aggregate = only(session, query, n.GlobalWindowAggregate)
     assert len(aggregate.node.keys) == 3
     assert aggregate.node.has_window is not None
     assert kinds(aggregate) == "I"
@@ -313,7 +315,7 @@ def test_a_plain_join_loses_time_attributes(session: Session) -> None:
     with pytest.raises(ValidationException, match="column 'ts' has lost it, by a join without time bounds"):
         session.planned(query.format(""))
     bounds = " AND t.ts BETWEEN u.uts AND u.uts + INTERVAL '1' HOUR"
-    assert only(session, query.format(bounds), n.WindowAggregate).node.window.is_event_time
+    assert only(session, query.format(bounds), n.GlobalWindowAggregate).node.window.is_event_time
 
 
 def test_temporal_joins(session: Session) -> None:
@@ -372,10 +374,10 @@ def test_a_filter_on_what_changes_needs_pairs(session: Session) -> None:
     changed = "INSERT INTO keyed SELECT * FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) WHERE n > 1"
     assert kinds(only(session, changed, n.Aggregate)) == "I,UB,UA"
     plan = session.planned(changed)[0]
-    # A row that leaves the filter is an old half without a new one: what is left by key is made out before the sink.
+    # A row that leaves the filter is an old half without a new one: before the sink it is a row that goes.
     assert "UB" in kinds(plan.inputs[0])
     assert isinstance(plan.node, n.Sink)
-    assert plan.node.materialize == (0,)
+    assert plan.node.materialize is None
 
 
 def test_another_key_than_the_sinks_is_materialized(session: Session) -> None:
@@ -508,6 +510,120 @@ def test_a_hint_says_how_long_state_lives(session: Session) -> None:
         session.bound(query.replace("'u'", "'zz'"))
 
 
+# --- two phases
+
+MINI_BATCH = {"table.exec.mini-batch.enabled": "true", "table.exec.mini-batch.allow-latency": "1 s"}
+
+
+ONE_PHASE = {"table.optimizer.agg-phase-strategy": "ONE_PHASE"}
+
+
+def _set(settings: dict[str, str]) -> Session:
+    session = Session()
+    session.settings.update(settings)
+    return session
+
+
+def _phases(session: Session, query: str) -> list[str]:
+    """Return the names of the aggregates of a query, the last first."""
+    return [p.name for p in nodes(session.planned(query)[0]) if "Aggregate(" in p.name]
+
+
+@pytest.mark.parametrize(
+    ("select", "local", "last"),
+    # As Flink 2.3 explains them.
+    [
+        ("COUNT(*), SUM(b)", "COUNT(*) AS count1$0, SUM(b) AS sum$1", "COUNT(count1$0) AS {0}, SUM(sum$1) AS {1}"),
+        (
+            "AVG(b), MIN(c)",
+            "AVG(b) AS (sum$0, count$1), MIN(c) AS min$2",
+            "AVG((sum$0, count$1)) AS {0}, MIN(min$2) AS {1}",
+        ),
+        (
+            "COUNT(DISTINCT c), SUM(DISTINCT b)",
+            "COUNT(distinct$0 c) AS count$0, SUM(distinct$1 b) AS sum$1, DISTINCT(c) AS distinct$0, "
+            "DISTINCT(b) AS distinct$1",
+            "COUNT(distinct$0 count$0) AS {0}, SUM(distinct$1 sum$1) AS {1}",
+        ),
+        (
+            "COLLECT(c), ARRAY_AGG(b)",
+            "COLLECT(c) AS collect$0, ARRAY_AGG(b) AS array_agg$1",
+            "COLLECT(collect$0) AS {0}, ARRAY_AGG(array_agg$1) AS {1}",
+        ),
+    ],
+)
+def test_groups_have_two_phases_with_mini_batch(select: str, local: str, last: str) -> None:
+    query = f"SELECT a, {select} FROM t GROUP BY a"
+    assert _phases(_set(MINI_BATCH), query) == [
+        f"GlobalGroupAggregate(groupBy=[a], select=[a, {last.format('EXPR$1', 'EXPR$2')}])",
+        f"LocalGroupAggregate(groupBy=[a], select=[a, {local}])",
+    ]
+    assert len(_phases(_set(MINI_BATCH | ONE_PHASE), query)) == 1
+    assert len(_phases(Session(), query)) == 1
+
+
+def test_phases_of_rows_that_are_taken_back() -> None:
+    inner = "SELECT a, COUNT(*) AS c, SUM(b) AS s FROM t GROUP BY a"
+    planned = _set(MINI_BATCH).planned(f"SELECT c, MAX(s), SUM(s) FROM ({inner}) GROUP BY c")[0]
+    found = [p.name for p in nodes(planned) if "Aggregate(groupBy=[c]" in p.name]
+    assert found == [
+        "GlobalGroupAggregate(groupBy=[c], select=[c, MAX_RETRACT(max$0) AS EXPR$1, SUM_RETRACT((sum$1, count$2)) AS "
+        "EXPR$2])",
+        "LocalGroupAggregate(groupBy=[c], select=[c, MAX_RETRACT(s) AS max$0, SUM_RETRACT(s) AS (sum$1, count$2), "
+        "COUNT_RETRACT(*) AS count1$3])",
+    ]
+    assert "D" in kinds(planned)
+
+
+@pytest.mark.parametrize("select", ["LISTAGG(c)", "FIRST_VALUE(b)", "LAST_VALUE(b), COUNT(*)"])
+def test_aggregates_that_depend_on_order_have_one_phase(select: str) -> None:
+    assert len(_phases(_set(MINI_BATCH), f"SELECT a, {select} FROM t GROUP BY a")) == 1
+    window = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
+    assert len(_phases(Session(), f"SELECT window_start, {select} {window}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("window", "count"),
+    [
+        ("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)", 2),
+        ("CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)", 2),
+        ("SESSION(TABLE t PARTITION BY a, DESCRIPTOR(ts), INTERVAL '1' MINUTE)", 1),
+        ("TUMBLE(TABLE t, DESCRIPTOR(p), INTERVAL '1' MINUTE)", 1),
+    ],
+)
+def test_windows_in_event_time_have_two_phases(session: Session, window: str, count: int) -> None:
+    query = f"SELECT a, window_start, COUNT(*) FROM TABLE({window}) GROUP BY a, window_start, window_end"
+    assert len(_phases(session, query)) == count
+    one = _set(ONE_PHASE)
+    assert len(_phases(one, query)) == 1
+
+
+def test_rows_that_lie_together_have_one_phase() -> None:
+    session = _set(MINI_BATCH)
+    inner = "SELECT a, MAX(b) AS m FROM t GROUP BY a"
+    assert len(_phases(session, f"SELECT a, MIN(m) FROM ({inner}) WHERE m > 1 GROUP BY a")) == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "mode"),
+    [
+        ("SELECT a, COUNT(*) FROM t GROUP BY a", "ProcTime"),
+        ("SELECT k FROM u", "ProcTime"),
+        (
+            "SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) "
+            "GROUP BY window_start, window_end",
+            "RowTime",
+        ),
+        ("SELECT SUM(b) OVER (PARTITION BY a ORDER BY ts) FROM t", "RowTime"),
+    ],
+)
+def test_mini_batches_are_assigned_behind_watermarks(query: str, mode: str) -> None:
+    planned = _set(MINI_BATCH).planned(query)[0]
+    (found,) = [p for p in nodes(planned) if isinstance(p.node, n.MiniBatch)]
+    assert found.name == f"MiniBatchAssigner(interval=[1000ms], mode=[{mode}])"
+    assert isinstance(found.inputs[0].node, n.Watermark)
+
+
 # --- EXPLAIN
 
 
@@ -623,7 +739,7 @@ def _seconds(session: Session, text: str) -> float:
     ("query", "wanted"),
     [
         ("q4", ["GroupAggregate", "Calc", "GroupAggregate", "Calc", "Join"]),
-        ("q5", ["Calc", "Join", "Calc", "WindowAggregate"]),
+        ("q5", ["Calc", "Join", "Calc", "GlobalWindowAggregate"]),
         ("q9", ["Rank", "Join"]),
         ("q11", ["WindowAggregate", "Calc"]),
         ("q18", ["Deduplicate", "Calc"]),

@@ -61,6 +61,15 @@ def postgres_database(conninfo: str) -> Connect:
     return connect
 
 
+def mariadb_database(socket: str, database: str) -> Connect:
+    def connect() -> Any:
+        import pymysql
+
+        return pymysql.connect(unix_socket=socket, user="root", database=database, charset="utf8mb4")
+
+    return connect
+
+
 def is_sqlite(connect: Connect) -> bool:
     with closing(connect()) as connection:
         return isinstance(connection, sqlite3.Connection)
@@ -581,3 +590,41 @@ def shared_database(postgres: Any) -> Connect:
 def test_whatever_fails_every_record_is_in_postgres_once(shared_database: Connect, seed: int) -> None:
     run_sql(shared_database, "DROP TABLE IF EXISTS t", "DROP TABLE IF EXISTS t__staged")
     run_chaos(shared_database, "t", random.Random(seed))
+
+
+# --- MariaDB, which has other words for much of it
+
+
+@pytest.fixture
+def maria(mariadb: Any) -> Connect:
+    connect = mariadb_database(mariadb.socket, mariadb.new_database())
+    run_sql(connect, "CREATE TABLE words (word VARCHAR(100) PRIMARY KEY, count INTEGER, remark TEXT)")
+    return connect
+
+
+def test_rows_of_mariadb_are_replaced_by_key(maria: Connect) -> None:
+    sink = SqlSink(maria, "words", ["word", "count"], key_columns=["word"])
+    run_sql(maria, "INSERT INTO words VALUES ('a', 0, 'stays')")
+    first = epoch(sink, "0-1-a", [("a", 1), ("b", 2), ("a", 3)])
+    assert counts(maria) == [("a", 0)]
+    commit(sink, first, epoch(sink, "0-2-a", [("b", 4), ("c", 5)]))
+    # Once more, as after a failure.
+    commit(sink, first)
+    assert run_sql(maria, "SELECT * FROM words ORDER BY word") == [("a", 3, "stays"), ("b", 4, None), ("c", 5, None)]
+    assert staged_rows(maria) == 0
+    only_keys = SqlSink(maria, "words", ["word"], key_columns=["word"])
+    commit(only_keys, epoch(only_keys, "0-3-a", [("a",), ("d",)]))
+    assert [row[0] for row in counts(maria)] == ["a", "b", "c", "d"]
+
+
+def test_a_table_that_mariadb_does_not_have_is_told_at_once(maria: Connect) -> None:
+    with pytest.raises(InvalidProgramError, match="Create the table nothing with these columns"):
+        SqlSink(maria, "nothing", ["word"]).create_committer(CONTEXT)
+
+
+# Who dies leaves connections open, of which Python complains.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_fails_every_record_is_in_mariadb_once(mariadb: Any, seed: int) -> None:
+    connect = mariadb_database(mariadb.socket, mariadb.new_database())
+    run_chaos(connect, "t", random.Random(seed))

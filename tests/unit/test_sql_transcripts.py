@@ -11,11 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sql_scripted
 from sql_runs import KINDS, Bare, Change, batch_of
 
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.operators.base import Operator
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
+from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
@@ -34,6 +37,7 @@ from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataTypes
+from millstream.testing import CollectSink, LocalJob
 
 _END = (1 << 63) - 1
 _INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
@@ -75,19 +79,38 @@ def _shown(batches: list[Any]) -> str:
     return ", ".join(rows)
 
 
-def _take(bare: Bare, transcript: Transcript, text: str, one_by_one: bool) -> None:
+def steps_of(transcript: Transcript, one_by_one: bool = False) -> list[Any]:
+    """Return the steps: (input, batch), watermarks, and "end"."""
+    found: list[Any] = []
+    for step, _ in transcript.steps:
+        found += [step] if not isinstance(step, str) or step == "end" else _batches(transcript, step, one_by_one)
+    return found
+
+
+def _batches(transcript: Transcript, text: str, one_by_one: bool) -> list[tuple[int, Any]]:
     index = 0
     if text[0] in "12":
         index, text = int(text[0]) - 1, text[1:]
     plain = [pa.int64() if pa.types.is_timestamp(k) else k for k in transcript.kinds]
     changes = _changes(text, plain)
+    found = []
     for part in [[c] for c in changes] if one_by_one else [changes]:
         batch = batch_of(part, plain)
-        bare.take(batch.with_columns([c.view(k) for c, k in zip(batch.columns, transcript.kinds, strict=True)]), index)
+        typed = [c.view(k) for c, k in zip(batch.columns, transcript.kinds, strict=True)]
+        found.append((index, batch.with_columns(typed)))
+    return found
 
 
 def _times(column: int = 0) -> WindowTimes:
     return WindowTimes(column, True, "UTC")
+
+
+_is_above_2 = Call(DataTypes.BOOLEAN(), ">", (Column(_BIGINT, 0), Constant(_BIGINT, 2)))
+
+
+def _joining(kind: JoinKind) -> JoinOperator:
+    side = JoinSide((_INT, _TEXT), (0,))
+    return JoinOperator(kind, side, side, (False,), None, Session())
 
 
 TRANSCRIPTS = [
@@ -103,6 +126,89 @@ TRANSCRIPTS = [
                 "+I a 1 1e+16, -U a 1 1e+16, +U a 2 1e+16, -U a 2 1e+16, +U a 1 0.0, -D a 1 0.0, +I a 1 2.0",
             ),
         ],
+    ),
+    Transcript(
+        "a calculation",
+        lambda: CalcOperator([Column(_BIGINT, 1), Column(_BIGINT, 0)], _is_above_2, Session()),
+        [_INT, _INT],
+        [("+I 1 5, -U 2 5, +U 3 5, -D 9 -", "+U 5 3, -D - 9")],
+    ),
+    Transcript(
+        "sums and counts by key",
+        lambda: GroupAggregateOperator([0], [_COUNT, _SUM], [_TEXT, _INT]),
+        [_TEXT, _INT],
+        [
+            ("+I a 1, +I b 2, +I a 3", "+I a 1 1, +I b 1 2, -U a 1 1, +U a 2 4"),
+            ("+I - -, +I - 7, +I a 0", "+I - 1 -, -U - 1 -, +U - 2 7, -U a 2 4, +U a 3 4"),
+        ],
+    ),
+    Transcript(
+        "inner join",
+        lambda: _joining(JoinKind.INNER),
+        [_INT, _TEXT],
+        [
+            ("1+I 1 a, +I - b", ""),
+            ("2+I 1 x, +I - y, +I 1 z", "+I 1 a 1 x, +I 1 a 1 z"),
+            ("1-D 1 a, +I 1 c", "-D 1 a 1 x, -D 1 a 1 z, +I 1 c 1 x, +I 1 c 1 z"),
+        ],
+    ),
+    Transcript(
+        "left join",
+        lambda: _joining(JoinKind.LEFT),
+        [_INT, _TEXT],
+        [
+            ("1+I 1 a, +I - b", "+I 1 a - -, +I - b - -"),
+            ("2+I 1 x, +I 1 y", "-D 1 a - -, +I 1 a 1 x, +I 1 a 1 y"),
+            ("2-D 1 x", "-D 1 a 1 x"),
+            ("2-D 1 y", "-D 1 a 1 y, +I 1 a - -"),
+        ],
+    ),
+    Transcript(
+        "full join",
+        lambda: _joining(JoinKind.FULL),
+        [_INT, _TEXT],
+        [
+            ("1+I 1 a", "+I 1 a - -"),
+            ("2+I 2 x", "+I - - 2 x"),
+            ("2+I 1 y", "-D 1 a - -, +I 1 a 1 y"),
+            ("1+I 2 b, -D 1 a", "-D - - 2 x, +I 2 b 2 x, -D 1 a 1 y, +I - - 1 y"),
+        ],
+    ),
+    Transcript(
+        "semi join",
+        lambda: _joining(JoinKind.SEMI),
+        [_INT, _TEXT],
+        [("1+I 1 a, +I 2 b", ""), ("2+I 1 x, +I 1 y", "+I 1 a"), ("2-D 1 x", ""), ("2-D 1 y", "-D 1 a")],
+    ),
+    Transcript(
+        "anti join",
+        lambda: _joining(JoinKind.ANTI),
+        [_INT, _TEXT],
+        [("1+I 1 a, +I 2 b", "+I 1 a, +I 2 b"), ("2+I 1 x, +I 1 y", "-D 1 a"), ("2-D 1 x, -D 1 y", "+I 1 a")],
+    ),
+    *(
+        Transcript(
+            name,
+            lambda windowing=windowing: WindowAggregateOperator(  # type: ignore[misc]
+                windowing, _times(2), [0], [_COUNT, _SUM], [_TEXT, _INT, _TIME], _WINDOW
+            ),
+            [_TEXT, _INT, _TIME],
+            [("+I a 1 1, +I b 2 12, +I a 4 3", ""), (9, first), ("+I a 8 7, +I a 16 11", ""), (_END, rest)],
+        )
+        for name, windowing, first, rest in (
+            (
+                "tumbling windows",
+                Windowing(WindowKind.TUMBLE, 10, 10),
+                "+I a 2 5 0 10",
+                "+I b 1 2 10 20, +I a 1 16 10 20",
+            ),
+            (
+                "cumulating windows",
+                Windowing(WindowKind.CUMULATE, 10, 5),
+                "+I a 2 5 0 5, +I a 2 5 0 10",
+                "+I b 1 2 10 15, +I a 1 16 10 15, +I b 1 2 10 20, +I a 1 16 10 20",
+            ),
+        )
     ),
     Transcript(
         "top 2 with rank",
@@ -359,11 +465,38 @@ def test_transcript(transcript: Transcript, way: str) -> None:
         elif isinstance(step, int):
             assert bare.operator.on_watermark(step) == step
         else:
-            _take(bare, transcript, step, way == "row by row")
+            for index, batch in _batches(transcript, step, way == "row by row"):
+                bare.take(batch, index)
         out, bare.out = bare.out, []
         assert _shown(out) == expected, step
         if way == "with restarts":
             bare.restart()
+
+
+def in_jobs(env: StreamExecutionEnvironment) -> dict[str, CollectSink]:
+    """Add all transcripts to a program, each with a source and a sink of its own."""
+    return {
+        t.name: sql_scripted.add(env, t.name, t.operator, t.kinds, [s for s in steps_of(t) if s != "end"])
+        for t in TRANSCRIPTS
+    }
+
+
+def written(name: str) -> str:
+    """Return all changes of a transcript, over all its steps."""
+    (found,) = (t for t in TRANSCRIPTS if t.name == name)
+    return ", ".join(out for _, out in found.steps if out)
+
+
+def shown(sink: CollectSink) -> str:
+    """Return what a sink has got, as transcripts write it."""
+    return _shown(sink.results())
+
+
+def test_transcripts_as_jobs() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    sinks = in_jobs(env)
+    LocalJob(env).run()
+    assert {name: shown(sink) for name, sink in sinks.items()} == {name: written(name) for name in sinks}
 
 
 def test_null_is_refused_with_the_column() -> None:

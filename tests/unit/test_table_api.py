@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from millstream.sql.errors import TableException, ValidationException
 from millstream.table import (
     DataTypes,
     EnvironmentSettings,
+    ExplainDetail,
     FormatDescriptor,
     ResultKind,
     Schema,
@@ -23,6 +25,13 @@ from millstream.table import (
     Table,
     TableDescriptor,
     TableFunction,
+)
+from millstream.table.catalog import (
+    CatalogColumnStatistics,
+    CatalogPartition,
+    CatalogPartitionSpec,
+    CatalogTableStatistics,
+    ObjectPath,
 )
 from millstream.table.expressions import (
     UNBOUNDED_RANGE,
@@ -63,6 +72,40 @@ def rows(table: Table) -> list[tuple[Any, ...]]:
 
 
 # --- results
+
+
+def _with_a_value(found: list[Any], batch: bool = False) -> StreamTableEnvironment:
+    """Return an environment with a table of two rows, and one whose rows a subquery gives."""
+    settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
+    env = StreamTableEnvironment.create(LocalEnvironment(), settings)
+    for name, given in (("two", [(7,), (8,)]), ("found", found)):
+        env.execute_sql(f"CREATE TABLE {name} ({name[0]} INT) WITH {ValuesTable(given).options}")
+    return env
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_subquery_of_one_row_is_a_value(batch: bool) -> None:
+    query = "SELECT t, (SELECT f FROM found) FROM two"
+    for found, expected in (([(1,)], [(7, 1), (8, 1)]), ([], [(7, None), (8, None)])):
+        changes = list(_with_a_value(found, batch).execute_sql(query).collect())
+        left = [tuple(r) for r in changes if r.get_row_kind() is RowKind.INSERT]
+        for gone in (tuple(r) for r in changes if r.get_row_kind() is RowKind.DELETE):
+            left.remove(gone)
+        assert sorted(left) == expected
+    with pytest.raises(MillstreamError, match=r"SingleValueAggFunction received more than one element: .* Choose one"):
+        list(_with_a_value([(1,), (2,)], batch).execute_sql(query).collect())
+
+
+def test_the_row_of_a_subquery_may_change() -> None:
+    given = [Row(1), Row(1), Row(2), Row(2), Row(3)]
+    kinds = (RowKind.INSERT, RowKind.DELETE, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)
+    for row_given, kind in zip(given, kinds, strict=True):
+        row_given.set_row_kind(kind)
+    t_env = _with_a_value(given)
+    sink = ValuesTable()
+    t_env.execute_sql(f"CREATE TABLE snk (a INT, b INT) WITH {sink.options}")
+    t_env.execute_sql("INSERT INTO snk SELECT t, (SELECT f FROM found) FROM two").wait()
+    assert sink.final() == [(7, 3), (8, 3)]
 
 
 def test_a_query_prints_as_in_flink(t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
@@ -512,6 +555,55 @@ def test_settings_are_those_of_the_environment() -> None:
     assert list(t_env.execute_sql("SELECT 1").collect()) == [Row(1)]
 
 
+_ADVICE = "You might want to enable local-global two-phase optimization by configuring "
+
+
+@pytest.mark.parametrize(
+    "settings, advice",
+    [
+        (
+            {},
+            f"{_ADVICE}('table.exec.mini-batch.enabled' to 'true', 'table.exec.mini-batch.allow-latency' to a "
+            "positive long value, 'table.exec.mini-batch.size' to a positive long value).",
+        ),
+        (
+            {"table.exec.mini-batch.enabled": "true", "table.optimizer.agg-phase-strategy": "ONE_PHASE"},
+            f"{_ADVICE}('table.optimizer.agg-phase-strategy' to 'AUTO').",
+        ),
+        ({"table.exec.mini-batch.enabled": "true"}, None),
+    ],
+)
+def test_explain_advises_as_flink_does(
+    t_env: StreamTableEnvironment, people: Table, settings: dict[str, str], advice: str | None
+) -> None:
+    config = t_env.get_config()
+    for key, value in settings.items():
+        config.set(key, value)
+    for key in () if not settings else ("allow-latency", "size"):
+        config.set(f"table.exec.mini-batch.{key}", "10")
+    text = people.group_by(col("name")).select(col("name"), lit(1).count).explain(ExplainDetail.PLAN_ADVICE)
+    assert "== Optimized Physical Plan With Advice ==\n" in text
+    if advice is None:
+        assert "\n\nNo available advice...\n\n== Optimized Execution Plan ==\n" in text
+    else:
+        assert "\nGroupAggregate(advice=[1], groupBy=[name], " in text
+        assert f"\n\nadvice[1]: [ADVICE] {advice}\n\n== Optimized Execution Plan ==\n" in text
+
+
+def test_explain_shows_the_job_as_json(t_env: StreamTableEnvironment, people: Table) -> None:
+    text = people.where(col("id") > 1).explain(ExplainDetail.JSON_EXECUTION_PLAN)
+    nodes = json.loads(text.partition("\n== Physical Execution Plan ==\n")[2])["nodes"]
+    assert [n["pact"] for n in nodes] == ["Data Source", "Operator", "Operator"]
+    assert nodes[1]["predecessors"] == [{"id": nodes[0]["id"], "ship_strategy": "FORWARD", "side": "second"}]
+    # It is the same each time: nothing of it stays in the program.
+    assert len(json.loads(people.explain(ExplainDetail.JSON_EXECUTION_PLAN).split(" ==\n")[-1])["nodes"]) == 2
+
+
+def test_explain_has_no_costs(people: Table) -> None:
+    with pytest.raises(TableException, match="the planner has no statistics"):
+        people.explain(ExplainDetail.ESTIMATED_COST)
+
+
 def test_explain_has_three_parts(people: Table) -> None:
     told = people.select(col("id")).explain()
     parts = ["== Abstract Syntax Tree ==", "== Optimized Physical Plan ==", "== Optimized Execution Plan =="]
@@ -539,3 +631,50 @@ def test_modules_and_classes_that_are_gone_say_so() -> None:
         descriptors.Kafka()
     with pytest.raises(NotSupportedError, match="in_batch_mode"):
         table.BatchTableEnvironment()  # type: ignore[operator]
+
+
+def test_a_catalog_knows_partitions_and_statistics(t_env: StreamTableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE parted (a INT, p STRING, q INT) PARTITIONED BY (p, q) WITH ('connector' = 'print')")
+    t_env.execute_sql("CREATE TABLE whole (a INT) WITH ('connector' = 'print')")
+    catalog = t_env.get_catalog("default_catalog")
+    assert catalog is not None
+    parted, whole = ObjectPath("default_database", "parted"), ObjectPath("default_database", "whole")
+    one, two = CatalogPartitionSpec({"p": "x", "q": "1"}), CatalogPartitionSpec({"q": "2", "p": "x"})
+    said = CatalogPartition.create_instance({"k": "v"}, "a day")
+    for spec in (one, two):
+        catalog.create_partition(parted, spec, said, False)
+    catalog.create_partition(parted, one, said, True)
+    assert catalog.list_partitions(parted, CatalogPartitionSpec({"q": "2"})) == [two]
+    assert catalog.get_partition(parted, one).get_properties() == {"k": "v"}
+    shown = [r[0] for r in t_env.execute_sql("SHOW PARTITIONS parted").collect()]
+    assert shown == ["p=x/q=1", "p=x/q=2"]
+    (found,) = t_env.execute_sql("SHOW PARTITIONS parted PARTITION (q = '2')").collect()
+    assert found[0] == "p=x/q=2"
+    catalog.alter_partition(parted, two, CatalogPartition.create_instance({}, None), False)
+    assert catalog.get_partition(parted, two).get_comment() is None
+    counts = CatalogTableStatistics(3, 1, 20, 30, None)
+    catalog.alter_table_statistics(whole, counts, False)
+    catalog.alter_partition_statistics(parted, one, counts, False)
+    assert catalog.get_table_statistics(whole).get_row_count() == 3
+    assert [s.get_row_count() for s in catalog.bulk_get_partition_statistics(parted, [one, two])] == [3, -1]
+    columns = CatalogColumnStatistics({"a": 1}, {})
+    catalog.alter_table_column_statistics(whole, columns, False)
+    catalog.alter_partition_column_statistics(parted, two, columns, False)
+    assert catalog.get_partition_column_statistics(parted, two).get_column_statistics_data() == {"a": 1}
+    assert catalog.get_table_column_statistics(parted).get_column_statistics_data() == {}
+    catalog.drop_partition(parted, two, False)
+    assert not catalog.partition_exists(parted, two)
+    for act, words in (
+        (lambda: catalog.list_partitions(whole), "is not partitioned"),
+        (lambda: catalog.get_partition(parted, two), "does not exist"),
+        (lambda: catalog.create_partition(parted, one, said, False), "already exists"),
+        (lambda: catalog.create_partition(parted, CatalogPartitionSpec({"z": "1"}), said, False), r"keys \[p, q\]"),
+        (lambda: catalog.get_table_statistics(ObjectPath("default_database", "no")), "does not exist"),
+        (lambda: t_env.execute_sql("SHOW PARTITIONS whole"), "is not partitioned"),
+    ):
+        with pytest.raises(MillstreamError, match=words):
+            act()
+    # What is dropped is forgotten.
+    t_env.execute_sql("DROP TABLE parted")
+    t_env.execute_sql("CREATE TABLE parted (a INT, p STRING, q INT) PARTITIONED BY (p, q) WITH ('connector' = 'print')")
+    assert catalog.list_partitions(parted) == []

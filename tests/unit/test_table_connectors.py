@@ -142,6 +142,31 @@ def test_lines_of_several_subtasks_begin_with_their_numbers(capsys: pytest.Captu
     assert {line.partition("> ")[0] for line in lines} <= {"1", "2"}
 
 
+def _sums_above_zero(mode: str, key: str, taken: ChangelogMode) -> list[tuple[str, int, int]]:
+    t_env = StreamTableEnvironment.create(LocalEnvironment())
+    t_env.get_config().set("table.exec.sink.upsert-materialize", mode)
+    source, sink = ValuesTable([(1, 1), (1, 1), (2, 5), (1, -2), (2, -4)]), ValuesTable((), taken)
+    t_env.execute_sql(f"CREATE TABLE src (a INT, b INT) WITH {source.options}")
+    t_env.execute_sql(f"CREATE TABLE snk (a INT, n INT, PRIMARY KEY ({key}) NOT ENFORCED) WITH {sink.options}")
+    t_env.execute_sql("INSERT INTO snk SELECT a, SUM(b) FROM src GROUP BY a HAVING SUM(b) > 0").wait()
+    return [(r.get_row_kind().name, *r) for r in sink.results()]
+
+
+@pytest.mark.parametrize("mode", ["AUTO", "NONE"])
+def test_a_sink_by_key_is_given_deletes_for_old_halves(mode: str) -> None:
+    """A row that leaves the filter is an old half without a new one."""
+    assert _sums_above_zero(mode, "a", ChangelogMode.upsert()) == [
+        ("INSERT", 1, 1), ("DELETE", 1, 1), ("UPDATE_AFTER", 1, 2), ("INSERT", 2, 5), ("DELETE", 1, 2),
+        ("DELETE", 2, 5), ("UPDATE_AFTER", 2, 1),
+    ]  # fmt: skip
+
+
+def test_without_a_materializer_another_key_gets_what_comes() -> None:
+    found = _sums_above_zero("NONE", "n", ChangelogMode.upsert())
+    assert found == _sums_above_zero("NONE", "a", ChangelogMode.upsert())
+    assert ("UPDATE_AFTER", 1, 2) not in _sums_above_zero("AUTO", "n", ChangelogMode.upsert())
+
+
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_datagen_makes_sequences_and_random_values(parallelism: int) -> None:
     t_env = in_mode(EnvironmentSettings.in_streaming_mode(), parallelism)

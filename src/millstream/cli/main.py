@@ -108,12 +108,26 @@ def run(
 @PARALLELISM
 @DEFINES
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
-@click.argument("program", type=click.Path(exists=True, dir_okay=False))
+@click.option("--memory", is_flag=True, help="Print how memory is divided by the settings instead; needs no program.")
+@click.argument("program", type=click.Path(exists=True, dir_okay=False), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def info(
-    parallelism: int | None, defines: tuple[str, ...], svg: bool, program: str, arguments: tuple[str, ...]
+    parallelism: int | None,
+    defines: tuple[str, ...],
+    svg: bool,
+    memory: bool,
+    program: str | None,
+    arguments: tuple[str, ...],
 ) -> None:
     """Print a program's plan as JSON, without running it."""
+    if memory:
+        from millstream.cli.memory import report
+        from millstream.common.configuration import Configuration
+
+        click.echo(report(Configuration.from_dict(as_settings(defines, parallelism))))
+        return
+    if program is None:
+        raise click.UsageError("Missing argument 'PROGRAM'.")
     planned = load_plan(program, list(arguments), as_settings(defines, parallelism))
     click.echo(draw(planned.job_graph()) if svg else planned.json())
 

@@ -41,6 +41,10 @@ class DamagedStateError(MillstreamError):
     """A file of a checkpoint or savepoint cannot be used: it is missing, damaged, or of a newer version."""
 
 
+class StateNotSharedError(MillstreamError):
+    """A machine of the cluster does not see where a job's state is."""
+
+
 class StateLostError(MillstreamError):
     """A process was taken for another one, which held state in memory."""
 

@@ -15,6 +15,7 @@ from millstream.datastream.connectors.collecting import DriverSink
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.local_job_client import LocalJobClient
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.graph.plan import execution_plan
 from millstream.graph.transformations import Program, StreamEnd, Transformation
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class Bridge:
             return environment.execute_async(name)
         finally:
             environment._sinks = waiting
+
+    def execution_plan(self, ends: Sequence[Transformation]) -> str:
+        """Return a job of some ends as JSON."""
+        return execution_plan(self.environment._stream_graph(None, list(ends)))
 
     def attach(self, ends: Sequence[Transformation]) -> None:
         """Have ends run by the program's own `execute()`."""

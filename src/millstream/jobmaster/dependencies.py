@@ -34,6 +34,18 @@ class Dependencies:
     directory: str | None = None
     executable: str | None = None
 
+    def moved(self, old: str, new: str) -> Dependencies:
+        """Return the same where the job's directory is another one."""
+        return Dependencies(
+            [_moved(p, old, new) for p in self.path],
+            None if self.directory is None else _moved(self.directory, old, new),
+            None if self.executable is None else _moved(self.executable, old, new),
+        )
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    return new + path[len(old) :] if path.startswith(old + os.sep) else path
+
 
 def bring(config: Configuration, directory: str) -> Dependencies:
     """Copy, unpack and install what the settings name, below a job's directory."""

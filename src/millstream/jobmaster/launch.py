@@ -26,6 +26,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.execution_config import global_job_parameters
 from millstream.common.faults import SETTING, arm
+from millstream.common.memory_on_spark import executor_memory
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.clock import JobClock
@@ -141,6 +142,7 @@ def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: An
         },
         state_backend=graph.backend,
         inlining=config.get_boolean(INLINING, True),
+        slot_memory=None if (memory := executor_memory(config)) is None else memory.slot,
         **about,
     )
 

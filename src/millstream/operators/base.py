@@ -28,6 +28,10 @@ Emit = Callable[..., None]
 Advance = Callable[[int | None], None]
 
 
+def _nobody_knows() -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """What an operator may know of the real world.
@@ -37,12 +41,14 @@ class Surroundings:
         requests: makes a runner of asynchronous requests, so many at once.
         stopwatch: tells how many seconds have passed, from whenever on.
         timer_lag: how many milliseconds after their time timers fire that follow the clock.
+        resident: how many bytes of memory this process has for itself; 0 where others share it.
     """
 
     clock: Callable[[], int]
     requests: Callable[[int], Any]
     stopwatch: Callable[[], float]
     timer_lag: int = 0
+    resident: Callable[[], int] = _nobody_knows
 
 
 @dataclass
@@ -79,6 +85,8 @@ class Operator:
     inputs = 1
     # Whether it emits outside the loop.
     emits_later = False
+    # Whether it holds back what it could emit, until `flush` at the latest.
+    holds_back = False
     # Whether what it emits may be an (OutputTag, value) pair for a side output.
     tags_outputs = False
     # The type that all it emits fits already, if there is one.
@@ -149,6 +157,9 @@ class Operator:
                 store = OperatorStateStore(self.setup.operator_state)
                 function.function.initialize_state(FunctionInitializationContext(store))
             function.open(self.setup.context)
+
+    def flush(self) -> None:
+        """The epoch's records have all been there: emit what is held back; asked of those that hold something back."""
 
     def settle(self) -> None:
         """The records of the epoch have all been there: put into the state what is kept elsewhere while they come."""

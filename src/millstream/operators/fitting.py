@@ -109,6 +109,16 @@ def test_of(w: CodeWriter, name: str, shape: Shape) -> str:
     return " and ".join(_tests(w, name, shape, ANYTHING) or [])
 
 
+def test_of_record(w: CodeWriter, value: Var, shape: Shape) -> str:
+    """Return a text that is true only if a record of which something is known has a shape; empty if it always has."""
+    members = w.members(value.name)
+    if members is not None and isinstance(shape, Fixed) and isinstance(value.shape, Fixed):
+        tests = _all(w, list(zip(members, shape.members, value.shape.members, strict=True)))
+    else:
+        tests = _tests(w, value.name, shape, value.shape)
+    return " and ".join(tests or [])
+
+
 def _tests(w: CodeWriter, place: str, wanted: Shape, known: Shape) -> list[str] | None:
     """Return texts, all of them true only if the value at a place has the wanted shape; None if no text can tell.
 

@@ -11,7 +11,7 @@ from millstream.common.shapes import ANYTHING, Fixed, Shape, either, never_null,
 from millstream.common.types import Row
 from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
-from millstream.operators.fitting import test_of
+from millstream.operators.fitting import test_of, test_of_record
 from millstream.operators.functions import UserFunction
 from millstream.operators.lookup import look_up, look_up_cell
 from millstream.operators.values import keeps_nothing
@@ -32,8 +32,11 @@ class ReduceOperator(FunctionOperator):
 
     uses_key = True
     emits_state = True
-    # Whether every key's first value in an epoch has had the shape that the loop counts on.
+    # Whether every key's first value has had the shape that the loop counts on: then all that came of it have it, too.
     keeps_shape = True
+    # Whether there may be values of other shapes: left by an earlier program, or by a loop over other records.
+    has_read = False
+    _shape: Shape | None = None
     _table: StateTable
 
     def __init__(self, function: UserFunction) -> None:
@@ -45,18 +48,15 @@ class ReduceOperator(FunctionOperator):
         self._table = setup.state.table(self.STATE, REDUCING)
         # The members of values that are tuples, while an epoch changes them: newer than what the table has.
         self._cells: dict[Any, list[Any]] = {}
-        setup.state.when_loaded(self._cells.clear)
+        setup.state.when_loaded(self._when_loaded)
         self.emits_later = setup.batch
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         if self._has_life:
             self.set_key(w, key)
         assert key is not None
-        state: Shape = ANYTHING
-        held: str | None = None
-        if not w.many_new_keys:
-            state = self._state_shape(w, value)
-            held = self._held(w, state)
+        state = self._state_shape(w, value)
+        held = self._held(w, state)
         members = None if w.many_new_keys else self._members(w, value)
         new = w.var()
         if members is None:
@@ -77,6 +77,7 @@ class ReduceOperator(FunctionOperator):
         # Another loop may have records of which the members are known.
         w.before(f"{w.bind(self.settle, 'settle')}()")
         if w.many_new_keys:
+            self._look_at_record(w, value, state, held)
             make_hashable(w, key)
             w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
         else:
@@ -154,21 +155,45 @@ class ReduceOperator(FunctionOperator):
         return ANYTHING
 
     def _held(self, w: CodeWriter, state: Shape) -> str | None:
-        """Return the variable that is true while all values of this epoch have a shape, None if that cannot be told."""
+        """Return the variable that is true while all values have a shape, None if that cannot be told."""
         if not test_of(w, "", state):
             return None
-        held = w.var("held")
-        w.before(f"{held} = {w.bind(self, 'reduce')}.keeps_shape")
+        held, reduce = w.var("held"), w.bind(self, "reduce")
+        # Where most keys are new, looking at each value that was read costs more than it saves.
+        unread = f" and not {reduce}.has_read" if w.many_new_keys else ""
+        w.before(f"{held} = {reduce}.counts_on({w.bind(state, 'shape')}){unread}")
         return held
+
+    def counts_on(self, shape: Shape) -> bool:
+        """Return whether all values so far have the shape that a loop counts on, as far as they were looked at."""
+        if self._shape != shape:
+            # Loops over records of several kinds leave values of several shapes.
+            self.has_read = self.has_read or self._shape is not None
+            self.settle()
+            self._shape = shape
+        return self.keeps_shape
+
+    def _look_at_record(self, w: CodeWriter, value: Var, state: Shape, held: str | None) -> None:
+        """Write the lines that look at a record that may become a key's value."""
+        test = test_of_record(w, value, state) if held is not None else ""
+        if test:
+            with w.block(f"if not ({test}):"):
+                w.line(f"{held} = {w.bind(self, 'reduce')}.keeps_shape = False")
 
     def _look_at(self, w: CodeWriter, old: str, value: Var, state: Shape, held: str | None) -> None:
         """Write the lines that look at a key's first value in an epoch: what another program left, or the record."""
         if held is None:
             return
-        first = w.var()
-        w.line(f"{first} = {old} if {old} is not {w.bind(MISSING, 'missing')} else {value.name}")
-        with w.block(f"if not ({test_of(w, first, state)}):"):
-            w.line(f"{held} = {w.bind(self, 'reduce')}.keeps_shape = False")
+        reduce = w.bind(self, "reduce")
+        with w.block(f"if {old} is {w.bind(MISSING, 'missing')}:"):
+            w.line("pass")
+            self._look_at_record(w, value, state, held)
+        with w.block(f"elif {reduce}.has_read and not ({test_of(w, old, state)}):"):
+            w.line(f"{held} = {reduce}.keeps_shape = False")
+
+    def _when_loaded(self) -> None:
+        self._cells.clear()
+        self.has_read = any(True for _ in self._table.rows())
 
     def finish(self) -> None:
         if self.setup.batch:

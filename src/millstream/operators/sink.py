@@ -32,6 +32,9 @@ class SinkWriter(ABC):
     def write(self, value: Any) -> None:
         """Take one record."""
 
+    def on_watermark(self, watermark: int) -> None:
+        """Event time has come this far; only sinks of tables are told."""
+
     @abstractmethod
     def prepare_commit(self, flush: bool) -> Committable | None:
         """Stage what was written and say how to commit it; None when there is nothing to commit (yet).

@@ -12,6 +12,7 @@ from millstream.common.pickles import dump
 from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
 from millstream.operators.failures import Failure, SubtaskFailed
+from millstream.operators.memory_watch import explain, largest
 from millstream.operators.protocol import JobPlan, LevelTask, LogLine, SlotReport, SubtaskReport
 from millstream.operators.sampling import Sampler
 from millstream.operators.subtask import Subtask
@@ -51,6 +52,7 @@ class SlotRuntime:
         self._plan = plan
         self._slot = slot
         self._stopwatch = surroundings.stopwatch
+        self._resident = surroundings.resident
         # The epoch that is being run, and when that began here.
         self._epoch = -1
         self._began = 0.0
@@ -97,6 +99,7 @@ class SlotRuntime:
                 report = subtask.report()
                 subtasks.append(replace(report, seconds=seconds + self._stopwatch() - since))
                 fault_point("task.after-report")
+        self._check_memory(task.epoch)
         samples = {}
         if sampler is not None:
             sampler.enter(None)
@@ -134,6 +137,26 @@ class SlotRuntime:
             text, node.name, node.uid, node.id, report.subtask, vertex.parallelism, epoch, None, incurable=True
         )
         return SubtaskFailed(failure)
+
+    def _check_memory(self, epoch: int) -> None:
+        """Fail if the slot has more memory than its share: what it would be killed for later has a name now."""
+        share = self._plan.settings.slot_memory
+        if share is None or (resident := self._resident()) <= share:
+            return
+        held = largest(self.states())
+        places = [(n, s) for s in self._subtasks.values() for n in s.vertex.nodes]
+        node, subtask = next((p for p in places if held is not None and p[0].id == held.operator), places[-1])
+        failure = Failure(
+            explain(resident, share, held),
+            node.name,
+            node.uid,
+            node.id,
+            subtask.index,
+            subtask.vertex.parallelism,
+            epoch,
+            None,
+        )
+        raise SubtaskFailed(failure)
 
     def _has_ended(self, subtask: Subtask, task: LevelTask) -> bool:
         # A process that was not there when the subtask ended learns of it now.

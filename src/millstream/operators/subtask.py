@@ -300,6 +300,7 @@ class Subtask:
             self._advance(MAX_WATERMARK)
         if self._watermark == MAX_WATERMARK:
             yield from self._end()
+        self._flush()
         yield from self._drain()
 
     def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
@@ -341,6 +342,7 @@ class Subtask:
         if not self.ended:
             self._tick(self._records_in)
             self._let_time_pass()
+        self._flush()
         yield from self._drain()
 
     def _waits_for_broadcast(self) -> bool:
@@ -681,6 +683,12 @@ class Subtask:
     def _full_blocks(self) -> Iterator[Outgoing]:
         for writer in self._writers.values():
             yield from self._sent(writer, writer.full_blocks())
+
+    def _flush(self) -> None:
+        """Have operators emit what they hold back: it is no state, and must not be lost with this process."""
+        for node in self._nodes:
+            if node.operator.holds_back:
+                self._guarded(node.operator.flush, node)
 
     def _drain(self) -> Iterator[Outgoing]:
         for writer in self._writers.values():

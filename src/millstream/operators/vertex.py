@@ -55,3 +55,5 @@ class JobSettings:
     compressed: bool = False
     # Whether users' functions may be written out in the loops of chains, see INLINING.
     inlining: bool = True
+    # The bytes of memory that a slot may have; None if nobody has said.
+    slot_memory: int | None = None

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
+from millstream.spark.cache import cache_directory
 from millstream.spark.java import Java
 
 log = logging.getLogger("millstream")
@@ -103,23 +104,12 @@ def find_archive(java: Java, jars: str, options: list[str], own_options: list[st
     if any(option.startswith(_OWN_WISHES) for option in own_options):
         return None
     try:
-        directory = _directory()
+        directory = cache_directory("java")
         stem = os.path.join(directory, _key(java, jars, options))
         return _existing(stem) or _begin(java, stem, options)
     except OSError as e:
         log.debug("there is no room for an archive of Spark's classes: %s", e)
         return None
-
-
-def _directory() -> str:
-    """Return where archives are; raise OSError where somebody else could put one there."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    directory = os.path.join(cache, "millstream", "java")
-    os.makedirs(directory, mode=0o700, exist_ok=True)
-    found = os.stat(directory)
-    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise PermissionError(f"{directory} is not this user's alone")
-    return directory
 
 
 def _key(java: Java, jars: str, options: list[str]) -> str:

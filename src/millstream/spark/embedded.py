@@ -16,6 +16,7 @@ import threading
 from typing import Any
 
 from millstream.common.configuration import Configuration
+from millstream.common.memory_on_spark import spark_settings
 from millstream.spark.attached import attachment
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import Gateway, JvmSettings, spark_home
@@ -105,7 +106,7 @@ def _start(config: Configuration) -> Gateway:
 
 def _settings(config: Configuration) -> JvmSettings:
     return JvmSettings(
-        memory=config.get_string("spark.driver.memory", "1g"),
+        memory=config.get_string("spark.driver.memory", spark_settings(config).get("spark.driver.memory", "1g")),
         options=tuple(config.get_string("spark.driver.extraJavaOptions", "").split()),
         log_level=LOG_LEVEL.read(config).name.lower(),
         archive=config.get_boolean(ARCHIVE, True),

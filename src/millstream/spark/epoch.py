@@ -15,7 +15,8 @@ from millstream.spark import control
 from millstream.spark.daemon import JOB_PROPERTY, RELEASE_PROPERTY
 from millstream.spark.errors import translate
 from millstream.spark.rdd import SERIALIZER, interpreter, partitions, python_rdd
-from millstream.spark.worker import JobRef, LevelFunction
+from millstream.spark.saved_plan import JobRef
+from millstream.spark.worker import LevelFunction
 
 
 class SparkEpochs:

@@ -10,12 +10,15 @@ import re
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from millstream.common.errors import StateNotSharedError
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.failures import Failure
 from millstream.operators.protocol import LogLine
 from millstream.spark.worker import FAILURE_MARK
 
 _REPORT = re.compile(re.escape(FAILURE_MARK) + r"([A-Za-z0-9+/=]+);")
+# What no other attempt can change is a sentence already.
+_NOT_SHARED = re.compile(rf"^{StateNotSharedError.__module__}\.{StateNotSharedError.__name__}: (.+)$", re.MULTILINE)
 _WORKER_DIED = (
     "Python worker exited unexpectedly",
     "Failed to connect to Python",
@@ -60,7 +63,8 @@ def failure_in(trace: str) -> EpochFailed | None:
     """Return the failure that a slot has described in some text, if there is one."""
     found = _REPORT.search(trace)
     if found is None:
-        return None
+        said = _NOT_SHARED.search(trace)
+        return None if said is None else EpochFailed(said.group(1), engine_trace=trace, incurable=True)
     report = json.loads(base64.b64decode(found.group(1)))
     printed, logged = report.pop("printed"), [LogLine(**line) for line in report.pop("logged")]
     return EpochFailed.of(Failure(**report), printed, logged, trace)

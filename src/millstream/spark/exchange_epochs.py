@@ -25,7 +25,7 @@ from millstream.spark.embedded import is_dead
 from millstream.spark.exchange_settings import TRANSPORT, ExchangeChoice, ExchangeSettings, Transport
 from millstream.spark.hosting import CLOSE_SECONDS, HostFunction
 from millstream.spark.rdd import interpreter, partitions, python_rdd
-from millstream.spark.worker import JobRef
+from millstream.spark.saved_plan import JobRef
 
 log = logging.getLogger("millstream")
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from pyspark import TaskContext
 
-from millstream.common.errors import MillstreamError
+from millstream.common.errors import MillstreamError, StateNotSharedError
 from millstream.exchange.addresses import Address
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
@@ -34,7 +34,8 @@ from millstream.operators.traffic import SlotTraffic
 from millstream.spark import termination, worker
 from millstream.spark.garbage import Collector
 from millstream.spark.processes import die_with_parent, kill, name_process, run_child
-from millstream.spark.worker import JobRef, Printed
+from millstream.spark.saved_plan import JobRef
+from millstream.spark.worker import Printed
 
 # How long functions may take to close.
 CLOSE_SECONDS = 1.5
@@ -203,4 +204,6 @@ class SlotWork:
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, SubtaskFailed):
             return f"{worker.describe(error, self._printed.take())}\n{trace}"
+        if isinstance(error, StateNotSharedError):
+            return trace
         return str(error) if isinstance(error, MillstreamError) else trace

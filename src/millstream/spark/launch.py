@@ -8,12 +8,13 @@ import re
 import sys
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
+from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.storage import StateLocation
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JobExecutionError
@@ -24,7 +25,7 @@ from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, prepare, start
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.protocol import JobPlan
-from millstream.spark import control
+from millstream.spark import control, parcel
 from millstream.spark.attached import with_allotment
 from millstream.spark.control import is_embedded
 from millstream.spark.cores import allot, executions_that_hold, free_cores, is_local, may_grow
@@ -34,8 +35,8 @@ from millstream.spark.exchange_epochs import ExchangeEpochs
 from millstream.spark.exchange_settings import TLS_ENABLED, ExchangeChoice, ExchangeSettings
 from millstream.spark.fallback import FallbackEpochs
 from millstream.spark.master import check_settings, master_of
+from millstream.spark.saved_plan import JobRef, mark_shared, save_plan
 from millstream.spark.session import SPARE_CORES, get_context, is_ours
-from millstream.spark.worker import JobRef, save_plan
 
 log = logging.getLogger("millstream")
 
@@ -49,12 +50,15 @@ def launch(job: Launch) -> JobMaster:
     # Before Spark is started: a job that cannot be sent must not cost a wait.
     pickled = dump_plan(plan)
     _context(config)
+    checkpoints = prepared.options.checkpoints
 
     def make_engine(home: Home) -> SparkEngine:
         dependencies = bring(config, home.directory)
         # Java takes no half characters, and pages of Spark's should stay readable.
         name = printable(plan.settings.job_name, 200)
-        return SparkEngine(config, home.directory, home.state, dependencies, name, {plan: pickled}, exchange)
+        return SparkEngine(
+            config, home.directory, home.state, dependencies, name, {plan: pickled}, exchange, checkpoints
+        )
 
     return start(prepared, make_engine)
 
@@ -73,7 +77,7 @@ def _context(config: Configuration) -> SparkContext:
 _SPARK_ENCRYPTS = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.ssl.enabled")
 
 # Where slots that stay have been seen to survive what executors do.
-_PROVEN = re.compile(r"local-cluster\[")
+_PROVEN = re.compile(r"local-cluster\[|spark://")
 
 
 @dataclass
@@ -88,9 +92,12 @@ class SparkEngine:
     # Plans are pickled and saved once, however often a job restarts.
     pickled: dict[JobPlan, bytes]
     exchange: ExchangeSettings
+    checkpoints: CheckpointOptions
     # Whether slots that stay were tried, and cannot be had.
     _cannot_stay: bool = False
     _saved: dict[JobPlan, str] = field(default_factory=dict)
+    # The names under which Spark carries them.
+    _sent: dict[tuple[JobPlan, str], str] = field(default_factory=dict)
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
     def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
@@ -105,18 +112,32 @@ class SparkEngine:
             directory = self._saved[plan] = os.path.join(self.directory, f"plan-{len(self._saved)}")
             pickled = self.pickled.pop(plan, None) or dump_plan(plan)
             save_plan(directory, pickled, [p for p in sys.path if p], self.state, self.dependencies)
-        key = f"{plan.settings.job_id}-{self._run}-{attempt}"
-        job = JobRef(key, self._saved[plan], attempt, self._run)
         context, python = _context(self.config), self.dependencies.executable
+        key = f"{plan.settings.job_id}-{self._run}-{attempt}"
+        job = JobRef(key, self._saved[plan], attempt, self._run, self._send(plan, context))
         control.check()
         spark = partial(SparkEpochs, context, plan, job, self.name, python)
         if not self._slots_stay(plan, context):
             self._warn_if_plain(context)
             return spark()
-        resident = ExchangeEpochs(context, plan, job, self.name, self.exchange, python)
+        # Slots that stay leave their state in memory while nobody asks for a checkpoint of it.
+        staying = replace(job, shares_state=self.checkpoints.enabled)
+        resident = ExchangeEpochs(context, plan, staying, self.name, self.exchange, python)
         if self.exchange.choice is ExchangeChoice.RESIDENT:
             return resident
         return FallbackEpochs(resident, partial(self._fall_back, spark, context))
+
+    def _send(self, plan: JobPlan, context: SparkContext) -> str | None:
+        """Have Spark carry a plan to executors that do not see this disk; None where all are on this machine."""
+        if is_local(context):
+            return None
+        # Another Spark knows nothing of what the one before it has carried.
+        key = (plan, str(context.applicationId))
+        if key not in self._sent:
+            directory = self._saved[plan]
+            mark_shared(self.state, self._run)
+            self._sent[key] = parcel.send(context, self.directory, directory, f"{self._run}-{len(self._sent)}")
+        return self._sent[key]
 
     def _fall_back(self, spark: Callable[[], EpochRunner], context: SparkContext) -> EpochRunner:
         """Slots that stay cannot be had: not now, nor for executions to come."""
@@ -142,11 +163,15 @@ class SparkEngine:
         os.makedirs(self.directory, mode=0o700)
         self.dependencies = bring(self.config, self.directory)
         self._saved.clear()
+        self._sent.clear()
 
     def _slots_stay(self, plan: JobPlan, context: SparkContext) -> bool:
         """Choose how blocks get from slot to slot."""
         if self.exchange.choice is not ExchangeChoice.AUTO:
             return self.exchange.choice is ExchangeChoice.RESIDENT
+        if self.checkpoints.directory is None and str(context.master).startswith("spark://"):
+            # With Spark's shuffle machines hand state to each other through files, and there is no place for these.
+            return not self._cannot_stay
         # Spark's shuffle spills to disk what a batch job has too much of, and takes cores only while they work.
         # In a Spark of somebody else's cores are for others too, and may be taken away.
         if plan.settings.batch or self._cannot_stay or not is_ours(context) or may_grow(context):

@@ -16,7 +16,10 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 
 from millstream.common.configuration import Configuration
-from millstream.spark import control
+from millstream.common.errors import InvalidProgramError
+from millstream.common.memory_on_spark import spark_settings
+from millstream.common.setting import DurationSetting, at_least, in_words
+from millstream.spark import control, package
 from millstream.spark.attached import Attachment, attachment
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
 from millstream.spark.java import Java
@@ -60,6 +63,10 @@ _EMBEDDED = {
 # Where the one executor is in the same process as whoever misses it, to say every ten seconds that it is alive only
 # costs time, even while a job waits for input. Who sets one of the two has Spark's other: one must be below the other.
 _RARE_HEARTBEATS = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
+
+# On a cluster, Flink's settings say how often machines must say that they are there, and how long one may be silent.
+_HEARTBEAT_INTERVAL = DurationSetting("heartbeat.interval", 10_000, limit=at_least(1))
+_HEARTBEAT_TIMEOUT = DurationSetting("heartbeat.timeout", 50_000, limit=at_least(1))
 
 _lock = threading.Lock()
 _settings: dict[str, str] = {}
@@ -120,6 +127,32 @@ def _join(cluster: Attachment) -> SparkContext:
     return context
 
 
+def _regular(config: Configuration, master: str, cores: int | None, wanted: dict[str, str]) -> dict[str, str]:
+    """Return how often executors say that they are there, unless the user has told Spark."""
+    if _RARE_HEARTBEATS.keys() & wanted.keys():
+        return {}
+    if cores is not None:
+        return _RARE_HEARTBEATS
+    return {} if master.startswith("local") else _heartbeats(config)
+
+
+def _heartbeats(config: Configuration) -> dict[str, str]:
+    """Return Spark's settings after which a machine of the cluster that is silent counts as lost."""
+    interval, timeout = _HEARTBEAT_INTERVAL.read(config), _HEARTBEAT_TIMEOUT.read(config)
+    if interval >= timeout:
+        raise InvalidProgramError(
+            f"heartbeat.interval is {in_words(interval)} and heartbeat.timeout is {in_words(timeout)}: the timeout "
+            "must be longer than the interval."
+        )
+    return {
+        "spark.executor.heartbeatInterval": f"{interval}ms",
+        "spark.network.timeout": f"{timeout}ms",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": f"{timeout}ms",
+        # How often Spark looks.
+        "spark.network.timeoutInterval": f"{interval}ms",
+    }
+
+
 def _forget_dead() -> None:
     """Let PySpark forget a JVM that was killed, so that another can be started."""
     SparkContext._active_spark_context = None
@@ -135,8 +168,10 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
     settings = {
         **_STREAM,
         **(_EMBEDDED if master.startswith("local") else {}),
-        **(_RARE_HEARTBEATS if cores is not None and not _RARE_HEARTBEATS.keys() & wanted.keys() else {}),
+        **_regular(config, master, cores, wanted),
+        **({} if master.startswith("local") else spark_settings(config)),
         **wanted,
+        **({} if master.startswith("local") else package.settings(wanted)),
         "spark.master": master,
     }
     settings.setdefault("spark.app.name", "millstream")
@@ -154,8 +189,9 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
     conf = SparkConf(loadDefaults=False) if master.startswith("local") else SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
-    # Workers must run the very interpreter that pickled the job.
-    with _environment({"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}):
+    # Workers must run the very interpreter that pickled the job, unless the user knows better.
+    python = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python") or sys.executable
+    with _environment({"PYSPARK_PYTHON": python}):
         context = SparkContext(conf=conf)
     _expect_the_end(context)
     if not master.startswith("local"):

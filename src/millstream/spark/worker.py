@@ -11,24 +11,24 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import cloudpickle
 from pyspark import TaskContext
 
-from millstream.checkpoint.storage import StateLocation, Storage
+from millstream.checkpoint.storage import Storage
 from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
 from millstream.common.pickles import dump
-from millstream.jobmaster.dependencies import Dependencies
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
-from millstream.operators.logs import Logged, levels
+from millstream.operators.logs import Logged
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
+from millstream.spark.saved_plan import JobRef, check_shared, find_plan
 from millstream.stack_sampler import StackSampler
-from millstream.surroundings import requests, stopwatch, timer_lag, wall_clock
+from millstream.surroundings import requests, resident, stopwatch, timer_lag, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
 _LONG = struct.Struct(">q")
@@ -36,17 +36,6 @@ _LONG = struct.Struct(">q")
 _MOST_REPORT_BYTES = 256 << 20
 
 FAILURE_MARK = "millstream-failure:"
-
-
-@dataclass(frozen=True)
-class JobRef:
-    """Where a task finds its job: the plan is read once a process, not sent with every task."""
-
-    key: str
-    directory: str
-    attempt: int
-    # Tells this run of the program from every other.
-    run: str
 
 
 class LevelFunction:
@@ -95,11 +84,11 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
     """Return the slot's part of a job; the plan is loaded when it is first asked for."""
     runtime = _runtimes.get((job.key, slot))
     if runtime is None:
-        plan, storage = load_plan(job.directory)
+        plan, storage = load_plan(job)
         plan = replace(plan, settings=replace(plan.settings, attempt=job.attempt))
         arm(plan.settings.job_parameters.get(SETTING))
         clock = plan.settings.clock or wall_clock
-        surroundings = Surroundings(clock, requests, stopwatch(clock), timer_lag(clock))
+        surroundings = Surroundings(clock, requests, stopwatch(clock), timer_lag(clock), resident)
         runtime = SlotRuntime(plan, slot, storage, surroundings)
         runtime.sampler = StackSampler()
         _runtimes[job.key, slot] = runtime
@@ -114,45 +103,9 @@ def close_all() -> None:
         runtime.close()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SavedPlan:
-    """What the workers need to know about a job; they read it once a process.
-
-    Attributes:
-        plan: the JobPlan, pickled: it can be loaded only when all else is in place.
-        path: where the driver finds its modules.
-        as_pyflink: whether the program imports pyflink and gets millstream.
-        log_levels: how much loggers let through in the driver.
-    """
-
-    plan: bytes
-    path: list[str]
-    state: StateLocation
-    dependencies: Dependencies
-    as_pyflink: bool
-    log_levels: dict[str, int]
-
-
-def save_plan(
-    directory: str, plan: bytes, driver_path: list[str], state: StateLocation, dependencies: Dependencies
-) -> None:
-    """Write what the workers need to know about a job."""
-    os.makedirs(directory)
-    saved = SavedPlan(
-        plan=plan,
-        path=driver_path,
-        state=state,
-        dependencies=dependencies,
-        as_pyflink=pyflink_names.is_installed(),
-        log_levels=levels(),
-    )
-    with open(os.path.join(directory, "plan"), "wb") as f:
-        pickle.dump(saved, f, 5)
-
-
-def load_plan(directory: str) -> tuple[JobPlan, Storage]:
-    with open(os.path.join(directory, "plan"), "rb") as f:
-        saved: SavedPlan = pickle.load(f)
+def load_plan(job: JobRef) -> tuple[JobPlan, Storage]:
+    """Read what the driver has saved, and make the program's modules known here."""
+    saved = find_plan(job)
     # Before anything of the user's is imported.
     _logged.listen(saved.log_levels)
     dependencies = saved.dependencies
@@ -168,6 +121,8 @@ def load_plan(directory: str) -> tuple[JobPlan, Storage]:
         pyflink_names.install()
     plan: JobPlan = pickle.loads(saved.plan)
     _adopt_main_classes()
+    if job.parcel is not None and job.shares_state:
+        check_shared(saved.state, job.run)
     return plan, saved.state.open()
 
 

@@ -86,6 +86,10 @@ class TableSink(ABC):
         """Return in how many subtasks it wants to run; None for as many as what it takes has."""
         return None
 
+    def distribution(self) -> Sequence[str]:
+        """Return columns: rows with the same values in them are written by one subtask."""
+        return ()
+
     def overwriting(self) -> TableSink:
         """Return the sink of INSERT OVERWRITE; refuses where there is none."""
         raise NotImplementedError

@@ -18,20 +18,29 @@ from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
-from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
 from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator
+from millstream.sql.operators.local_aggregate import (
+    MOST_ROWS,
+    LocalGroupAggregateOperator,
+    LocalWindowAggregateOperator,
+)
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.set_operation import SetOperationOperator
-from millstream.sql.operators.sink import NotNullOperator, TableSinkOperator
+from millstream.sql.operators.sink import ByKeyOperator, NotNullOperator, TableSinkOperator
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
 from millstream.sql.operators.streams import StreamScanOperator, ToRowsOperator
 from millstream.sql.operators.top_n import TopNOperator
 from millstream.sql.operators.watermark import RowWatermarkOperator
-from millstream.sql.operators.window_aggregate import WindowAggregateOperator, WindowTimes
+from millstream.sql.operators.window_aggregate import (
+    GlobalWindowAggregateOperator,
+    WindowAggregateOperator,
+    WindowTimes,
+)
 from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan import nodes
@@ -39,6 +48,7 @@ from millstream.sql.plan.nodes import Planned
 from millstream.sql.schema import TimeAttribute
 
 MINI_BATCH = "table.exec.mini-batch.enabled"
+MINI_BATCH_SIZE = "table.exec.mini-batch.size"
 WATERMARK_INTERVAL = "pipeline.auto-watermark-interval"
 IDLE_TIMEOUT = "table.exec.source.idle-timeout"
 NOT_NULL = "table.exec.sink.not-null-enforcer"
@@ -158,6 +168,27 @@ class Translator:
         )
         return self._one(planned, operator, self._by_key(before, node.keys), single=not node.keys)
 
+    def _local_aggregate(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.LocalAggregate)
+        most = self._session.whole(MINI_BATCH_SIZE, MOST_ROWS)
+        operator = LocalGroupAggregateOperator(node.keys, node.calls, kinds_of(before), node.retracts, most)
+        return self._behind(planned, operator)
+
+    def _global_aggregate(self, planned: Planned) -> list[StreamEnd]:
+        node, (local,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.GlobalAggregate)
+        operator = GlobalGroupAggregateOperator(
+            node.local.keys,
+            node.calls,
+            kinds_of(local.inputs[0]),
+            retracts=node.retracts,
+            pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+            mini_batch=True,
+            ttl=planned.traits.state_ttl,
+        )
+        return self._one(planned, operator, self._by_key(local, node.keys), single=not node.keys)
+
     def _watermark(self, planned: Planned) -> list[StreamEnd]:
         node = planned.node
         assert isinstance(node, nodes.Watermark)
@@ -175,9 +206,7 @@ class Translator:
         assert isinstance(node, nodes.WindowAggregate)
         spec, batch = node.window, self._session.batch
         kinds = kinds_of(before)
-        first = len(node.keys) + len(node.calls)
-        types = [arrow_type(f.type) for f in node.fields.fields[first:]]
-        properties = list(zip(node.properties, types, strict=True))
+        properties = _properties(node)
         times = WindowTimes(spec.time, spec.is_event_time, self._session.time_zone, node.has_window)
         partition = node.keys
         operator: Operator
@@ -200,6 +229,31 @@ class Translator:
                 batch=batch,
             )
         return self._one(planned, operator, self._by_key(before, partition), single=not partition)
+
+    def _local_window_aggregate(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.LocalWindowAggregate)
+        spec = node.window
+        times = WindowTimes(spec.time, True, self._session.time_zone, node.has_window)
+        operator = LocalWindowAggregateOperator(
+            Windowing.of(spec), times, node.keys, node.calls, kinds_of(before), node.retracts
+        )
+        return self._behind(planned, operator)
+
+    def _global_window_aggregate(self, planned: Planned) -> list[StreamEnd]:
+        node, (local,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.GlobalWindowAggregate)
+        spec = node.window
+        operator = GlobalWindowAggregateOperator(
+            Windowing.of(spec),
+            WindowTimes(spec.time, True, self._session.time_zone, node.has_window),
+            node.local.keys,
+            node.calls,
+            kinds_of(local.inputs[0]),
+            _properties(node),
+            retracts=node.retracts,
+        )
+        return self._one(planned, operator, self._by_key(local, node.keys), single=not node.keys)
 
     def _window_table(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
@@ -356,6 +410,10 @@ class Translator:
             added = self._add(planned, operator, _by_columns(ends, node.materialize), suffix="-materialize")
             added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
             ends = [StreamEnd(added)]
+        elif Changes.UPDATE_BEFORE in before.traits.changes - node.sink.changes:
+            added = self._add(planned, ByKeyOperator(Changes.DELETE in node.sink.changes), ends, suffix="-by-key")
+            _spread_like(added, ends)
+            ends = [StreamEnd(added)]
         columns = [c.metadata_key or c.name for c in node.table.columns if c.is_persisted]
         sink = (node.sink.overwriting() if node.overwrite else node.sink).sink(columns)
         parallelism = node.sink.parallelism()
@@ -363,6 +421,8 @@ class Translator:
             # So that changes of one row stay in their order.
             persisted = [c.name for c in node.table.columns if c.is_persisted]
             ends = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
+        elif node.sink.distribution():
+            ends = _by_columns(ends, tuple(columns.index(name) for name in node.sink.distribution()))
         added = self._add(planned, TableSinkOperator(sink), ends, parallelism=parallelism)
         if parallelism is None:
             _spread_like(added, ends)
@@ -404,6 +464,12 @@ class Translator:
         return self._one(planned, CalcOperator(expressions, None, self._session), ends, single=True)
 
 
+def _properties(node: nodes.WindowAggregate) -> list[tuple[str, pa.DataType]]:
+    """Return the properties of windows that are its last columns, with their types."""
+    types = [arrow_type(f.type) for f in node.fields.fields[len(node.keys) + len(node.calls) :]]
+    return list(zip(node.properties, types, strict=True))
+
+
 def _spread_like(added: Transformation, ends: list[StreamEnd]) -> None:
     """Have an operator run in as many subtasks as its rows come from, where that is one operator's."""
     if len(ends) == 1:
@@ -437,6 +503,11 @@ _MAKERS: Mapping[type, _Make] = {
     nodes.Filter: Translator._calc,
     nodes.Union: Translator._union,
     nodes.Aggregate: Translator._aggregate,
+    nodes.MiniBatch: Translator._union,
+    nodes.LocalAggregate: Translator._local_aggregate,
+    nodes.GlobalAggregate: Translator._global_aggregate,
+    nodes.LocalWindowAggregate: Translator._local_window_aggregate,
+    nodes.GlobalWindowAggregate: Translator._global_window_aggregate,
     nodes.Watermark: Translator._watermark,
     nodes.WindowAggregate: Translator._window_aggregate,
     nodes.Join: Translator._join,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from millstream.common.configuration import Configuration
 from millstream.common.missing import JAVA, missing_class, missing_function
@@ -11,6 +10,13 @@ from millstream.sql.catalog import memory
 from millstream.sql.catalog.memory import GenericInMemoryCatalog
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException
+from millstream.table.catalog_partitions import (
+    CatalogColumnStatistics,
+    CatalogPartition,
+    CatalogPartitionSpec,
+    CatalogTableStatistics,
+    PartitionsAndStatistics,
+)
 from millstream.table.object_identifier import ObjectIdentifier, ObjectPath
 from millstream.table.resolved_schema import (
     Column,
@@ -53,8 +59,6 @@ __all__ = [
 ]
 
 _MODELS = "models are not there yet"
-_PARTITIONS = "partitions are directories here, of which no catalog knows"
-_STATISTICS = "the planner uses no statistics"
 
 
 @dataclass(frozen=True)
@@ -181,116 +185,6 @@ class CatalogFunction:
         return {}
 
 
-@dataclass(frozen=True)
-class CatalogPartition:
-    """A partition: its properties, and what is said of it."""
-
-    properties: dict[str, str] = field(default_factory=dict)
-    comment: str | None = None
-
-    @staticmethod
-    def create_instance(properties: dict[str, str], comment: str | None = None) -> CatalogPartition:
-        """Return a partition with properties."""
-        return CatalogPartition(dict(properties), comment)
-
-    def get_properties(self) -> dict[str, str]:
-        """Return its properties."""
-        return dict(self.properties)
-
-    def copy(self) -> CatalogPartition:
-        """Return another that is equal."""
-        return replace(self)
-
-    def get_description(self) -> str | None:
-        """Return what is said of it."""
-        return self.comment
-
-    def get_detailed_description(self) -> str | None:
-        """Return what is said of it."""
-        return self.comment
-
-    def get_comment(self) -> str | None:
-        """Return what is said of it."""
-        return self.comment
-
-
-class CatalogPartitionSpec:
-    """Which partition: values by column."""
-
-    def __init__(self, partition_spec: dict[str, str]) -> None:
-        if not isinstance(partition_spec, dict):
-            raise TypeError(f"A partition is named by a dict of values by column, not {partition_spec!r}.")
-        self._spec = dict(partition_spec)
-
-    def __str__(self) -> str:
-        return f"CatalogPartitionSpec{{{self._spec}}}"
-
-    def __hash__(self) -> int:
-        return hash(tuple(sorted(self._spec.items())))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CatalogPartitionSpec) and self._spec == other._spec
-
-    def get_partition_spec(self) -> dict[str, str]:
-        """Return the values by column."""
-        return dict(self._spec)
-
-
-@dataclass(frozen=True)
-class CatalogTableStatistics:
-    """How much there is in a table."""
-
-    row_count: int | None = None
-    field_count: int | None = None
-    total_size: int | None = None
-    raw_data_size: int | None = None
-    properties: dict[str, str] | None = None
-
-    def get_row_count(self) -> int | None:
-        """Return how many rows there are."""
-        return self.row_count
-
-    def get_field_count(self) -> int | None:
-        """Return how many files there are."""
-        return self.field_count
-
-    def get_total_size(self) -> int | None:
-        """Return how many bytes there are."""
-        return self.total_size
-
-    def get_raw_data_size(self) -> int | None:
-        """Return how many bytes there are, decompressed."""
-        return self.raw_data_size
-
-    def get_properties(self) -> dict[str, str]:
-        """Return its properties."""
-        return dict(self.properties or {})
-
-    def copy(self) -> CatalogTableStatistics:
-        """Return another that is equal."""
-        return replace(self)
-
-
-@dataclass(frozen=True)
-class CatalogColumnStatistics:
-    """What is known of the values of columns."""
-
-    column_statistics_data: dict[str, Any] | None = None
-    properties: dict[str, str] | None = None
-
-    def get_column_statistics_data(self) -> dict[str, Any]:
-        """Return what is known, by column."""
-        return dict(self.column_statistics_data or {})
-
-    def get_properties(self) -> dict[str, str]:
-        """Return its properties."""
-        return dict(self.properties or {})
-
-    def copy(self) -> CatalogColumnStatistics:
-        """Return another that is equal."""
-        return replace(self)
-
-
 CatalogModel = missing_class(__name__, "CatalogModel", _MODELS)
 Procedure = missing_class(__name__, "Procedure", "procedures are not there yet")
 HiveCatalog = missing_class(__name__, "HiveCatalog", JAVA)
@@ -315,8 +209,8 @@ class CatalogDescriptor:
         return {key: str(value) for key, value in self.configuration.to_dict().items()}
 
 
-class Catalog:
-    """A catalog, as programs look at it: databases, tables, views and functions.
+class Catalog(PartitionsAndStatistics):
+    """A catalog, as programs look at it: databases, tables, views, functions and partitions.
 
     Example:
         >>> Catalog(GenericInMemoryCatalog("mine")).list_databases()
@@ -490,12 +384,6 @@ class Catalog:
         return []
 
     get_procedure = missing_function("get_procedure", "procedures are not there yet")
-    list_partitions = missing_function("list_partitions", _PARTITIONS)
-    get_partition = missing_function("get_partition", _PARTITIONS)
-    partition_exists = missing_function("partition_exists", _PARTITIONS)
-    create_partition = missing_function("create_partition", _PARTITIONS)
-    drop_partition = missing_function("drop_partition", _PARTITIONS)
-    alter_partition = missing_function("alter_partition", _PARTITIONS)
     list_models = missing_function("list_models", _MODELS)
     get_model = missing_function("get_model", _MODELS)
     model_exists = missing_function("model_exists", _MODELS)
@@ -503,13 +391,3 @@ class Catalog:
     rename_model = missing_function("rename_model", _MODELS)
     create_model = missing_function("create_model", _MODELS)
     alter_model = missing_function("alter_model", _MODELS)
-    get_table_statistics = missing_function("get_table_statistics", _STATISTICS)
-    get_table_column_statistics = missing_function("get_table_column_statistics", _STATISTICS)
-    get_partition_statistics = missing_function("get_partition_statistics", _STATISTICS)
-    bulk_get_partition_statistics = missing_function("bulk_get_partition_statistics", _STATISTICS)
-    get_partition_column_statistics = missing_function("get_partition_column_statistics", _STATISTICS)
-    bulk_get_partition_column_statistics = missing_function("bulk_get_partition_column_statistics", _STATISTICS)
-    alter_table_statistics = missing_function("alter_table_statistics", _STATISTICS)
-    alter_table_column_statistics = missing_function("alter_table_column_statistics", _STATISTICS)
-    alter_partition_statistics = missing_function("alter_partition_statistics", _STATISTICS)
-    alter_partition_column_statistics = missing_function("alter_partition_column_statistics", _STATISTICS)

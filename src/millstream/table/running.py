@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +11,17 @@ from millstream.datastream.bridge import Bridge
 from millstream.graph.transformations import Transformation
 from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.errors import TableException
+from millstream.sql.language.statements import Client, Delete, Truncate, Update
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.sink import TableSinkOperator
+from millstream.sql.plan.endless import endless_state
 from millstream.sql.plan.nodes import Collected, Node, Planned, Sink, ToStream
 from millstream.sql.plan.planner import plan
 from millstream.sql.translate import Translator
 from millstream.table.table_config import TableConfig
 from millstream.table.table_result import JobResult, QueryResult, TableResult
+
+log = logging.getLogger("millstream")
 
 _PARALLELISM = "table.exec.resource.default-parallelism"
 _WIDTH = "table.display.max-column-width"
@@ -59,7 +64,10 @@ class Runner:
         )
         before = len(self._bridge.program.transformations)
         translator = Translator(self._bridge.program, session)
-        found = [translator.translate(p) for p in self.planned(ends)]
+        plans = self.planned(ends)
+        for told in () if self.is_batch else endless_state(plans):
+            log.warning("SQL: %s", told)
+        found = [translator.translate(p) for p in plans]
         self._set_parallelism(self._bridge.program.transformations[before:])
         return found
 
@@ -89,6 +97,11 @@ class Runner:
             result.wait()
         return result
 
+    def execution_plan(self, ends: Sequence[End]) -> str:
+        """Return the job that ends would be, as JSON."""
+        with self._bridge.added():
+            return self._bridge.execution_plan(self.translated(ends))
+
     def attach(self, sinks: Sequence[Sink]) -> None:
         """Have statements run by the program's own `execute()`."""
         self._bridge.attach(self.translated(sinks))
@@ -102,6 +115,13 @@ class Runner:
         return self._config.get(_NAME, otherwise)
 
 
-def refuse_unknown(statement: Any) -> TableException:
+def refuse_unknown(statement: Any, batch: bool) -> TableException:
     """Return the error of a statement that cannot be executed here."""
-    return TableException(f"{type(statement).__name__} is a statement for a client, not for execute_sql().")
+    if isinstance(statement, (Delete, Truncate, Update)):
+        word = type(statement).__name__.upper()
+        name = ".".join(statement.table)
+        if not batch:
+            return TableException(f"{word} statement is not supported for streaming mode now.")
+        return TableException(f"{word} statement is not supported for table {name}: no connector can change rows yet.")
+    word = statement.word if isinstance(statement, Client) else type(statement).__name__
+    return TableException(f"{word} is a statement for a client, not for execute_sql().")

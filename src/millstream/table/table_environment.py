@@ -155,7 +155,11 @@ class TableEnvironment:
     def _explained(self, ends: Sequence[Any], details: Sequence[int]) -> str:
         from millstream.sql.plan.explain import explained
 
-        return explained(list(ends), self._runner.settings(), self._runner.is_batch, [_DETAILS[d] for d in details])
+        words = [_DETAILS[d] for d in details]
+        text = explained(list(ends), self._runner.settings(), self._runner.is_batch, words)
+        if "JSON_EXECUTION_PLAN" not in words:
+            return text
+        return f"{text}\n== Physical Execution Plan ==\n{self._runner.execution_plan(ends)}"
 
     def _arrow(self, table: Table) -> Any:
         return arrow_table(table._node.fields, table.execute().arrow_batches(), self._config.get_local_timezone())
@@ -183,7 +187,7 @@ class TableEnvironment:
             return OkResult()
         ddl = self._ddl()
         if not ddl.can(statement):
-            raise refuse_unknown(statement)
+            raise refuse_unknown(statement, self._runner.is_batch)
         return self._shown(ddl.execute(statement, text))
 
     def _shown(self, result: Result) -> TableResult:

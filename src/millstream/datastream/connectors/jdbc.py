@@ -14,6 +14,7 @@ from millstream.datastream.connectors.base import CommitContext, Committer, Sink
 from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
 from millstream.datastream.connectors.jdbc_url import connector, count_places, translated
 from millstream.datastream.connectors.sql_database import Connection, Driver
+from millstream.datastream.connectors.sql_errors import is_mistake
 from millstream.operators.context import RuntimeContext
 from millstream.operators.failures import shorten
 
@@ -125,7 +126,7 @@ class _Writer(SinkWriter):
                 break
             except Exception as e:
                 self._drop_connection()
-                if attempt == self._options.max_retries:
+                if attempt == self._options.max_retries or is_mistake(e):
                     raise self._failed(e) from e
                 time.sleep(_PAUSE_SECONDS * attempt)
         self._rows.clear()

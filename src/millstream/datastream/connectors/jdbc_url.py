@@ -54,9 +54,17 @@ def connector(options: JdbcConnectionOptions) -> Callable[[], Connection]:
                 "install it with pip install 'psycopg[binary]'."
             )
         return partial(_connect_postgresql, _postgresql_settings(options))
+    if options.url.startswith(("jdbc:mysql:", "jdbc:mariadb:")):
+        if find_spec("pymysql") is None:
+            raise InvalidProgramError(
+                "JDBC: a jdbc:mysql: URL needs pymysql on the driver and on all workers; "
+                "install it with pip install pymysql, or millstream[mysql]."
+            )
+        return partial(_connect_mysql, _mysql_settings(options))
     kind = ":".join(options.url.split(":")[:2])
     raise InvalidProgramError(
-        f"JdbcSink: databases are reached at jdbc:postgresql: and jdbc:sqlite: URLs, not {kind}:; "
+        "JDBC: databases are reached at jdbc:postgresql:, jdbc:mysql:, jdbc:mariadb: and jdbc:sqlite: URLs, not "
+        f"{kind}:; "
         "connectors.sql.SqlSink writes to any DB-API database."
     )
 
@@ -80,3 +88,24 @@ def _connect_postgresql(settings: dict[str, Any]) -> Connection:
     import psycopg
 
     return psycopg.connect(**settings)
+
+
+def _mysql_settings(options: JdbcConnectionOptions) -> dict[str, Any]:
+    """Return what pymysql is told, of what JDBC's driver understands."""
+    url = urlsplit(options.url.removeprefix("jdbc:"))
+    told = dict(parse_qsl(url.query))
+    found = {
+        "host": url.hostname,
+        "port": url.port,
+        "database": url.path.lstrip("/"),
+        "user": options.user_name or told.get("user"),
+        "password": options.password or told.get("password"),
+        "unix_socket": told.get("unix_socket"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _connect_mysql(settings: dict[str, Any]) -> Connection:
+    import pymysql
+
+    return pymysql.connect(charset="utf8mb4", connect_timeout=10, **settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
@@ -23,7 +24,7 @@ class SqlSink(Sink):
     """Inserts records into a table, or with `key_columns` replaces rows of it.
 
     Rows wait in the table `{table}__staged`, which is made if it is missing, until their checkpoint is complete; then
-    one transaction of the database moves them. Tested with SQLite and PostgreSQL; keys need their ON CONFLICT.
+    one transaction of the database moves them. Tested with SQLite, PostgreSQL and MariaDB.
     A row that the table itself refuses, for one of its constraints, is found when it is moved, and fails the job.
 
     Args:
@@ -63,12 +64,17 @@ class SqlSink(Sink):
         self._table = Table(table, tuple(columns), tuple(keys))
 
     def create_writer(self, context: RuntimeContext) -> SinkWriter:
-        return _Writer(Database(self._connect), self._table)
+        database = Database(self._connect)
+        return _Writer(database, self._written_for(database))
 
     def create_committer(self, context: CommitContext) -> Committer:
-        committer = _Committer(Database(self._connect), self._table, context)
+        database = Database(self._connect)
+        committer = _Committer(database, self._written_for(database), context)
         committer.check()
         return committer
+
+    def _written_for(self, database: Database) -> Table:
+        return replace(self._table, is_mysql=database.driver.is_mysql)
 
 
 class _Writer(SinkWriter):
@@ -192,10 +198,13 @@ class _Committer(Committer):
 
     def _move(self, cursor: Cursor, p: str, names: list[str]) -> None:
         for name in names:
+            if self._table.is_mysql:
+                cursor.execute(self._table.lock_staged(p), (name,))
+                cursor.fetchall()
             cursor.execute(self._table.move(p), (name,))
             moved = cursor.rowcount
             cursor.execute(self._table.unstage(p), (name,))
-            if cursor.rowcount < moved:
+            if cursor.rowcount < moved and not self._table.is_mysql:
                 # Another committer, of a driver believed dead, moved and deleted them after we had seen them.
                 raise OvertakenError(f"SqlSink: {name} was committed by two at once.")
 

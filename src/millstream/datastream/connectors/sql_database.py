@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.datastream.connectors.sql_errors import is_lost_connection, is_lost_race
 
 # DB-API has no types of its own: any driver's connection and cursor.
 Connection = Any
 Cursor = Any
 T = TypeVar("T")
 
+_MYSQL_MODULES = ("pymysql", "MySQLdb", "mysql.connector")
 _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 # How long a transaction is tried again while others are in its way, and how long SQLite waits by itself for each try.
 PATIENCE_SECONDS = 60.0
 _SQLITE_SECONDS = 10
 _LONGEST_PAUSE = 0.5
-# A transaction lost against another and may win the next time: serialization failure, deadlock.
-_LOST_STATES = {"40001", "40P01"}
 
 
 class OvertakenError(MillstreamError):
@@ -39,12 +39,14 @@ class Driver:
         error: the base of all errors of the module.
         is_sqlite: whether it is SQLite, which locks the whole database and must be told when.
         copies: whether its cursors have PostgreSQL's COPY, as those of psycopg do; it is much faster than INSERT.
+        is_mysql: whether it is MySQL or MariaDB, whose SQL for upserts is another.
     """
 
     placeholder: str
     error: type[Exception]
     is_sqlite: bool = False
     copies: bool = False
+    is_mysql: bool = False
 
     @staticmethod
     def of(connection: Connection) -> Driver:
@@ -56,7 +58,9 @@ class Driver:
                 style = getattr(module, "paramstyle", None)
                 if style in _PLACEHOLDERS:
                     error = getattr(module, "Error", Exception)
-                    return Driver(_PLACEHOLDERS[style], error, name == "sqlite3", name == "psycopg")
+                    return Driver(
+                        _PLACEHOLDERS[style], error, name == "sqlite3", name == "psycopg", name in _MYSQL_MODULES
+                    )
                 name = name.rpartition(".")[0]
         raise InvalidProgramError(
             f"SqlSink: connect() returned {connection!r}, which is not the connection of a DB-API module "
@@ -107,6 +111,8 @@ class Database:
             self._driver = Driver.of(connection)
             if self._driver.is_sqlite:
                 _prepare_sqlite(connection)
+            elif self._driver.is_mysql:
+                connection.autocommit(False)
             elif getattr(connection, "autocommit", False) is True:
                 connection.autocommit = False
             self._connection = connection
@@ -135,12 +141,11 @@ class Database:
             return True
         if self._driver is None or not isinstance(error, self._driver.error):
             return False
-        if getattr(self._connection, "closed", False):
+        if getattr(self._connection, "closed", False) is True or is_lost_connection(error):
             # The server has gone away; it may be back.
             self.close()
             return True
-        state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-        return state in _LOST_STATES or (self._driver.is_sqlite and "is locked" in str(error))
+        return is_lost_race(error)
 
 
 def _prepare_sqlite(connection: Connection) -> None:

@@ -15,11 +15,13 @@ class Table:
 
     Attributes:
         keys: the columns that say which row is replaced; none when rows are only added.
+        is_mysql: whether it is written in MySQL's words.
     """
 
     name: str
     columns: tuple[str, ...]
     keys: tuple[str, ...] = ()
+    is_mysql: bool = False
 
     @property
     def staged(self) -> str:
@@ -32,8 +34,10 @@ class Table:
         if is_sqlite:
             # Here the schema stands at the index, elsewhere at the table.
             index, on = schema + dot + index, _extended(bare, "__staged")
+        # MySQL has no index over a TEXT.
+        text = "CHAR(200)" if self.is_mysql else "TEXT"
         return [
-            f"CREATE TABLE IF NOT EXISTS {self.staged} AS SELECT CAST('' AS TEXT) AS transaction_name, "
+            f"CREATE TABLE IF NOT EXISTS {self.staged} AS SELECT CAST('' AS {text}) AS transaction_name, "
             f"0 AS transaction_row, original.* FROM {self.name} original WHERE 1 = 0",
             f"CREATE INDEX IF NOT EXISTS {index} ON {on} (transaction_name, transaction_row)",
         ]
@@ -67,13 +71,22 @@ class Table:
             f"{insert} (SELECT {self._columns}, transaction_row, "
             f"ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY transaction_row DESC) AS newest_first "
             f"FROM {self.staged} WHERE transaction_name = {p}) AS waiting WHERE {counts} "
-            f"ORDER BY transaction_row ON CONFLICT ({keys}) {self._on_conflict}"
+            f"ORDER BY transaction_row {self._on_conflict}"
         )
 
     @property
     def _on_conflict(self) -> str:
-        changes = ", ".join(f"{c} = excluded.{c}" for c in self.columns if c not in self.keys)
-        return f"DO UPDATE SET {changes}" if changes else "DO NOTHING"
+        others = [c for c in self.columns if c not in self.keys]
+        if self.is_mysql:
+            # With nothing to change a key is set to itself.
+            changes = ", ".join(f"{c} = VALUES({c})" for c in others or self.keys[:1])
+            return f"ON DUPLICATE KEY UPDATE {changes}"
+        changes = ", ".join(f"{c} = excluded.{c}" for c in others)
+        return f"ON CONFLICT ({', '.join(self.keys)}) " + (f"DO UPDATE SET {changes}" if changes else "DO NOTHING")
+
+    def lock_staged(self, p: str) -> str:
+        """Two that move the same rows meet here; in MySQL the numbers of rows do not tell it."""
+        return f"SELECT transaction_row FROM {self.staged} WHERE transaction_name = {p} FOR UPDATE"
 
     @property
     def _columns(self) -> str:

@@ -202,29 +202,34 @@ class AvroBulkWriters:
     """
 
     @staticmethod
-    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+    def for_generic_record(schema: AvroSchema, codec: str = "null") -> BulkWriterFactory:
         """Return the factory of writers: of dicts, or of rows whose fields stand in the schema's order.
 
         The stream's type need not be declared, as it must be in PyFlink.
+
+        Args:
+            schema: of a record.
+            codec: how blocks are compressed, one of those that fastavro knows; PyFlink has no choice.
         """
-        return _AvroWriterFactory(check_record_schema(schema, "AvroBulkWriters.for_generic_record()"))
+        return _AvroWriterFactory(check_record_schema(schema, "AvroBulkWriters.for_generic_record()"), codec)
 
 
 @dataclass(frozen=True)
 class _AvroWriterFactory(BulkWriterFactory):
     schema: AvroSchema
+    codec: str
 
     def open(self, file: BinaryIO) -> BulkWriter:
-        return _AvroWriter(self.schema, file)
+        return _AvroWriter(self.schema, self.codec, file)
 
 
 class _AvroWriter:
-    def __init__(self, schema: AvroSchema, file: BinaryIO) -> None:
+    def __init__(self, schema: AvroSchema, codec: str, file: BinaryIO) -> None:
         avro_library()
         from fastavro.write import Writer
 
         self._fit = fitter(schema, TAGGED)
-        self._writer = Writer(file, schema.parsed)
+        self._writer = Writer(file, schema.parsed, codec)
 
     def add_element(self, value: Any) -> None:
         try:

@@ -21,6 +21,10 @@ class RowGroups(FileFormat):
     def _wanted(self, there: list[str]) -> list[str]:
         """Return which of a file's columns are read."""
 
+    def _is_wanted(self, group: Any, names: list[str]) -> bool:
+        """Tell whether a row group is read, by what is known of its columns, which have these names."""
+        return True
+
     @abstractmethod
     def _records(self, batch: Any, path: str) -> list[Any]:
         """Return the records of a batch of those columns."""
@@ -41,7 +45,9 @@ class RowGroups(FileFormat):
         there = parquet.schema_arrow.names
         # Without columns there would be no telling how many rows there are.
         chosen = self._wanted(there) or there[:1]
-        numbers = None if groups is None else list(groups)
+        all_groups = range(parquet.metadata.num_row_groups) if groups is None else groups
+        names = [parquet.metadata.schema.column(i).path for i in range(parquet.metadata.num_columns)]
+        numbers = [i for i in all_groups if self._is_wanted(parquet.metadata.row_group(i), names)]
         batches = parquet.iter_batches(self._batch_size, row_groups=numbers, columns=chosen)
         while (batch := _next_batch(batches, path)) is not None:
             yield self._records(batch, path)

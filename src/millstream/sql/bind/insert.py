@@ -71,7 +71,7 @@ def written(
         raise Refused(f"'{'.'.join(path)}' is a view; only tables can be written to", at)
     if binder.connectors is None:
         raise Refused(f"The table '{'.'.join(path)}' cannot be written: there are no connectors")
-    table = with_options(table, options)
+    table = with_options(binder, table, options)
     sink = binder.connectors.sink(context_of(binder, path, table))
     if overwrite:
         sink = sink.overwriting()
@@ -79,7 +79,8 @@ def written(
     _check_metadata(target, sink.metadata(), path)
     row = _aligned(node, target, list(columns), partition or {}, path)
     fields = Fields(tuple(Field(c.name, c.type) for c in target))
-    given = Project(fields, node, tuple(row))
+    # What may be null is so until it has been looked at, before the sink.
+    given = Project(Fields(tuple(Field(c.name, e.type) for c, e in zip(target, row, strict=True))), node, tuple(row))
     values = tuple((k, str(v.value)) for k, v in (partition or {}).items())
     return Sink(fields, _materialized(given), table, sink, path, overwrite, values, options)
 
@@ -140,7 +141,7 @@ def _aligned(
         if not _can_store(value, column):
             cause = f"Incompatible types for sink column '{column.name}' at position {place + 1}."
             raise _mismatch(cause, node.fields, target, path)
-        row.append(cast(value, column.type))
+        row.append(cast(value, column.type.nullable() if value.type.is_nullable else column.type))
     return row
 
 

@@ -46,8 +46,13 @@ def context_of(binder: Binder, path: tuple[str, ...], table: CatalogTable) -> Ta
     return TableContext(path, table, binder.settings, binder.batch)
 
 
-def with_options(table: CatalogTable, options: tuple[tuple[str, str], ...]) -> CatalogTable:
+_HINTS = "table.dynamic-table-options.enabled"
+
+
+def with_options(binder: Binder, table: CatalogTable, options: tuple[tuple[str, str], ...]) -> CatalogTable:
     """Return the table with the options of a hint."""
+    if options and str(binder.settings.get(_HINTS, "true")).lower() == "false":
+        raise Refused(f"The 'OPTIONS' hint is allowed only when the config option '{_HINTS}' is set to true")
     return replace(table, options={**table.options, **dict(options)}) if options else table
 
 
@@ -57,7 +62,7 @@ def scanned(
     """Return the rows of a table."""
     if binder.connectors is None:
         raise Refused(f"The table '{'.'.join(path)}' cannot be read: there are no connectors")
-    table = with_options(table, options)
+    table = with_options(binder, table, options)
     source = binder.connectors.source(context_of(binder, path, table))
     read = [c for c in table.columns if c.kind is ColumnKind.PHYSICAL]
     given = source.metadata() if any(c.kind is ColumnKind.METADATA for c in table.columns) else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException
@@ -28,6 +29,25 @@ class CatalogFunction:
 
     implementation: str
     language: str = "JAVA"
+
+
+# A partition: its columns and values.
+PartitionKey = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Notes:
+    """What is known of a table beside its declaration. The planner reads none of it.
+
+    Attributes:
+        partitions: that were declared, and what is said of each.
+        statistics: of the table, under no key, and of partitions.
+        column_statistics: likewise.
+    """
+
+    partitions: dict[PartitionKey, Any] = field(default_factory=dict)
+    statistics: dict[PartitionKey, Any] = field(default_factory=dict)
+    column_statistics: dict[PartitionKey, Any] = field(default_factory=dict)
 
 
 class Catalog(ABC):
@@ -73,6 +93,10 @@ class Catalog(ABC):
         """Return the options it was made with."""
         return {}
 
+    def notes(self, database: str, table: str) -> Notes:
+        """Return what is known of a table beside its declaration; what is added to it stays."""
+        raise CatalogException(f"{type(self).__name__} keeps no partitions and no statistics.")
+
 
 class GenericInMemoryCatalog(Catalog):
     """A catalog that is gone with the program."""
@@ -83,6 +107,7 @@ class GenericInMemoryCatalog(Catalog):
         self._databases: dict[str, Database] = {default_database: Database()}
         self._tables: dict[str, dict[str, CatalogTable]] = {default_database: {}}
         self._functions: dict[str, dict[str, CatalogFunction]] = {default_database: {}}
+        self._notes: dict[tuple[str, str], Notes] = {}
 
     def databases(self) -> dict[str, Database]:
         return self._databases
@@ -94,6 +119,7 @@ class GenericInMemoryCatalog(Catalog):
 
     def drop_database(self, name: str) -> None:
         del self._databases[name], self._tables[name], self._functions[name]
+        self._notes = {key: notes for key, notes in self._notes.items() if key[0] != name}
 
     def tables(self, database: str) -> dict[str, CatalogTable]:
         self._need(database)
@@ -105,6 +131,10 @@ class GenericInMemoryCatalog(Catalog):
 
     def drop_table(self, database: str, name: str) -> None:
         del self._tables[database][name]
+        self._notes.pop((database, name), None)
+
+    def notes(self, database: str, table: str) -> Notes:
+        return self._notes.setdefault((database, table), Notes())
 
     def functions(self, database: str) -> dict[str, CatalogFunction]:
         self._need(database)

@@ -92,7 +92,22 @@ def _listed(binder: Binder, w: s.Show) -> Iterable[str]:
         return [catalogs.current_database]
     if w.what.startswith("CREATE"):
         return [_create(catalogs, w)]
+    if w.what == "PARTITIONS":
+        return _partitions(binder, w)
     return []
+
+
+def _partitions(binder: Binder, w: s.Show) -> list[str]:
+    path = binder.catalogs.full_path(w.within)
+    table = binder.catalogs.find(path)
+    if table is None:
+        raise ValidationException(f"Table `{'`.`'.join(path)}` doesn't exist or is a temporary table.")
+    if not isinstance(table, CatalogTable) or not table.partition:
+        raise ValidationException(f"Table {'.'.join(path[1:])} in catalog {path[0]} is not partitioned.")
+    catalog = binder.catalogs.catalogs.get(path[0])
+    known = catalog.notes(*path[1:]).partitions if catalog is not None else {}
+    wanted = set(w.partition)
+    return ["/".join(f"{k}={v}" for k, v in key) for key in known if wanted <= set(key)]
 
 
 def matching(w: s.Show) -> Callable[[str], bool]:

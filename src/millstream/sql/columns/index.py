@@ -25,6 +25,19 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _FEWEST = 1 << 10
 
 
+def first_rows(slots: Slots, scratch: NDArray[np.int64]) -> Slots:
+    """Return the rows in which slots come first, in order.
+
+    Args:
+        slots: of each row.
+        scratch: an array with a place for every slot, whose content does not matter.
+    """
+    rows = np.arange(len(slots))
+    # Of several values for a place numpy puts the last there.
+    scratch[slots[::-1]] = rows[::-1]
+    return np.flatnonzero(scratch.take(slots) == rows)
+
+
 class Index(Protocol):
     """From keys, which are columns, to slots, which are numbered in the order in which keys were added."""
 
@@ -103,17 +116,22 @@ class WordIndex:
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
         words, nulls = self._key_words(columns)
-        return self._lookup(words, nulls, self._places(words, nulls))
+        return self._lookup(words, nulls)[0]
 
     def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
         words, nulls = self._key_words(columns)
-        found = self._lookup(words, nulls, self._places(words, nulls))
+        found, place = self._lookup(words, nulls)
         missing = np.flatnonzero(found < 0)
         if not len(missing):
             return found, missing
-        added, first = self._add([w[missing] for w in words], None if nulls is None else nulls[missing])
+        if len(missing) < rows:
+            words, nulls = [w.take(missing) for w in words], None if nulls is None else nulls.take(missing)
+            place = place.take(missing)
+        added, first = self._add(words, nulls, place)
+        if len(missing) == rows:
+            return added, first
         found[missing] = added
-        return found, missing[first]
+        return found, missing.take(first)
 
     def _key_words(self, columns: Sequence[pa.Array]) -> tuple[list[NDArray[np.uint64]], NDArray[np.uint64] | None]:
         words, nulls = [], None
@@ -142,86 +160,112 @@ class WordIndex:
         h ^= h >> np.uint64(32)
         return (h * _MULTIPLIER >> self._shift).astype(np.int64)
 
+    # Rows are picked by their numbers, not by masks: numpy takes five times as long for a mask without a pattern.
+
     def _lookup(
-        self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None, place: NDArray[np.int64]
-    ) -> Slots:
-        slots = self._table[place].astype(np.int64)
+        self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None
+    ) -> tuple[Slots, NDArray[np.int64]]:
+        """Return the slots of keys, -1 for those that are not there, and of those the places where they would be."""
+        place = self._places(words, nulls)
+        slots = self._table.take(place).astype(np.int64)
         if not self._count:
-            return slots
+            return slots, place
         equal = self._equal(slots, words, nulls)
-        found = np.where(equal, slots, -1)
-        left = np.flatnonzero(~equal & (slots != _EMPTY))
-        place = place[left]
+        if equal.all():
+            return slots, place
+        left = np.flatnonzero(~equal)
+        there = slots.take(left)
+        found, found[left] = slots, -1
+        left = left.take(np.flatnonzero(there != _EMPTY))
+        here = place.take(left)
+        words, nulls = [w.take(left) for w in words], None if nulls is None else nulls.take(left)
         while len(left):
-            place = (place + 1) & self._mask
-            slots = self._table[place].astype(np.int64)
-            equal = self._equal(slots, [w[left] for w in words], None if nulls is None else nulls[left])
-            found[left[equal]] = slots[equal]
-            on = ~equal & (slots != _EMPTY)
-            left, place = left[on], place[on]
-        return found
+            here = (here + 1) & self._mask
+            slots = self._table.take(here).astype(np.int64)
+            equal = self._equal(slots, words, nulls)
+            hit = np.flatnonzero(equal)
+            found[left.take(hit)] = slots.take(hit)
+            place[left] = here
+            on = np.flatnonzero(~equal & (slots != _EMPTY))
+            left, here = left.take(on), here.take(on)
+            words, nulls = [w.take(on) for w in words], None if nulls is None else nulls.take(on)
+        return found, place
 
     def _equal(
         self, slots: Slots, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None
     ) -> NDArray[np.bool_]:
         equal: NDArray[np.bool_] = slots >= 0
-        at = np.maximum(slots, 0)
         for kept, word in zip(self._words, words, strict=True):
-            equal &= kept.values[at] == word
+            equal &= kept.values.take(slots, mode="clip") == word
         if nulls is not None and self._nulls is not None:
-            equal &= self._nulls.values[at] == nulls
+            equal &= self._nulls.values.take(slots, mode="clip") == nulls
         return equal
 
-    def _add(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None) -> tuple[Slots, Slots]:
-        """Add keys that are not there, some of which may be equal; return their slots, and where each comes first."""
-        self._make_room(len(words[0]))
+    def _add(
+        self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None, place: NDArray[np.int64]
+    ) -> tuple[Slots, Slots]:
+        """Add keys that are not there, some of which may be equal; return their slots, and where each comes first.
+
+        Args:
+            words, nulls: the keys.
+            place: where the search for a free place begins, as long as the table stays.
+        """
+        if self._make_room(len(words[0])):
+            place = self._places(words, nulls)
         every = words if nulls is None else [*words, nulls]
-        owner, place = self._take_places(every, self._places(words, nulls))
+        owner, place = self._take_places(every, place)
         first = np.flatnonzero(place >= 0)
         numbers = np.empty(len(owner), np.int64)
         numbers[first] = np.arange(self._count, self._count + len(first))
-        self._table[place[first]] = numbers[first]
+        self._table[place.take(first)] = numbers.take(first)
         for kept, word in zip(self._words, words, strict=True):
-            kept.extend(word[first])
+            kept.extend(word.take(first))
         if nulls is not None and self._nulls is not None:
-            self._nulls.extend(nulls[first])
+            self._nulls.extend(nulls.take(first))
         self._live.extend(np.ones(len(first), np.bool_))
         self._count += len(first)
         self._used += len(first)
-        return numbers[owner], first
+        return numbers.take(owner), first
 
     def _take_places(
         self, words: list[NDArray[np.uint64]], place: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give each key a place in the table; return which of the equal ones has it, and where; -1 for the others."""
         table, count = self._table, len(place)
-        owner, taken = np.empty(count, np.int64), np.full(count, -1, np.int64)
-        left = np.arange(count)
+        owner, taken = np.arange(count), np.full(count, -1, np.int64)
+        left = owner.copy()
         while len(left):
-            free = table[place] == _EMPTY
+            free = np.flatnonzero(table.take(place) == _EMPTY)
+            wanted, wants = (place, left) if len(free) == len(left) else (place.take(free), left.take(free))
             # Until slots are known, the number of a key stands for it. Of several that want a place the first has it.
-            table[place[free][::-1]] = _NUMBER - left[free][::-1]
-            there = table[place].astype(np.int64)
-            mine = there == _NUMBER - left
-            owner[left[mine]], taken[left[mine]] = left[mine], place[mine]
-            left, place, other = left[~mine], place[~mine], _NUMBER - there[~mine]
+            table[wanted[::-1]] = _NUMBER - wants[::-1]
+            other = _NUMBER - table.take(place).astype(np.int64)
+            mine = np.flatnonzero(other == left)
+            taken[left.take(mine)] = place.take(mine)
+            if len(mine) == len(left):
+                break
+            rest = np.flatnonzero(other != left)
+            left, place, other = left.take(rest), place.take(rest), other.take(rest)
             equal = other >= 0
-            at = np.maximum(other, 0)
             for word in words:
-                equal &= word[at] == word[left]
-            owner[left[equal]] = other[equal]
-            left, place = left[~equal], (place[~equal] + 1) & self._mask
+                equal &= word.take(other, mode="clip") == word.take(left)
+            same = np.flatnonzero(equal)
+            owner[left.take(same)] = other.take(same)
+            on = np.flatnonzero(~equal)
+            left, place = left.take(on), (place.take(on) + 1) & self._mask
         return owner, taken
 
-    def _make_room(self, more: int) -> None:
-        if 2 * (self._used + more) <= len(self._table):
-            return
+    def _make_room(self, more: int) -> bool:
+        """Have room for more keys; tell whether the table is another one then."""
+        if 3 * (self._used + more) <= len(self._table):
+            return False
         live = np.flatnonzero(self._live.values)
         size = len(self._table)
-        while 3 * (len(live) + more) > size:
+        while 4 * (len(live) + more) > size:
             size *= 2
         self._make_table(size)
         self._place_all(live)
+        return True
 
     def _place_all(self, slots: Slots) -> None:
         """Put slots into the table whose keys are not in it."""
@@ -230,20 +274,21 @@ class WordIndex:
         self._used += len(slots)
         table = self._table
         while len(slots):
-            free = table[place] == _EMPTY
-            table[place[free]] = slots[free]
+            free = np.flatnonzero(table.take(place) == _EMPTY)
+            table[place.take(free)] = slots.take(free)
             # Of several that wanted the same place one has it.
-            lost = table[place] != slots
-            slots, place = slots[lost], (place[lost] + 1) & self._mask
+            lost = np.flatnonzero(table.take(place) != slots)
+            slots, place = slots.take(lost), (place.take(lost) + 1) & self._mask
 
     def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         self._live.values[slots] = False
         words = [kept.values[slots] for kept in self._words]
         place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
         while len(slots):
-            here = self._table[place] == slots
-            self._table[place[here]] = _REMOVED
-            slots, place = slots[~here], (place[~here] + 1) & self._mask
+            here = self._table.take(place) == slots
+            self._table[place.take(np.flatnonzero(here))] = _REMOVED
+            on = np.flatnonzero(~here)
+            slots, place = slots.take(on), (place.take(on) + 1) & self._mask
 
 
 def _word(column: pa.Array) -> NDArray[np.uint64]:
@@ -251,4 +296,4 @@ def _word(column: pa.Array) -> NDArray[np.uint64]:
     if values.dtype.kind == "f":
         values = values.astype(np.float64) + 0.0
         return np.where(np.isnan(values), np.nan, values).view(np.uint64)
-    return values.astype(np.int64).view(np.uint64)
+    return values.astype(np.int64, copy=False).view(np.uint64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,24 @@ class Kept:
     name: str
     dtype: DTypeLike
     start: Any = 0
+
+
+class Columns(Protocol):
+    """Columns of values, by name; a place in them is a slot."""
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column, to be read and changed in place."""
+
+
+class FreshColumns:
+    """Columns for so many keys that have nothing yet, and are soon forgotten."""
+
+    def __init__(self, kept: Sequence[Kept], count: int) -> None:
+        self._columns = {k.name: filled(k, count) for k in kept}
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column, to be read and changed in place."""
+        return self._columns[name]
 
 
 class KeyedColumns:
@@ -102,7 +120,7 @@ class KeyedColumns:
             column.extend(key)
         self._hashes.extend(hashes(keys[: self._owners], count))
         for kept in self._kept:
-            self._columns[kept.name].extend(_filled(kept, count))
+            self._columns[kept.name].extend(filled(kept, count))
         if self._order is not None:
             self._order.extend(np.arange(self._next_order, self._next_order + count))
             self._next_order += count
@@ -177,7 +195,7 @@ class KeyedColumns:
         width = len(self._kinds)
         slots, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
         for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
-            self._columns[kept.name].values[slots] = _read(kept, column)
+            self._columns[kept.name].values[slots] = read(kept, column)
         if self._order is None:
             self._order = Growing(np.int64)
             self._order.extend(np.arange(self.bound))
@@ -219,12 +237,13 @@ class KeyedColumns:
 
     def _rows(self, slots: Slots) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[slots]), pa.array(self._came(slots)), *self.keys_at(slots)]
-        columns += [_written(k, self._columns[k.name].values[slots]) for k in self._kept]
+        columns += [written(k, self._columns[k.name].values[slots]) for k in self._kept]
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
         return pa.record_batch(columns, names)
 
 
-def _filled(kept: Kept, count: int) -> NDArray[Any]:
+def filled(kept: Kept, count: int) -> NDArray[Any]:
+    """Return a column of what keys begin with."""
     values = np.empty(count, kept.dtype)
     if callable(kept.start):
         values[:] = [kept.start() for _ in range(count)]
@@ -233,13 +252,15 @@ def _filled(kept: Kept, count: int) -> NDArray[Any]:
     return values
 
 
-def _written(kept: Kept, values: NDArray[Any]) -> pa.Array:
+def written(kept: Kept, values: NDArray[Any]) -> pa.Array:
+    """Return values of a column as Arrow has them: objects pickled."""
     if values.dtype == object:
         return pa.array([pickle.dumps(v, 5) for v in values], pa.binary())
     return pa.array(values)
 
 
-def _read(kept: Kept, column: pa.Array) -> NDArray[Any]:
+def read(kept: Kept, column: pa.Array) -> NDArray[Any]:
+    """Return what `written` was given."""
     if np.dtype(kept.dtype) != object:
         return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
     values = np.empty(len(column), object)

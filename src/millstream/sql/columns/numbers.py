@@ -36,16 +36,16 @@ def plain(column: pa.Array) -> NDArray[Any]:
     kind = column.type
     if column.null_count:
         column = column.fill_null(
-            pa.scalar(False) if pa.types.is_boolean(kind) else pa.scalar(0).cast(_base(kind)).cast(kind)
+            pa.scalar(False) if pa.types.is_boolean(kind) else pa.scalar(0).cast(base_of(kind)).cast(kind)
         )
     if pa.types.is_boolean(kind):
         return column.cast(pa.int8()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
     if pa.types.is_temporal(kind):
-        column = column.view(_base(kind))
+        column = column.view(base_of(kind))
     return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _base(kind: pa.DataType) -> pa.DataType:
+def base_of(kind: pa.DataType) -> pa.DataType:
     """Return the type of numbers that a type's values are."""
     if pa.types.is_temporal(kind):
         return pa.int32() if kind.bit_width == 32 else pa.int64()
@@ -58,7 +58,7 @@ def from_plain(values: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Arra
     if pa.types.is_boolean(kind):
         return pa.array(values.astype(np.bool_), mask=mask)
     if pa.types.is_temporal(kind):
-        base = _base(kind)
+        base = base_of(kind)
         return pa.array(values.astype(base.to_pandas_dtype(), copy=False), base, mask=mask).view(kind)
     return pa.array(values.astype(kind.to_pandas_dtype(), copy=False), kind, mask=mask)
 
@@ -104,12 +104,12 @@ def decimals(digits: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
 def python_values(column: pa.Array) -> list[Any]:
     """Return values as Python has them, times as the ints that they are."""
     if pa.types.is_temporal(column.type):
-        column = column.view(_base(column.type))
+        column = column.view(base_of(column.type))
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def from_python(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Return a column of what `python_values` gave."""
     if pa.types.is_temporal(kind):
-        return pa.array(values, _base(kind)).view(kind)
+        return pa.array(values, base_of(kind)).view(kind)
     return pa.array(values, kind)

@@ -222,6 +222,27 @@ class KeyedRows:
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
+        if self._are_first(keys):
+            self._link_first(keys, rows)
+        else:
+            self._link(keys, rows)
+        return rows
+
+    def _are_first(self, keys: Ints) -> bool:
+        """Tell whether keys are the last that were added, in order, and have had no rows: as if each came once."""
+        if not len(keys) or int(keys[-1]) - int(keys[0]) != len(keys) - 1 or (keys[1:] <= keys[:-1]).any():
+            return False
+        return not self._ever.values[keys[0] : keys[-1] + 1].any()
+
+    def _link_first(self, keys: Ints, rows: Ints) -> None:
+        span = slice(int(keys[0]), int(keys[-1]) + 1)
+        self._number.extend(np.zeros(len(keys), np.int64))
+        self._head.values[span] = self._tail.values[span] = rows
+        self._length.values[span] = self._ever.values[span] = 1
+
+    def _link(self, keys: Ints, rows: Ints) -> None:
+        """Put rows behind those that their keys have."""
+        count = len(keys)
         order = stable_order(keys, len(self._length))
         by_key, in_order = keys[order], rows[order]
         starts = np.flatnonzero(np.append(True, by_key[1:] != by_key[:-1])) if count else np.zeros(0, np.int64)
@@ -246,7 +267,6 @@ class KeyedRows:
                 found = self._many.get(int(owners[i]))
                 if found is not None:
                     found.extend(in_order[starts[i] : starts[i] + sizes[i]])
-        return rows
 
     def remove(self, rows: Ints) -> None:
         """Remove rows, each of them once."""

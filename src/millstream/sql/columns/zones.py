@@ -44,6 +44,30 @@ def arrow_zone(name: str) -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}" if minutes else "UTC"
 
 
+# Names of places whose clocks have always shown UTC.
+_UTC = frozenset(
+    [
+        "UTC",
+        "Etc/UTC",
+        "GMT",
+        "Etc/GMT",
+        "UCT",
+        "Etc/UCT",
+        "Universal",
+        "Etc/Universal",
+        "Zulu",
+        "Etc/Zulu",
+        "Greenwich",
+    ]
+)
+
+
+@lru_cache(maxsize=64)
+def is_utc(name: str) -> bool:
+    """Tell whether the clocks of a time zone show UTC, so that nothing is to be computed."""
+    return arrow_zone(name) in _UTC
+
+
 def _minutes(name: str) -> int | None:
     found = _OFFSET.fullmatch(name)
     if found is None:

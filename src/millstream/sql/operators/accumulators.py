@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed import Columns, Kept, read, written
 from millstream.sql.columns.numbers import Valid, decimals, from_plain, is_number_like, plain, unscaled, valid_of
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.running import Running, RunningNumbers
@@ -35,6 +35,11 @@ class Accumulator:
     # Whether what several slots have can be put together, by `combined`.
     combines = False
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether it comes to the same whichever rows are taken together first; a sum of floats does not."""
+        return True
+
     def __init__(self, call: AggregateCall, name: str) -> None:
         self.call = call
         self.name = name
@@ -45,7 +50,7 @@ class Accumulator:
         """The columns that it keeps."""
         raise NotImplementedError
 
-    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns) -> Running:
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         """Take rows; return the results after each, and leave in the state what comes of all.
 
         Args:
@@ -62,7 +67,7 @@ class Accumulator:
         signs: NDArray[np.int64] | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
-        state: KeyedColumns,
+        state: Columns,
     ) -> None:
         """Take rows in the order they came, when nobody asks for results in between.
 
@@ -75,13 +80,28 @@ class Accumulator:
         """
         raise NotImplementedError
 
-    def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
         """Return the results of some keys."""
         raise NotImplementedError
 
-    def combined(self, state: KeyedColumns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
         """Return the results of several slots together: of those from each start to the next."""
         raise NotImplementedError
+
+    # --- in two phases
+
+    def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
+        """Return what some keys have, for another phase to `merge`."""
+        return [written(k, state.column(k.name)[slots]) for k in self.kept]
+
+    def merge(self, slots: Slots, partials: Sequence[pa.Array], state: Columns) -> None:
+        """Take what `partials` of others gave, for keys that have slots; a key may come several times."""
+        self.put_together(slots, [read(k, column) for k, column in zip(self.kept, partials, strict=True)], state)
+
+    def put_together(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
+        """Take what others have kept, as the columns are."""
+        for kept, values in zip(self.kept, others, strict=True):
+            np.add.at(state.column(kept.name), slots, values)
 
 
 def _weights(
@@ -106,7 +126,7 @@ class Count(Accumulator):
     def kept(self) -> list[Kept]:
         return [Kept(self.name, np.int64)]
 
-    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns) -> Running:
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         column = state.column(self.name)
         begins = segments.begins(column, 0)
         running = segments.sums(_weights(segments.rows, segments.signs, self._valid(arguments), counted), begins)
@@ -126,17 +146,17 @@ class Count(Accumulator):
         signs: NDArray[np.int64] | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
-        state: KeyedColumns,
+        state: Columns,
     ) -> None:
         np.add.at(state.column(self.name), slots, _weights(len(slots), signs, self._valid(arguments), counted))
 
     def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
         return from_plain(values, valid, self.result)
 
-    def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
         return self._column(state.column(self.name)[slots], None)
 
-    def combined(self, state: KeyedColumns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
         return self._column(np.add.reduceat(state.column(self.name)[slots], starts), None)
 
 
@@ -150,6 +170,10 @@ class Summing(Accumulator):
 
     dtype: Any = np.int64
     combines = True
+
+    @property
+    def is_exact(self) -> bool:
+        return bool(np.dtype(self.dtype).kind != "f")
 
     def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
         """Return what is summed up."""
@@ -167,7 +191,7 @@ class Summing(Accumulator):
     def kept(self) -> list[Kept]:
         return [*(Kept(name, self.dtype) for name in self.names), Kept(f"{self.name}.count", np.int64)]
 
-    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns) -> Running:
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         (argument,) = arguments
         weights = _weights(segments.rows, segments.signs, valid_of(argument), counted)
         plus_only = segments.signs is None and counted is None and argument.null_count == 0
@@ -192,7 +216,7 @@ class Summing(Accumulator):
         signs: NDArray[np.int64] | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
-        state: KeyedColumns,
+        state: Columns,
     ) -> None:
         (argument,) = arguments
         weights = _weights(len(slots), signs, valid_of(argument), counted)
@@ -202,10 +226,10 @@ class Summing(Accumulator):
             np.add.at(state.column(name), slots, deltas.astype(self.dtype, copy=False))
         np.add.at(state.column(f"{self.name}.count"), slots, weights)
 
-    def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
         return self.value([state.column(n)[slots] for n in self.names], state.column(f"{self.name}.count")[slots])
 
-    def combined(self, state: KeyedColumns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
         sums = [np.add.reduceat(state.column(n)[slots], starts) for n in self.names]
         return self.value(sums, np.add.reduceat(state.column(f"{self.name}.count")[slots], starts))
 
@@ -379,7 +403,7 @@ class Extreme(Accumulator):
     def kept(self) -> list[Kept]:
         return [Kept(f"{self.name}.value", self._dtype, self._nothing), Kept(f"{self.name}.is", np.bool_, False)]
 
-    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns) -> Running:
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         (argument,) = arguments
         valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
         numbers = plain(argument).astype(self._dtype, copy=False)
@@ -403,7 +427,7 @@ class Extreme(Accumulator):
         signs: NDArray[np.int64] | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
-        state: KeyedColumns,
+        state: Columns,
     ) -> None:
         (argument,) = arguments
         valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
@@ -413,15 +437,20 @@ class Extreme(Accumulator):
         (np.fmin if self._least else np.fmax).at(state.column(f"{self.name}.value"), slots, numbers)
         state.column(f"{self.name}.is")[slots] = True
 
+    def put_together(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
+        values, has = others
+        (np.fmin if self._least else np.fmax).at(state.column(f"{self.name}.value"), slots, values)
+        state.column(f"{self.name}.is")[slots[has]] = True
+
     def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
         if valid is not None and not valid.all():
             values = np.where(valid, values, 0)
         return from_plain(values, valid, self.result)
 
-    def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
         return self._column(state.column(f"{self.name}.value")[slots], state.column(f"{self.name}.is")[slots])
 
-    def combined(self, state: KeyedColumns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
         add = np.fmin if self._least else np.fmax
         values = add.reduceat(state.column(f"{self.name}.value")[slots], starts)
         return self._column(values, np.logical_or.reduceat(state.column(f"{self.name}.is")[slots], starts))

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed import Columns, Kept, KeyedColumns
+from millstream.sql.columns.keys import grouped, stable_order
 from millstream.sql.columns.numbers import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import Accumulator, vector_accumulator
@@ -54,6 +55,11 @@ class Aggregates:
         """The columns that all of them keep."""
         return [k for a in self.accumulators for k in a.kept]
 
+    @property
+    def combine(self) -> bool:
+        """Whether what several slots have can be put together."""
+        return all(a.combines and not c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
+
     def open(self, keys: Sequence[pa.DataType], max_parallelism: int, keep: Keep, owners: int | None = None) -> None:
         """Make the tables of distinct values, for keys of some types."""
         self._now = 0
@@ -88,7 +94,7 @@ class Aggregates:
             found.append(accumulator.run(segments, arguments, counted, state))
         return found
 
-    def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: KeyedColumns) -> None:
+    def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
         """Take a batch, whose rows have keys and slots, when nobody asks what comes after each row."""
         signs = signs_of(batch)
         comings: dict[tuple[Any, ...], NDArray[np.int64]] = {}
@@ -114,28 +120,85 @@ class Aggregates:
 
     def _comings(self, call: AggregateCall, batch: Batch, keys: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Return for each row 1 if its value comes with it, -1 if it goes, else 0."""
-        table = self._distinct[_which(call)]
-        rows = np.arange(len(batch))
-        if call.condition is not None:
-            rows = np.flatnonzero(_is_true(batch.columns[call.condition]))
+        rows = _counted_rows(call, batch)
         at = pa.array(rows)
         columns = [k.take(at) for k in keys] + [batch.columns[a].take(at) for a in call.arguments]
+        signs = signs_of(batch)
+        out = np.zeros(len(batch), np.int64)
+        out[rows] = self._come(_which(call), columns, None if signs is None else signs[rows], len(rows))
+        return out
+
+    def _come(
+        self, which: tuple[Any, ...], columns: Sequence[pa.Array], times_more: Ints | None, count: int
+    ) -> NDArray[np.int64]:
+        """Have values of keys so many times more, None for once each; tell which come by it, and which go."""
+        table = self._distinct[which]
         table.compact()
         first_new = table.bound
-        slots, _ = table.find_or_add(columns, len(rows))
-        signs = signs_of(batch)
-        segments = Segments.of(slots, first_new, table.bound, None if signs is None else signs[rows])
-        weights = np.ones(len(rows), np.int64) if segments.signs is None else segments.signs
+        slots, _ = table.find_or_add(columns, count)
+        segments = Segments.of(slots, first_new, table.bound, times_more)
+        weights = np.ones(count, np.int64) if segments.signs is None else segments.signs
         times = table.column("times")
         after = segments.sums(weights, segments.begins(times, 0))
         segments.leave(times, after)
         table.column(TOUCHED)[segments.slots] = self._now
         table.changed(segments.slots)
         table.remove(segments.slots[times[segments.slots] == 0])
-        come = np.where((weights > 0) & (after == 1), 1, np.where((weights < 0) & (after == 0), -1, 0))
-        out = np.zeros(len(batch), np.int64)
-        out[rows[segments.order]] = come
+        before = after - weights
+        out = np.empty(count, np.int64)
+        out[segments.order] = ((before <= 0) & (after > 0)).astype(np.int64) - ((before > 0) & (after <= 0))
         return out
+
+    # --- in two phases
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether rows may be taken together before they are taken, and nobody can tell."""
+        return all(a.is_exact or c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
+
+    def fold_plain(self, batch: Batch, slots: Slots, state: Columns) -> None:
+        """Take a batch, whose rows have slots, but for what is over distinct values."""
+        signs = signs_of(batch)
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            if not call.distinct:
+                counted = None if call.condition is None else _is_true(batch.columns[call.condition])
+                accumulator.fold(slots, signs, [batch.columns[a] for a in call.arguments], counted, state)
+
+    def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
+        """Return what slots have, as columns for `merge`, but for what is over distinct values."""
+        found: list[pa.Array] = []
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            found += [] if call.distinct else accumulator.partials(state, slots)
+        return found
+
+    def distinct_lists(self, batch: Batch, slots: Slots, count: int) -> list[pa.Array]:
+        """Return the distinct values of each of so many slots: columns for `merge`, behind those of `partials`."""
+        signs = signs_of(batch)
+        return [_listed(call, batch, slots, count, signs) for call in self._distinct_calls.values()]
+
+    @property
+    def _distinct_calls(self) -> dict[tuple[Any, ...], AggregateCall]:
+        """The first of those over the same distinct values."""
+        return {_which(call): call for call in reversed(self.calls) if call.distinct}
+
+    def merge(self, columns: Sequence[pa.Array], keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
+        """Take what `partials` and `distinct_lists` gave, for keys that have slots; a key may come several times."""
+        at = 0
+        for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+            if not call.distinct:
+                width = len(accumulator.kept)
+                accumulator.merge(slots, columns[at : at + width], state)
+                at += width
+        for which, column in zip(self._distinct_calls, columns[at:], strict=True):
+            owners = column.value_parent_indices()
+            *values, times_more = column.flatten().flatten()
+            come: NDArray[Any] = self._come(
+                which, [*(k.take(owners) for k in keys), *values], times_more.to_numpy(), len(owners)
+            )
+            mine = slots[owners.to_numpy()]
+            for call, accumulator in zip(self.calls, self.accumulators, strict=True):
+                if call.distinct and _which(call) == which:
+                    accumulator.fold(mine, None, values, come, state)
 
     def expire(self, now: int, ttl: int) -> None:
         """Forget distinct values that have not come for so long; those that come now, come now."""
@@ -149,9 +212,31 @@ class Aggregates:
             slots = table.slots()
             table.remove(slots[is_over(plain(table.keys_at(slots)[column]))])
 
-    def results(self, state: KeyedColumns, slots: Slots) -> list[pa.Array]:
+    def results(self, state: Columns, slots: Slots) -> list[pa.Array]:
         """Return what all have come to, for some keys."""
         return [a.results(state, slots) for a in self.accumulators]
+
+
+def _counted_rows(call: AggregateCall, batch: Batch) -> Ints:
+    """Return the rows that count for an aggregate."""
+    return np.arange(len(batch)) if call.condition is None else np.flatnonzero(_is_true(batch.columns[call.condition]))
+
+
+def _listed(call: AggregateCall, batch: Batch, slots: Slots, count: int, signs: Ints | None) -> pa.Array:
+    """Return for each slot a list of the distinct values of its rows, with how often each is there."""
+    rows = _counted_rows(call, batch)
+    at = pa.array(rows)
+    values = [batch.columns[a].take(at) for a in call.arguments]
+    by_value = grouped([pa.array(slots[rows]), *values], len(rows))
+    times = np.zeros(by_value.count, np.int64)
+    np.add.at(times, by_value.codes, np.ones(len(rows), np.int64) if signs is None else signs[rows])
+    of_value = slots[rows][by_value.first]
+    order = stable_order(of_value, count)
+    taken = pa.array(by_value.first[order])
+    members = [*(v.take(taken) for v in values), pa.array(times[order])]
+    entries = pa.StructArray.from_arrays(members, [str(i) for i in range(len(members))])
+    ends = np.append(0, np.cumsum(np.bincount(of_value, minlength=count)))
+    return pa.LargeListArray.from_arrays(pa.array(ends), entries)
 
 
 def _which(call: AggregateCall) -> tuple[Any, ...]:

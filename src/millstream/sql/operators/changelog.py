@@ -57,8 +57,15 @@ class Changelog:
         ends = np.cumsum(sizes)
         return (ends - sizes)[self.old], (ends - 1)[self.new], int(ends[-1]) if len(ends) else 0
 
+    @cached_property
+    def _are_all_pairs(self) -> bool:
+        """Whether every place says both halves of an update, as most do once keys are known."""
+        return bool(self.old.all() and self.update.all())
+
     def chosen(self, of_old: Ints, of_new: Ints) -> Ints:
         """Return for each row that is said a number: of its place, one for what is old and one for what is new."""
+        if self._are_all_pairs:
+            return np.stack([of_old, of_new], axis=1).reshape(-1)
         at_old, at_new, total = self._ends
         chosen = np.empty(total, np.int64)
         chosen[at_old], chosen[at_new] = of_old[self.old], of_new[self.new]
@@ -67,6 +74,8 @@ class Changelog:
     @property
     def kinds(self) -> Kinds | None:
         """What each row says; None when all are inserted."""
+        if self._are_all_pairs and len(self.old):
+            return np.tile(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), len(self.old))
         at_old, at_new, total = self._ends
         kinds = np.empty(total, np.int8)
         kinds[at_old] = np.where(self.update[self.old], UPDATE_BEFORE, DELETE)

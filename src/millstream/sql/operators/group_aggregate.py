@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.index import first_rows
 from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.numbers import plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import differing
 from millstream.sql.operators.aggregates import TOUCHED, Aggregates, signs_of
@@ -74,15 +76,12 @@ class GroupAggregateOperator(KeyedBatchOperator):
         kept += self.aggregates.kept
         self._state: KeyedColumns = self.keeps("groups", KeyedColumns(kinds, kept, self.max_parallelism))
         self.aggregates.open(kinds, self.max_parallelism, self.keeps)
+        self._scratch = np.empty(0, np.int64)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keys = [batch.columns[k] for k in self.keys]
         state = self._state
-        state.compact()
-        if self.ttl:
-            now = self.setup.clock()
-            state.expire(TOUCHED, now - self.ttl)
-            self.aggregates.expire(now, self.ttl)
+        self._clear_up()
         first_new = state.bound
         slots, _ = state.find_or_add(keys, len(batch))
         segments = Segments.of(slots, first_new, state.bound, signs_of(batch))
@@ -102,10 +101,18 @@ class GroupAggregateOperator(KeyedBatchOperator):
         self._forget(segments.slots)
         return (out,)
 
+    def _clear_up(self) -> None:
+        """Give up what is not needed any more."""
+        self._state.compact()
+        if self.ttl:
+            now = self.setup.clock()
+            self._state.expire(TOUCHED, now - self.ttl)
+            self.aggregates.expire(now, self.ttl)
+
     def _forget(self, slots: Ints) -> None:
         """Forget keys that have no rows."""
         if self.retracts:
-            empty = slots[self._state.column(_ROWS)[slots] == 0]
+            empty = slots[self._state.column(_ROWS)[slots] <= 0]
             self._state.remove(np.unique(empty))
 
     def _unknown(self, segments: Segments, first_new: int) -> NDArray[np.bool_] | None:
@@ -156,21 +163,27 @@ class GroupAggregateOperator(KeyedBatchOperator):
 
     def _folded(self, batch: Batch, keys: list[pa.Array], slots: Ints, first_new: int) -> Iterable[Batch]:
         """Take a batch of which only what comes of it as a whole counts."""
-        state, signs = self._state, signs_of(batch)
+        state = self._state
         # The keys, by the rows in which they come first.
-        distinct, rows = np.unique(slots, return_index=True)
-        order = np.argsort(rows)
-        distinct, rows = distinct[order], rows[order]
+        if len(self._scratch) < state.bound:
+            self._scratch = np.empty(2 * state.bound, np.int64)
+        rows = first_rows(slots, self._scratch)
+        distinct = slots.take(rows)
         before = [] if self.final_only else self.aggregates.results(state, distinct)
-        if self.retracts:
-            np.add.at(state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
-        self.aggregates.fold(batch, keys, slots, state)
+        self._add_up(batch, keys, slots)
         state.changed(distinct)
         out: Iterable[Batch] = ()
         if not self.final_only:
             out = (self._changes_of_keys(keys, distinct, rows, first_new, before),)
         self._forget(distinct)
         return out
+
+    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Ints) -> None:
+        """Take rows that have slots."""
+        if self.retracts:
+            signs = signs_of(batch)
+            np.add.at(self._state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
+        self.aggregates.fold(batch, keys, slots, self._state)
 
     def _changes_of_keys(
         self, keys: list[pa.Array], slots: Ints, rows: Ints, first_new: int, before: list[pa.Array]
@@ -196,6 +209,26 @@ class GroupAggregateOperator(KeyedBatchOperator):
             slots = self._state.slots()
             columns = self._state.keys_at(slots) + self.aggregates.results(self._state, slots)
             self.emit(pieces(columns, len(slots)))
+
+
+class GlobalGroupAggregateOperator(GroupAggregateOperator):
+    """The second phase: takes what `LocalGroupAggregateOperator` emits; made with what that was made with."""
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        keys = list(batch.columns[: len(self.keys)])
+        state = self._state
+        self._clear_up()
+        first_new = state.bound
+        slots, _ = state.find_or_add(keys, len(batch))
+        if self.ttl:
+            state.column(TOUCHED)[slots] = self.setup.clock()
+        return self._folded(batch, keys, slots, first_new)
+
+    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Ints) -> None:
+        columns = list(batch.columns[len(self.keys) :])
+        if self.retracts:
+            np.add.at(self._state.column(_ROWS), slots, plain(columns.pop(0)))
+        self.aggregates.merge(columns, keys, slots, self._state)
 
 
 def _inverse(order: Ints) -> Ints:

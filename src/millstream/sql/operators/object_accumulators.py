@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.sql.columns.index import Slots
-from millstream.sql.columns.keyed import Kept, KeyedColumns
+from millstream.sql.columns.keyed import Columns, Kept
 from millstream.sql.columns.numbers import from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.accumulators import Accumulator, Counted
+from millstream.sql.operators.first_last import FirstOrLastEver
 from millstream.sql.operators.running import Running, RunningObjects
 from millstream.sql.operators.segments import Segments
 
@@ -41,7 +42,16 @@ class ObjectAccumulator(Accumulator):
         """Return the result; it must not change any more."""
         raise NotImplementedError
 
-    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns) -> Running:
+    def added_up(self, kept: Any, other: Any) -> Any:
+        """Return what a key has with what another phase has kept of it; of those that can be put together."""
+        raise NotImplementedError
+
+    def put_together(self, slots: Slots, others: Sequence[Any], state: Columns) -> None:
+        column = state.column(self.name)
+        for slot, other in zip(slots.tolist(), others[0], strict=True):
+            column[slot] = self.added_up(column[slot], other)
+
+    def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         column = state.column(self.name)
         rows, weights = self._rows(segments.rows, segments.signs, arguments, counted)
         after: list[Any] = [None] * segments.rows
@@ -68,9 +78,7 @@ class ObjectAccumulator(Accumulator):
                 column[slot] = kept
         return RunningObjects(after + begins, self._column)
 
-    def fold(
-        self, slots: Slots, signs: Any, arguments: Sequence[pa.Array], counted: Counted, state: KeyedColumns
-    ) -> None:
+    def fold(self, slots: Slots, signs: Any, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> None:
         column = state.column(self.name)
         for values, sign, slot in zip(*self._rows(len(slots), signs, arguments, counted), slots.tolist(), strict=True):
             if sign > 0:
@@ -91,7 +99,7 @@ class ObjectAccumulator(Accumulator):
     def _column(self, values: list[Any]) -> pa.Array:
         return from_python(values, self.result)
 
-    def results(self, state: KeyedColumns, slots: Slots) -> pa.Array:
+    def results(self, state: Columns, slots: Slots) -> pa.Array:
         return self._column([self.value(kept) for kept in state.column(self.name)[slots]])
 
 
@@ -126,6 +134,12 @@ class ExtremeOfMany(ObjectAccumulator):
                     kept[1] = pick(there) if there else None
         return kept
 
+    def added_up(self, kept: Any, other: Any) -> Any:
+        for value, count in other[0].items():
+            for _ in range(abs(count)):
+                kept = self.add(kept, (value,)) if count > 0 else self.take_back(kept, (value,))
+        return kept
+
     def _is_better(self, value: Any, best: Any) -> bool:
         return bool(value < best if self.call.function == "MIN" else value > best)
 
@@ -144,6 +158,9 @@ class ExtremeOfAny(ObjectAccumulator):
         if value is None or kept is None:
             return kept if value is None else value
         return min(kept, value) if self.call.function == "MIN" else max(kept, value)
+
+    def added_up(self, kept: Any, other: Any) -> Any:
+        return self.add(kept, (other,))
 
     def value(self, kept: Any) -> Any:
         return kept
@@ -171,13 +188,25 @@ class FirstOrLast(ObjectAccumulator):
         return kept[0] if self.call.function == "FIRST_VALUE" else kept[-1]
 
 
-class FirstOrLastEver(FirstOrLast):
-    """The same where nothing is taken back: one value is kept."""
+class SingleValue(ObjectAccumulator):
+    """SINGLE_VALUE: of the only row that a scalar subquery may have."""
+
+    def begin(self) -> Any:
+        return []
 
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        if values[0] is None or (kept and self.call.function == "FIRST_VALUE"):
-            return kept
+        if kept:
+            raise TableException(
+                "SingleValueAggFunction received more than one element: a subquery that stands for a value has several "
+                "rows. Choose one of them, with an aggregate or a condition on a key."
+            )
         return [values[0]]
+
+    def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
+        return []
+
+    def value(self, kept: Any) -> Any:
+        return kept[0] if kept else None
 
 
 class Listed(ObjectAccumulator):
@@ -217,6 +246,9 @@ class ArrayOf(ObjectAccumulator):
     def _ignores_nulls(self) -> bool:
         return "IGNORE NULLS" in self.call.options
 
+    def added_up(self, kept: Any, other: Any) -> Any:
+        return kept + other
+
     def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
         if values[0] in kept:
             kept.remove(values[0])
@@ -237,6 +269,11 @@ class Collect(ObjectAccumulator):
             kept[values[0]] = kept.get(values[0], 0) + 1
         return kept
 
+    def added_up(self, kept: Any, other: Any) -> Any:
+        for value, count in other.items():
+            kept[value] = kept.get(value, 0) + count
+        return kept
+
     def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
         if values[0] in kept:
             kept[values[0]] -= 1
@@ -254,8 +291,13 @@ def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumu
     if function in ("MIN", "MAX"):
         return (ExtremeOfMany if retracts else ExtremeOfAny)(call, name)
     if function in ("FIRST_VALUE", "LAST_VALUE"):
-        return (FirstOrLast if retracts else FirstOrLastEver)(call, name)
-    simple: dict[str, type[ObjectAccumulator]] = {"LISTAGG": Listed, "ARRAY_AGG": ArrayOf, "COLLECT": Collect}
+        return FirstOrLast(call, name) if retracts or len(call.arguments) > 1 else FirstOrLastEver(call, name)
+    simple: dict[str, type[ObjectAccumulator]] = {
+        "ARRAY_AGG": ArrayOf,
+        "COLLECT": Collect,
+        "LISTAGG": Listed,
+        "SINGLE_VALUE": SingleValue,
+    }
     if function not in simple:
         raise TableException(f"The aggregate {call.function} cannot be computed over a stream of rows.")
     return simple[function](call, name)

@@ -50,3 +50,8 @@ class Session:
         """Return an option that is a length of time."""
         text = self.options.get(key)
         return default if text is None else parse_duration_ms(str(text))
+
+    def whole(self, key: str, default: int) -> int:
+        """Return an option that is a whole number above 0."""
+        text = self.options.get(key)
+        return int(text) if text is not None and int(text) > 0 else default

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from millstream.operators.source import Dealt, Share, Source, SourceOperator, SourceReader, SplitEnumerator
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.numbers import from_python
+from millstream.sql.columns.constants import constants
 from millstream.sql.expressions import Constant
 from millstream.sql.operators.base import BATCH_ROWS
 from millstream.sql.types import DataType
@@ -71,9 +69,5 @@ class _ValuesReader(SourceReader):
 
 def values_batch(rows: Sequence[Sequence[Constant]], types: Sequence[DataType]) -> Batch:
     """Return constants as a batch of columns of some types."""
-    columns = [_column([row[i].value for row in rows], arrow_type(kind)) for i, kind in enumerate(types)]
+    columns = [constants([row[i].value for row in rows], arrow_type(kind)) for i, kind in enumerate(types)]
     return Batch(columns, None, len(rows))
-
-
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    return from_python(values, kind)

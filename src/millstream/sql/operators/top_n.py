@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
+from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed import Kept, KeyedColumns
-from millstream.sql.columns.numbers import from_python, python_values
+from millstream.sql.columns.numbers import from_python, is_number_like, plain, python_values
 from millstream.sql.columns.order import Order, sort_key
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 
@@ -82,6 +84,10 @@ class TopNOperator(KeyedBatchOperator):
         of_rows, _ = state.find_or_add(keys, len(batch))
         slots = np.unique(of_rows)
         lists = state.column("rows")
+        if not self.retracts and self.unique is None:
+            hopeless = self._hopeless(batch, of_rows, slots)
+            if hopeless is not None:
+                batch, of_rows = batch.filter(~hopeless), of_rows[~hopeless]
         rows = list(zip(*map(python_values, batch.columns), strict=True))
         changes: list[_Change] = []
         for row, kind, slot in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
@@ -94,6 +100,28 @@ class TopNOperator(KeyedBatchOperator):
         empty = np.fromiter((not lists[s] for s in slots.tolist()), np.bool_, len(slots))
         state.remove(slots[empty])
         return () if self.final_only else (self._batch(changes),)
+
+    def _hopeless(self, batch: Batch, of_rows: Slots, slots: Slots) -> NDArray[np.bool_] | None:
+        """Tell which rows are behind all that their partitions have, which are full already; None where it is not told.
+
+        Most rows are, once a job has run for a while: they are left out by vectors, and only the others looked at.
+        """
+        column, descending, _ = self.order[0] if self.order else (0, False, False)
+        values = batch.columns[column]
+        if not self.order or not is_number_like(values.type) or values.null_count or 4 * len(slots) > len(batch):
+            return None
+        numbers, lists = plain(values), self._state.column("rows")
+        last, is_full = np.zeros(self._state.bound, numbers.dtype), np.zeros(self._state.bound, np.bool_)
+        for slot in slots.tolist():
+            there = lists[slot]
+            if len(there) >= self._most and there[self._most - 1][column] is not None:
+                last[slot], is_full[slot] = there[self._most - 1][column], True
+        worst = last.take(of_rows)
+        behind: NDArray[np.bool_] = numbers < worst if descending else numbers > worst
+        if len(self.order) == 1:
+            # Of equal rows the first stays.
+            behind |= numbers == worst
+        return behind & is_full.take(of_rows)
 
     def _add(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
         if self.unique is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,8 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.keys import grouped
-from millstream.sql.columns.numbers import from_plain
+from millstream.sql.columns.numbers import from_plain, plain
+from millstream.sql.columns.zones import is_utc, zone_named
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregates import Aggregates, signs_of
@@ -57,16 +57,36 @@ class WindowTimes:
 
     def local(self, point: int) -> int:
         """Return what a clock shows at a point in time, where that is what windows go by."""
-        if not self.are_points or self.zone == "UTC" or abs(point) > 1 << 52:
+        if not self.are_points or is_utc(self.zone) or abs(point) > 1 << 52:
             return point
         at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=point)
-        offset = at.astimezone(ZoneInfo(self.zone)).utcoffset()
+        offset = at.astimezone(zone_named(self.zone)).utcoffset()
         assert offset is not None
         return point + round(offset.total_seconds() * 1000)
 
     def triggers(self, ends: Times) -> Times:
         """Return how far time must have come for windows to end."""
         return (points(ends, self.zone) if self.are_points else ends) - 1
+
+
+# Rows, perhaps several times, with the ends of their slices or windows, and their starts where they were given them.
+Placed = tuple[Batch, Times | None, Times]
+
+
+def placed(batch: Batch, windowing: Windowing, times: WindowTimes, shares: bool, now: int) -> Placed:
+    """Return rows with the windows that they are in, or their slices where windows share those."""
+    if times.has_window is not None:
+        start, end = (local_times(batch.columns[c], times.zone) for c in times.has_window)
+        return batch, start, end
+    if shares:
+        return batch, None, windowing.slice_ends(times.of(batch, now))
+    rows, end = windowing.all_ends(times.of(batch, now))
+    return batch if windowing.has_one_window else batch.take(rows), None, end
+
+
+def shares_slices(windowing: Windowing, times: WindowTimes, aggregates: Aggregates) -> bool:
+    """Tell whether windows share what they have in common."""
+    return times.has_window is None and not windowing.has_one_window and aggregates.combine
 
 
 class WindowAggregateOperator(KeyedBatchOperator):
@@ -111,13 +131,16 @@ class WindowAggregateOperator(KeyedBatchOperator):
         self.batch = batch
         if times.is_event_time and times.has_window is None:
             times.are_points = kinds[times.column].tz is not None
-        combine = all(a.combines and not c.distinct for a, c in zip(self.aggregates.accumulators, calls, strict=True))
-        self.shares = combine and times.has_window is None and not windowing.has_one_window
+        self.shares = shares_slices(windowing, times, self.aggregates)
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        kinds = [*(self.kinds[k] for k in self.keys), pa.int64(), pa.int64()]
-        kept = [Kept(_END, np.int64), Kept(_START, np.int64), Kept(_DONE, np.int64, _LONG_AGO)]
+        window = [pa.int64()] if self.times.has_window is None else [pa.int64(), pa.int64()]
+        # The last column of the key is the end of the window.
+        self._kinds = kinds = [*(self.kinds[k] for k in self.keys), *window]
+        kept = [Kept(_END, np.int64)]
+        kept += [] if self.times.has_window is None else [Kept(_START, np.int64)]
+        kept += [Kept(_DONE, np.int64, _LONG_AGO)] if self.shares else []
         kept += [Kept(_ROWS, np.int64)] if self.retracts else []
         columns = KeyedColumns(kinds, [*kept, *self.aggregates.kept], self.max_parallelism, len(self.keys))
         self._state: KeyedColumns = self.keeps("windows", columns)
@@ -128,47 +151,46 @@ class WindowAggregateOperator(KeyedBatchOperator):
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        now = self.setup.clock()
-        if self.times.has_window is not None:
-            start, end = (local_times(batch.columns[c], self.times.zone) for c in self.times.has_window)
-            last = end
-        else:
-            times = self.times.of(batch, now)
-            if self.shares:
-                end = self.windowing.slice_ends(times)
-                last = self.windowing.last_ends(end)
-            else:
-                rows, end = self.windowing.all_ends(times)
-                batch = batch if self.windowing.has_one_window else batch.take(rows)
-                last = end
-            start = end
+        batch, start, end = self._placed(batch)
         if not self.batch:
             reached = self.watermark if self.times.is_event_time else _LONG_AGO
-            in_time = self.times.triggers(last) > reached
+            in_time = self.times.triggers(self.windowing.last_ends(end) if self.shares else end) > reached
             if not in_time.all():
                 self._late.inc(int((~in_time).sum()))
-                batch, end, start = batch.filter(in_time), end[in_time], start[in_time]
+                batch, end, start = batch.filter(in_time), end[in_time], None if start is None else start[in_time]
         if len(batch):
             self._take(batch, start, end)
         return ()
 
-    def _take(self, batch: Batch, start: Times, end: Times) -> None:
+    def _placed(self, batch: Batch) -> Placed:
+        return placed(batch, self.windowing, self.times, self.shares, self.setup.clock())
+
+    def _take(self, batch: Batch, start: Times | None, end: Times) -> None:
         state = self._state
         state.compact()
-        keys = [*(batch.columns[k] for k in self.keys), pa.array(start), pa.array(end)]
+        window = [pa.array(times) for times in (start, end) if times is not None]
+        keys = [*self._keys_of(batch), *window]
         slots, new = state.find_or_add(keys, len(batch))
         if len(new):
             added = slice(state.bound - len(new), state.bound)
             state.column(_END)[added] = end[new]
-            state.column(_START)[added] = start[new]
+            if start is not None:
+                state.column(_START)[added] = start[new]
             if self.shares and self.watermark > MIN_WATERMARK:
                 state.column(_DONE)[added] = self.times.local(self.watermark) + 1
             self._expect(end[new])
+        self._add_up(batch, keys, slots)
+        state.changed(slots)
+
+    def _keys_of(self, batch: Batch) -> list[pa.Array]:
+        return [batch.columns[k] for k in self.keys]
+
+    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Slots) -> None:
+        """Take rows that have slots."""
         if self.retracts:
             signs = signs_of(batch)
-            np.add.at(state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
-        self.aggregates.fold(batch, keys, slots, state)
-        state.changed(slots)
+            np.add.at(self._state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
+        self.aggregates.fold(batch, keys, slots, self._state)
 
     # --- time
 
@@ -226,7 +248,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         columns = keys + self.aggregates.results(state, shown) + self._properties(starts, ends)
         self.emit(pieces(columns, len(shown)))
         state.remove(slots)
-        self.aggregates.forget(len(self.keys) + 1, lambda ends: self.times.triggers(ends) <= time)
+        self.aggregates.forget(len(self._kinds) - 1, lambda ends: self.times.triggers(ends) <= time)
 
     def _fire_slices(self, time: int) -> None:
         state, windowing = self._state, self.windowing
@@ -265,6 +287,23 @@ class WindowAggregateOperator(KeyedBatchOperator):
 
     def _properties(self, starts: Times, ends: Times) -> list[pa.Array]:
         return [property_column(name, kind, starts, ends, self.times) for name, kind in self.properties]
+
+
+class GlobalWindowAggregateOperator(WindowAggregateOperator):
+    """The second phase: takes what `LocalWindowAggregateOperator` emits; made with what that was made with."""
+
+    def _placed(self, batch: Batch) -> Placed:
+        start = None if self.times.has_window is None else plain(batch.columns[-2])
+        return batch, start, plain(batch.columns[-1])
+
+    def _keys_of(self, batch: Batch) -> list[pa.Array]:
+        return list(batch.columns[: len(self.keys)])
+
+    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Slots) -> None:
+        columns = list(batch.columns[len(self.keys) : -1 if self.times.has_window is None else -2])
+        if self.retracts:
+            np.add.at(self._state.column(_ROWS), slots, plain(columns.pop(0)))
+        self.aggregates.merge(columns, keys, slots, self._state)
 
 
 def property_column(name: str, kind: pa.DataType, starts: Times, ends: Times, times: WindowTimes) -> pa.Array:

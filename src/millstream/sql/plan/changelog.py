@@ -13,7 +13,7 @@ from millstream.sql.schema import TimeAttribute
 
 Kinds = frozenset[Changes]
 _UPDATE = frozenset([Changes.UPDATE_BEFORE, Changes.UPDATE_AFTER])
-_ROW_BY_ROW = (n.Calc, n.Project, n.Filter, n.Watermark, n.Correlate, n.Expand, n.WindowTable)
+_ROW_BY_ROW = (n.MiniBatch, n.Calc, n.Project, n.Filter, n.Watermark, n.Correlate, n.Expand, n.WindowTable)
 
 
 class Updates(Enum):
@@ -42,7 +42,7 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
         return frozenset().union(*inputs) if inputs else INSERTS
     if isinstance(node, n.Aggregate):
         return _of_aggregate(node, inputs[0], forgets)
-    if isinstance(node, (n.WindowAggregate, n.IntervalJoin)):
+    if isinstance(node, (n.WindowAggregate, n.IntervalJoin, n.LocalAggregate, n.LocalWindowAggregate)):
         return INSERTS
     if isinstance(node, n.TemporalJoin):
         return inputs[0]
@@ -94,7 +94,8 @@ def _of_deduplicate(node: n.Deduplicate, below: Kinds) -> Kinds:
 
 def _of_aggregate(node: n.Aggregate, below: Kinds, forgets: bool) -> Kinds:
     updates = _UPDATE if node.calls or forgets else frozenset()
-    deletes = {Changes.DELETE} if below != INSERTS else set()
+    retracts = node.retracts if isinstance(node, n.GlobalAggregate) else below != INSERTS
+    deletes = {Changes.DELETE} if retracts else set()
     return frozenset({Changes.INSERT, *updates, *deletes})
 
 

@@ -6,8 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from millstream.sql.changes import Changes
-from millstream.sql.expressions import AggregateCall, Column, Expression
+from millstream.sql.errors import TableException
+from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
+from millstream.sql.plan.advice import Advice, advised
+from millstream.sql.plan.distribution import distribution, lies_so
 from millstream.sql.plan.names import frame_text, name_of
 from millstream.sql.plan.planner import plan
 from millstream.sql.plan.subqueries import Subquery
@@ -32,12 +35,18 @@ def explained(
     abstract = "\n".join(_logical(e) for e in shown)
     planned = plan(ends, settings, batch)
     roots = [p.inputs[0] if isinstance(p.node, n.Collected) else p for p in planned]
+    if "ESTIMATED_COST" in details:
+        raise TableException(
+            "EXPLAIN ESTIMATED_COST: the planner has no statistics, so there are no costs to show; leave it out."
+        )
     changelog = "CHANGELOG_MODE" in details
-    physical = "\n".join(_drawn(r, lambda p: _physical(p, changelog)) for r in roots)
+    advice = advised(roots, settings, batch) if "PLAN_ADVICE" in details else None
+    physical = "\n".join(_drawn(r, lambda p: _physical(p, changelog, advice)) for r in roots)
     execution = "\n".join(_Reusing(roots).drawn(r) for r in roots)
     return (
         f"== Abstract Syntax Tree ==\n{abstract}\n"
-        f"== Optimized Physical Plan ==\n{physical}\n"
+        f"== Optimized Physical Plan{'' if advice is None else ' With Advice'} ==\n{physical}\n"
+        f"{'' if advice is None else advice.text()}"
         f"== Optimized Execution Plan ==\n{execution}"
     )
 
@@ -121,54 +130,18 @@ def _below(one: _Shown) -> list[_Shown]:
     found: list[_Shown] = []
     for i, inner in enumerate(one.inputs):
         keys = wanted[i] if wanted is not None else None
-        found.append(inner if keys is None or _lies_so(inner, keys) else _Exchange(inner, keys))
+        found.append(inner if keys is None or lies_so(inner.node, keys) else _Exchange(inner, keys))
     return found
 
 
-def distribution(node: n.Node) -> list[tuple[int, ...]] | None:
-    """Return by which columns of its inputs the rows of a node lie together; by none: all in one place."""
-    if isinstance(node, (n.Aggregate, n.WindowAggregate, n.Deduplicate, n.ChangelogNormalize)):
-        return [node.keys]
-    if isinstance(node, n.Over):
-        return [node.over.partition]
-    if isinstance(node, n.Rank):
-        return [node.partition]
-    if isinstance(node, n.Join):
-        return [node.left_keys, node.right_keys]
-    if isinstance(node, n.SetOperation):
-        return [tuple(range(len(node.fields)))] * 2
-    if isinstance(node, n.Sort):
-        return [()]
-    if isinstance(node, n.Sink) and node.materialize is not None:
-        return [node.materialize]
-    return None
-
-
-def _lies_so(below: n.Planned, keys: tuple[int, ...]) -> bool:
-    """Tell whether rows lie together by some columns already."""
-    node = below.node
-    if isinstance(node, n.Calc):
-        moved = []
-        for k in keys:
-            e = node.expressions[k]
-            if not isinstance(e, Column):
-                return False
-            moved.append(e.index)
-        return _lies_so(below.inputs[0], tuple(moved))
-    if isinstance(node, (n.Aggregate, n.WindowAggregate)):
-        return bool(keys) and keys == tuple(range(len(node.keys)))
-    if isinstance(node, n.Deduplicate):
-        return bool(keys) and keys == node.keys
-    if isinstance(node, n.Rank):
-        return bool(keys) and keys == node.partition
-    return False
-
-
-def _physical(one: _Shown, changelog: bool) -> str:
+def _physical(one: _Shown, changelog: bool, advice: Advice | None) -> str:
     if isinstance(one, _Exchange):
         shown, kinds = one.text, one.below.traits.changes
     else:
         shown, kinds = name_of(one.node, [i.traits for i in one.inputs], Style.PREFIX), one.traits.changes
+        number = None if advice is None else advice.number_of(one)
+        if number is not None:
+            shown = shown.replace("(", f"(advice=[{number}], ", 1)
     if not changelog:
         return shown
     end = isinstance(one, n.Planned) and isinstance(one.node, (n.Sink, n.Collected, n.ToStream))

@@ -17,7 +17,7 @@ def keys_of(node: n.Node, inputs: Sequence[Keys]) -> Keys:
         return _primary_key(node.table.primary_key, node.fields.names)
     if isinstance(node, n.Values):
         return frozenset([frozenset()]) if len(node.rows) == 1 else NONE
-    if isinstance(node, (n.Filter, n.Watermark, n.Sort)):
+    if isinstance(node, (n.Filter, n.Watermark, n.MiniBatch, n.Sort)):
         return inputs[0]
     if isinstance(node, n.Calc):
         return _projected(node.expressions, inputs[0])

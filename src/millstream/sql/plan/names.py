@@ -8,7 +8,8 @@ from typing import Any
 from millstream.sql.changes import INSERTS
 from millstream.sql.expressions import Column, Expression, conjuncts
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.text import Style, aggregate_text, by_name, constant_text, text, type_text
+from millstream.sql.plan.accumulated import Accumulated
+from millstream.sql.plan.text import Style, aggregate_text, by_name, constant_text, function_text, text, type_text
 
 Order = Sequence[tuple[int, bool, bool]]
 
@@ -132,6 +133,70 @@ def _aggregate(node: n.Aggregate, inputs: Any, style: Style) -> str:
     return f"GroupAggregate({group}select=[{shown}])"
 
 
+def _mini_batch(node: n.MiniBatch, inputs: Any, style: Style) -> str:
+    mode = "RowTime" if node.by_event_time else "ProcTime"
+    return f"MiniBatchAssigner(interval=[{node.interval}ms], mode=[{mode}])"
+
+
+def _local_calls(node: n.LocalAggregate | n.LocalWindowAggregate) -> list[str]:
+    kept, below = Accumulated(node.calls, node.retracts), by_name(node.input.fields.names)
+    shown = []
+    for call, names, distinct in zip(node.calls, kept.names, kept.distinct, strict=True):
+        written = aggregate_text(call, below, node.retracts)
+        shown.append(f"{written.replace('DISTINCT', distinct or '')} AS {_together(names)}")
+    shown += [] if kept.rows is None else [f"COUNT_RETRACT(*) AS {kept.rows}"]
+    tables = kept.tables.items()
+    return [*shown, *(f"DISTINCT({_join([below(a) for a in c.arguments])}) AS {name}" for name, c in tables)]
+
+
+def _global_calls(node: n.GlobalAggregate | n.GlobalWindowAggregate) -> list[str]:
+    kept = Accumulated(node.calls, node.retracts)
+    shown = []
+    for i, (call, names, distinct) in enumerate(zip(node.calls, kept.names, kept.distinct, strict=True)):
+        inside = f"{distinct} {_together(names)}" if distinct else _together(names)
+        shown.append(f"{function_text(call, node.retracts)}({inside}) AS {node.fields[len(node.keys) + i].name}")
+    return shown
+
+
+def _together(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"({_join(names)})"
+
+
+def _local_aggregate(node: n.LocalAggregate, inputs: Any, style: Style) -> str:
+    return _phase("LocalGroupAggregate", node, _local_calls(node))
+
+
+def _global_aggregate(node: n.GlobalAggregate, inputs: Any, style: Style) -> str:
+    return _phase("GlobalGroupAggregate", node, _global_calls(node))
+
+
+def _phase(name: str, node: n.LocalAggregate | n.GlobalAggregate, calls: Sequence[str]) -> str:
+    keys = [node.input.fields[k].name for k in node.keys]
+    group = f"groupBy=[{_join(keys)}], " if keys else ""
+    return f"{name}({group}select=[{_join([*keys, *calls])}])"
+
+
+def _local_window_aggregate(node: n.LocalWindowAggregate, inputs: Any, style: Style) -> str:
+    end = f"slice_end('w$) AS {node.fields[len(node.fields) - 1].name}"
+    window = window_text(node.window, node.input.fields.names, node.has_window)
+    return _window_phase("LocalWindowAggregate", node, window, [*_local_calls(node), end])
+
+
+def _global_window_aggregate(node: n.GlobalWindowAggregate, inputs: Any, style: Style) -> str:
+    names, first = node.fields.names, len(node.keys) + len(node.calls)
+    properties = [f"{p}('w$) AS {names[first + i]}" for i, p in enumerate(node.properties)]
+    end = node.local.fields[len(node.local.fields) - 1].name
+    column = f"slice_end=[{end}]" if node.has_window is None else f"win_end=[{end}]"
+    window = _window_text(node.window, column)
+    return _window_phase("GlobalWindowAggregate", node, window, [*_global_calls(node), *properties])
+
+
+def _window_phase(name: str, node: Any, window: str, shown: Sequence[str]) -> str:
+    keys = [node.input.fields[k].name for k in node.keys]
+    group = f"groupBy=[{_join(keys)}], " if keys else ""
+    return f"{name}({group}window=[{window}], select=[{_join([*keys, *shown])}])"
+
+
 def _duration(milliseconds: int) -> str:
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds and milliseconds % length == 0:
@@ -145,10 +210,14 @@ def window_text(window: n.WindowSpec, names: Sequence[str], has_window: tuple[in
         column = f"time_col=[{names[window.time]}]"
     else:
         column = f"win_start=[{names[has_window[0]]}], win_end=[{names[has_window[1]]}]"
-    kind = window.kind
-    if kind is n.WindowKind.SESSION:
+    if window.kind is n.WindowKind.SESSION:
         partition = "" if not window.partition else f", partition keys=[{_join([names[p] for p in window.partition])}]"
         return f"SESSION({column}, gap=[{_duration(window.size)}]{partition})"
+    return _window_text(window, column)
+
+
+def _window_text(window: n.WindowSpec, column: str) -> str:
+    kind = window.kind
     size = f"{'max_size' if kind is n.WindowKind.CUMULATE else 'size'}=[{_duration(window.size)}]"
     step = {n.WindowKind.HOP: "slide", n.WindowKind.CUMULATE: "step"}.get(kind)
     steps = f", {step}=[{_duration(window.step)}]" if step else ""
@@ -345,6 +414,11 @@ _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.Correlate: _correlate,
     n.Expand: _expand,
     n.Aggregate: _aggregate,
+    n.MiniBatch: _mini_batch,
+    n.LocalAggregate: _local_aggregate,
+    n.GlobalAggregate: _global_aggregate,
+    n.LocalWindowAggregate: _local_window_aggregate,
+    n.GlobalWindowAggregate: _global_window_aggregate,
     n.WindowTable: _window_table,
     n.WindowAggregate: _window_aggregate,
     n.Over: _over,

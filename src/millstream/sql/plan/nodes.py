@@ -217,6 +217,52 @@ class Aggregate(Single):
     state_ttl: int | None = None
 
 
+@dataclass(frozen=True)
+class MiniBatch(Single):
+    """Rows as they come: those that come at once are taken at once, where mini-batch is on.
+
+    Attributes:
+        interval: how long rows may wait for each other, in milliseconds.
+        by_event_time: whether those behind go by event time.
+    """
+
+    interval: int
+    by_event_time: bool
+
+
+@dataclass(frozen=True)
+class LocalAggregate(Single):
+    """The first of two phases: what the aggregates keep of some rows of each group, before rows are exchanged.
+
+    Its columns are the keys and what the second phase puts together; nobody else reads it.
+
+    Attributes:
+        keys, calls: of the aggregate.
+        retracts: whether its input may take rows back.
+    """
+
+    keys: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    retracts: bool
+
+
+@dataclass(frozen=True)
+class GlobalAggregate(Aggregate):
+    """The second of two phases; its input is the first, and the arguments of its calls are columns of that one's input.
+
+    Attributes:
+        retracts: whether the input of the first phase may take rows back.
+    """
+
+    retracts: bool = False
+
+    @property
+    def local(self) -> LocalAggregate:
+        """The first phase."""
+        assert isinstance(self.input, LocalAggregate)
+        return self.input
+
+
 class WindowKind(Enum):
     """How windows follow each other."""
 
@@ -279,6 +325,35 @@ class WindowAggregate(Single):
     properties: tuple[str, ...] = ()
     counts: tuple[int, int] | None = None
     has_window: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class LocalWindowAggregate(Single):
+    """The first of two phases over windows: the keys, what the second puts together, and the end of slice or window.
+
+    Attributes:
+        window, keys, calls, has_window: of the aggregate.
+        retracts: whether its input may take rows back.
+    """
+
+    window: WindowSpec
+    keys: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    retracts: bool
+    has_window: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class GlobalWindowAggregate(WindowAggregate):
+    """The second of two phases over windows; see `GlobalAggregate`."""
+
+    retracts: bool = False
+
+    @property
+    def local(self) -> LocalWindowAggregate:
+        """The first phase."""
+        assert isinstance(self.input, LocalWindowAggregate)
+        return self.input
 
 
 @dataclass(frozen=True)

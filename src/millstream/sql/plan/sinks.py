@@ -33,13 +33,6 @@ def prepared(end: Single, kinds: Kinds, keys: Keys, settings: Mapping[str, str])
     return end
 
 
-def materialized(end: Single, settings: Mapping[str, str]) -> Single:
-    """Return an end that goes by key with the key by which it is materialized, where that may be."""
-    if not isinstance(end, Sink) or not end.table.primary_key or _mode(settings) == "NONE":
-        return end
-    return replace(end, materialize=_primary_key(end))
-
-
 def _primary_key(end: Sink) -> tuple[int, ...]:
     return tuple(end.fields.names.index(k) for k in end.table.primary_key)
 

@@ -179,8 +179,12 @@ def aggregate_text(call: AggregateCall, names: Names, retracting: bool = False) 
     words = "".join(f", {o}" for o in call.options if isinstance(o, str))
     distinct = "DISTINCT " if call.distinct else ""
     filtered = "" if call.condition is None else f" FILTER {names(call.condition)}"
-    function = f"{call.function}_RETRACT" if retracting and call.function in _RETRACTED else call.function
-    return f"{function}({distinct}{inside}{words}){filtered}"
+    return f"{function_text(call, retracting)}({distinct}{inside}{words}){filtered}"
+
+
+def function_text(call: AggregateCall, retracting: bool = False) -> str:
+    """Return the name of an aggregate's function, which says whether rows can be taken back."""
+    return f"{call.function}_RETRACT" if retracting and call.function in _RETRACTED else call.function
 
 
 _RETRACTED = frozenset(["COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LISTAGG"])

@@ -17,7 +17,7 @@ from millstream.table.connectors.generators import Block, Generator, Sequenced, 
 from millstream.table.connectors.options import Options
 
 # Rows are made in blocks whose values depend on nothing but the block's number: what is read again is the same.
-BLOCK = 1 << 14
+BLOCK = 1 << 15
 _ROWS_PER_SECOND = 10_000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -14,16 +15,15 @@ from millstream.datastream.connectors.file_formats import (
     BulkFormat,
     Extent,
     FileFormat,
-    FilePart,
     FileShare,
-    StreamFormat,
 )
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import to_column
-from millstream.sql.schema import Field
+from millstream.sql.expressions import Expression
+from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.evaluate import condition
 from millstream.sql.types import DataType, DataTypes
-from millstream.table.formats.contract import Malformed, MessageFormat
 from millstream.table.formats.texts import parser
 
 METADATA: Mapping[str, DataType] = {
@@ -32,44 +32,41 @@ METADATA: Mapping[str, DataType] = {
     "file.size": DataTypes.BIGINT().not_null(),
     "file.modification-time": DataTypes.TIMESTAMP_LTZ(3).not_null(),
 }
-_FIX = "Correct the line, or leave such rows out with '{0}.ignore-parse-errors' = 'true'."
-
-
-class _Lines(StreamFormat):
-    """Lines of messages, a batch for each block of a file."""
-
-    def __init__(self, message_format: MessageFormat, fields: Sequence[Field]) -> None:
-        self._format = message_format
-        self._fields = list(fields)
-
-    @property
-    def splittable(self) -> bool:
-        return True
-
-    def read_part(self, part: FilePart) -> Iterator[Collection[Any]]:
-        for offset, block in part.blocks():
-            lines = block.split(b"\n")
-            if not lines[-1]:
-                lines.pop()
-            try:
-                yield [self._format.decoded(lines, self._fields)]
-            except Malformed as e:
-                at = offset + sum(len(line) + 1 for line in lines[: e.place])
-                raise part.damaged(at, e.reason, _FIX.format(self._format.identifier)) from None
-
-
-def lines_of(message_format: MessageFormat, fields: Sequence[Field]) -> FileFormat:
-    """Return what reads files with a message on each line."""
-    return _Lines(message_format, fields)
 
 
 class PartitionedFiles:
-    """Knows the values of partition columns from the path of a file: `base/day=2024-01-01/part-0`."""
+    """Knows the values of partition columns from the path of a file: `base/day=2024-01-01/part-0`.
 
-    def __init__(self, base: str, types: Mapping[str, DataType], default: str) -> None:
-        self._base = base
+    Args:
+        types: of the partition columns.
+        default: the name of the directory of rows whose value is null.
+        pattern: which paths are read; None for all.
+        tests: conditions on partition columns, which are all of a batch's columns.
+        zone: the session's time zone.
+    """
+
+    def __init__(
+        self,
+        types: Mapping[str, DataType],
+        default: str,
+        pattern: str | None = None,
+        tests: Sequence[Expression] = (),
+        zone: str = "UTC",
+    ) -> None:
         self._types = dict(types)
         self._default = default
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self._tests = list(tests)
+        self._zone = zone
+
+    def is_read(self, path: str) -> bool:
+        """Tell whether a file is one that is wanted, and may have rows that are."""
+        if self._pattern is not None and not self._pattern.fullmatch(path):
+            return False
+        if not self._tests:
+            return True
+        row = Batch([self.column(path, name, 1) for name in self._types], None, 1)
+        return all(condition(test, EvaluationContext(self._zone))(row)[0] for test in self._tests)
 
     def value(self, path: str, column: str) -> Any:
         """Return the value that a partition column has in a file."""
@@ -111,7 +108,7 @@ class TableFileReader(BulkFormat):
         self._files = files
 
     def measure(self, access: FileAccess, file: FoundFile) -> Extent:
-        return self._inner.measure(access, file)
+        return self._inner.measure(access, file) if self._files.is_read(file.path) else Extent(0, 1.0)
 
     def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
         return self._inner.cut(access, path, start, wanted, end)

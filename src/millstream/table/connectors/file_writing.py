@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 from urllib.parse import quote
@@ -11,8 +12,11 @@ from urllib.parse import quote
 import numpy as np
 
 from millstream.common.serialization import BulkWriter, BulkWriterFactory, Encoder
+from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.datastream.connectors.buckets import BucketAssigner, BucketContext
 from millstream.datastream.connectors.compaction import FileCompactor, FileCompactStrategy
+from millstream.datastream.connectors.file_access import FileAccess
+from millstream.datastream.connectors.file_formats import FileShare
 from millstream.datastream.connectors.file_sink import FileSink
 from millstream.datastream.connectors.rolling import RollingPolicy
 from millstream.operators.context import RuntimeContext
@@ -21,6 +25,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options
+from millstream.table.connectors.partition_commit import PartitionCommits, PartitionCommitter, Staged
 from millstream.table.formats.contract import FileTableFormat, MessageFormat, TableFormat
 from millstream.table.formats.texts import plain_texts
 
@@ -57,6 +62,16 @@ class _Files(BulkWriterFactory):
 
     def open(self, file: BinaryIO) -> BulkWriter:
         return _Unwrapping(self._format.writer(file, self._fields))
+
+    def batches(self, content: bytes) -> Iterator[Batch]:
+        """Yield what is in a file."""
+        with tempfile.NamedTemporaryFile() as copy:
+            copy.write(content)
+            copy.flush()
+            reader, access = self._format.reader(self._fields), FileAccess({})
+            units = reader.measure(access, next(iter(access.find(copy.name)))).units
+            for found in reader.read(access, FileShare(0, copy.name, 0, units, len(content), True)):
+                yield from found
 
 
 class _Unwrapping:
@@ -99,6 +114,29 @@ class _Writer(SinkWriter):
         self._inner.close()
 
 
+class _PartitionWriter(_Writer):
+    """Tells the committer how far event time has come, too."""
+
+    def __init__(self, inner: SinkWriter, pieces: Callable[[Batch], Iterator[_Piece]], subtasks: int) -> None:
+        super().__init__(inner, pieces)
+        self._subtasks = subtasks
+        self._watermark = MIN_WATERMARK
+
+    def on_watermark(self, watermark: int) -> None:
+        self._watermark = watermark
+
+    def prepare_commit(self, flush: bool) -> Any:
+        parts = super().prepare_commit(flush)
+        return Staged(parts, self._watermark, self._subtasks) if parts is not None or flush else None
+
+    def carry(self) -> Any:
+        return super().carry(), self._watermark
+
+    def restore(self, carried: Any) -> None:
+        inner, self._watermark = carried
+        super().restore(inner)
+
+
 class _TableFileSink(Sink[Batch]):
     name = "filesystem"
 
@@ -111,6 +149,7 @@ class _TableFileSink(Sink[Batch]):
         partition: Sequence[str],
         default: str,
         overwrites: bool,
+        commits: PartitionCommits | None,
     ) -> None:
         self._inner = inner
         self._base = base
@@ -120,13 +159,19 @@ class _TableFileSink(Sink[Batch]):
         self._stored = [i for i in range(len(fields)) if i not in self._partition]
         self._default = default
         self._overwrites = overwrites
+        self._commits = commits
 
     def create_writer(self, context: RuntimeContext) -> SinkWriter:
-        return _Writer(self._inner.create_writer(context), self._pieces)
+        inner = self._inner.create_writer(context)
+        if self._commits is None:
+            return _Writer(inner, self._pieces)
+        return _PartitionWriter(inner, self._pieces, context.get_number_of_parallel_subtasks())
 
     def create_committer(self, context: CommitContext) -> Committer:
-        inner = self._inner.create_committer(context)
-        return _Overwriting(inner, self._base) if self._overwrites else inner
+        committer = self._inner.create_committer(context)
+        if self._overwrites:
+            committer = _Overwriting(committer, self._base)
+        return committer if self._commits is None else PartitionCommitter(committer, self._base, self._commits, context)
 
     def _pieces(self, batch: Batch) -> Iterator[_Piece]:
         stored = batch.with_columns([batch.columns[i] for i in self._stored])
@@ -188,6 +233,20 @@ class _Overwriting(Committer):
         self._inner.close()
 
 
+class _Rewriting(FileCompactor):
+    """Puts files of columns together: reads their batches and writes one file."""
+
+    def __init__(self, files: _Files) -> None:
+        self._files = files
+
+    def compact(self, files: Iterable[Iterable[bytes]], output: BinaryIO) -> None:
+        writer = self._files.open(output)
+        for pieces in files:
+            for batch in self._files.batches(b"".join(pieces)):
+                writer.add_element(_Piece("", batch))
+        writer.finish()
+
+
 def table_file_sink(
     base: str,
     table_format: TableFormat,
@@ -196,22 +255,26 @@ def table_file_sink(
     default: str,
     options: Options,
     overwrites: bool,
+    commits: PartitionCommits | None,
 ) -> Sink[Batch]:
     """Return a sink of batches that writes files."""
     stored = [f for f in fields if f.name not in partition]
     if not stored:
         raise ValidationException("All columns are those of the partition: there is nothing to write into files.")
     builder: Any
+    compactor = FileCompactor.concat_file_compactor()
     if isinstance(table_format, FileTableFormat):
-        builder = FileSink.for_bulk_format(base, _Files(table_format, stored))
+        files = _Files(table_format, stored)
+        builder, compactor = FileSink.for_bulk_format(base, files), _Rewriting(files)
     else:
         builder = FileSink.for_row_format(base, _Messages()).with_rolling_policy(_policy(options))
     builder = builder.with_bucket_assigner(_ByBucket())
+    builder = builder.with_bucket_check_interval(options.duration("sink.rolling-policy.check-interval", 60_000))
     if options.flag("auto-compaction", False):
-        size = options.bytes("compaction.file-size", _FILE_SIZE)
+        size = options.bytes("compaction.file-size", options.bytes("sink.rolling-policy.file-size", _FILE_SIZE))
         strategy = FileCompactStrategy.builder().set_size_threshold(size).enable_compaction_on_checkpoint(1).build()
-        builder = builder.enable_compact(strategy, FileCompactor.concat_file_compactor())
-    return _TableFileSink(builder.build(), base, table_format, fields, partition, default, overwrites)
+        builder = builder.enable_compact(strategy, compactor)
+    return _TableFileSink(builder.build(), base, table_format, fields, partition, default, overwrites, commits)
 
 
 def _policy(options: Options) -> RollingPolicy:

@@ -14,12 +14,15 @@ from millstream.sql.changes import INSERTS
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
-from millstream.sql.expressions import Expression
+from millstream.sql.expressions import Expression, columns_of
+from millstream.sql.plan.rewrite import moved
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType, DataTypes
-from millstream.table.connectors.file_tables import METADATA, PartitionedFiles, TableFileReader, lines_of
+from millstream.table.connectors.file_tables import METADATA, PartitionedFiles, TableFileReader
 from millstream.table.connectors.file_writing import table_file_sink
 from millstream.table.connectors.options import Options
+from millstream.table.connectors.partition_commit import PARTITION_COMMIT_OPTIONS, partition_commits
+from millstream.table.formats.comparisons import comparisons_of
 from millstream.table.formats.contract import FileTableFormat, MessageFormat, TableFormat
 from millstream.table.formats.registry import format_options, made_format
 
@@ -44,6 +47,7 @@ class _Table:
         self.partition = context.table.partition
         self.format.check(self.stored)
         self.batch = context.batch
+        self.pattern = self.options.text("source.path.regex-pattern", "") or None
         self.default_partition = self.options.text("partition.default-name", _DEFAULT_PARTITION)
 
     @property
@@ -71,22 +75,28 @@ class _Source(TableSource):
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
     ) -> Source[Any]:
         table = self._table
-        partition = {f.name: f.type for f in table.fields if f.name in table.partition}
         # Messages are in the order of all columns; files of columns are asked for some.
         wanted = table.stored if isinstance(table.format, MessageFormat) else _chosen(table.stored, columns)
         if isinstance(table.format, FileTableFormat):
-            inner = table.format.reader(wanted)
+            inner = table.format.reader(wanted, comparisons_of(filters, columns))
         else:
             assert isinstance(table.format, MessageFormat)
-            inner = lines_of(table.format, wanted)
-        files = PartitionedFiles(table.path, partition, table.default_partition)
-        reader = TableFileReader(inner, [f.name for f in wanted], list(columns), files)
+            inner = table.format.file_reader(wanted)
+        reader = TableFileReader(inner, [f.name for f in wanted], list(columns), self._files(columns, filters))
         builder = FileSource.for_bulk_file_format(reader, table.path)
         if not self.is_bounded:
             builder = builder.monitor_continuously(
                 Duration.of_millis(table.options.duration("source.monitor-interval", 0))
             )
         return builder.build()
+
+    def _files(self, columns: Sequence[str], filters: Sequence[Expression]) -> PartitionedFiles:
+        """Return what knows partitions, and which files need not be read."""
+        table = self._table
+        types = {f.name: f.type for f in table.fields if f.name in table.partition}
+        places = {i: list(types).index(c) for i, c in enumerate(columns) if c in types}
+        tests = [moved(f, places) for f in filters if columns_of(f) <= places.keys()]
+        return PartitionedFiles(types, table.default_partition, table.pattern, tests, table.format.zone)
 
 
 def _chosen(fields: Sequence[Field], columns: Sequence[str]) -> list[Field]:
@@ -100,6 +110,8 @@ class _Sink(TableSink):
         self._context = context
         self._table = _Table(context)
         self._overwrites = overwrites
+        self._table.format.check_written()
+        self._commits = partition_commits(self._table.options, self._table.partition, context.batch)
         self.changes = INSERTS if self._table.format.written == INSERTS else self._table.format.written
 
     def parallelism(self) -> int | None:
@@ -116,7 +128,11 @@ class _Sink(TableSink):
             table.default_partition,
             table.options,
             self._overwrites,
+            self._commits,
         )
+
+    def distribution(self) -> Sequence[str]:
+        return self._table.partition if self._table.options.flag("sink.shuffle-by-partition.enable", False) else ()
 
     def overwriting(self) -> TableSink:
         if not self._table.batch:
@@ -134,6 +150,7 @@ class FileSystemConnector(Connector):
             "format",
             "partition.default-name",
             "source.monitor-interval",
+            "source.path.regex-pattern",
             "sink.parallelism",
             "sink.rolling-policy.file-size",
             "sink.rolling-policy.rollover-interval",
@@ -143,6 +160,7 @@ class FileSystemConnector(Connector):
             "compaction.file-size",
             "sink.shuffle-by-partition.enable",
             "scan.parallelism",
+            *PARTITION_COMMIT_OPTIONS,
             *format_options(),
         ]
     )

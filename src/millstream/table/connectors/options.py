@@ -54,6 +54,14 @@ class Options:
         """Return an option that is a length of time, in milliseconds."""
         return self._read(key, otherwise, parse_duration_ms, "a duration such as '10 s'")
 
+    def one_of(self, key: str, otherwise: str, known: Mapping[str, T]) -> T:
+        """Return what one of some words stands for, in any case."""
+        word = self._values.get(key, otherwise)
+        by_word = {k.lower(): v for k, v in known.items()}
+        if word.lower() not in by_word:
+            raise ValidationException(f"Invalid value for option '{key}': {word!r} is none of {', '.join(known)}.")
+        return by_word[word.lower()]
+
     def bytes(self, key: str, otherwise: int) -> int:
         """Return an option that is a size, in bytes."""
         return self._read(key, otherwise, _size, "a size such as '128 MB'")

@@ -17,6 +17,8 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.sql.types import TimeType
+from millstream.table.connectors.options import Options
+from millstream.table.formats.comparisons import Comparison, may_pass
 from millstream.table.formats.contract import FileTableFormat
 
 BATCH_ROWS = 1 << 14
@@ -42,10 +44,17 @@ def _as_columns(batch: Any, fields: Sequence[Field], path: str) -> Batch:
 
 
 class _ParquetFiles(RowGroups, BulkFormat):
-    _batch_size = BATCH_ROWS
+    """Reads Parquet files; row groups whose statistics say that no row passes a test are skipped."""
 
-    def __init__(self, fields: Sequence[Field]) -> None:
+    def __init__(self, fields: Sequence[Field], tests: Sequence[Comparison], batch_rows: int) -> None:
         self._fields = list(fields)
+        self._tests = list(tests)
+        self._batch_size = batch_rows
+
+    def _is_wanted(self, group: Any, names: list[str]) -> bool:
+        return all(
+            t.name not in names or may_pass(t, group.column(names.index(t.name)).statistics) for t in self._tests
+        )
 
     def _wanted(self, there: list[str]) -> list[str]:
         return [f.name for f in self._fields if f.name in there]
@@ -54,39 +63,98 @@ class _ParquetFiles(RowGroups, BulkFormat):
         return [_as_columns(batch, self._fields, path)]
 
 
-class _ArrowFileWriter:
-    """Writes batches to a file of columns: a BulkWriter."""
+def _schema(fields: Sequence[Field]) -> pa.Schema:
+    return pa.schema([pa.field(f.name, arrow_type(f.type)) for f in fields])
 
-    def __init__(self, file: Any, schema: pa.Schema) -> None:
+
+class _ParquetWriter:
+    """Writes batches to a Parquet file, in row groups of a size: a BulkWriter."""
+
+    def __init__(self, file: Any, schema: pa.Schema, group_bytes: int) -> None:
         self._file = file
         self._schema = schema
+        self._most = group_bytes
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
 
     def add_element(self, value: Batch) -> None:
-        self._file.write_batch(pa.RecordBatch.from_arrays(list(value.columns), schema=self._schema))
+        self._waiting.append(pa.RecordBatch.from_arrays(list(value.columns), schema=self._schema))
+        self._bytes += self._waiting[-1].nbytes
+        if self._bytes >= self._most:
+            self._write()
+
+    def _write(self) -> None:
+        if self._waiting:
+            whole = pa.Table.from_batches(self._waiting)
+            self._file.write_table(whole, row_group_size=whole.num_rows)
+        self._waiting, self._bytes = [], 0
 
     def finish(self) -> None:
+        self._write()
         self._file.close()
 
 
-def _schema(fields: Sequence[Field]) -> pa.Schema:
-    return pa.schema([pa.field(f.name, arrow_type(f.type)) for f in fields])
+_UNITS = {"millis": "ms", "micros": "us", "nanos": None}
+_VERSIONS = {"PARQUET_1_0": "1.0", "PARQUET_2_0": "2.0"}
+_PARQUET_CODECS = {
+    "UNCOMPRESSED": "NONE",
+    "SNAPPY": "SNAPPY",
+    "GZIP": "GZIP",
+    "BROTLI": "BROTLI",
+    "LZ4": "LZ4",
+    "ZSTD": "ZSTD",
+}
 
 
 class ParquetFormat(FileTableFormat):
     """Parquet files, column by column."""
 
     identifier = "parquet"
-    optional = frozenset(["compression", "utc-timezone", "*"])
+    optional = frozenset(
+        [
+            "batch-size",
+            "block.size",
+            "compression",
+            "dictionary.page.size",
+            "enable.dictionary",
+            "page.size",
+            "timestamp.time.unit",
+            "utc-timezone",
+            "write.int64.timestamp",
+            "writer.version",
+        ]
+    )
 
-    def reader(self, fields: Sequence[Field]) -> FileFormat:
-        return _ParquetFiles(fields)
+    def __init__(self, options: Options, zone: str) -> None:
+        super().__init__(options, zone)
+        if not options.flag("utc-timezone", True):
+            raise ValidationException(
+                "'parquet.utc-timezone' = 'false': times without a zone are written and read as they are, in no zone; "
+                "leave the option out or set it to 'true'."
+            )
+        self._rows = options.whole("batch-size", BATCH_ROWS)
+        self._group_bytes = options.bytes("block.size", 128 << 20)
+        self._writing = {
+            "compression": options.one_of("compression", "SNAPPY", _PARQUET_CODECS),
+            "coerce_timestamps": options.one_of("timestamp.time.unit", "nanos", _UNITS),
+            "allow_truncated_timestamps": True,
+            "use_dictionary": options.flag("enable.dictionary", True),
+            "dictionary_pagesize_limit": options.bytes("dictionary.page.size", 1 << 20),
+            "data_page_size": options.bytes("page.size", 1 << 20),
+            "data_page_version": options.one_of("writer.version", "PARQUET_1_0", _VERSIONS),
+            "use_deprecated_int96_timestamps": not options.flag("write.int64.timestamp", True),
+        }
+        if self._writing["use_deprecated_int96_timestamps"]:
+            self._writing["coerce_timestamps"] = None
+
+    def reader(self, fields: Sequence[Field], filters: Sequence[Comparison] = ()) -> FileFormat:
+        return _ParquetFiles(fields, filters, self._rows)
 
     def writer(self, file: BinaryIO, fields: Sequence[Field]) -> BulkWriter:
         from pyarrow.parquet import ParquetWriter
 
-        compression = self.options.text("compression", "snappy").lower()
         schema = _schema(fields)
-        return _ArrowFileWriter(ParquetWriter(file, schema, compression=compression), schema)
+        return _ParquetWriter(ParquetWriter(file, schema, **self._writing), schema, self._group_bytes)
 
 
 class _OrcFiles(BulkFormat):
@@ -118,26 +186,47 @@ def _orc(path: str, stream: BinaryIO) -> Any:
         raise MillstreamError(f"{path} is not a complete ORC file ({e}); take it out of the directory.") from None
 
 
-class _OrcWriter(_ArrowFileWriter):
+class _OrcWriter:
+    """Writes batches to an ORC file: a BulkWriter."""
+
+    def __init__(self, file: Any, schema: pa.Schema) -> None:
+        self._file = file
+        self._schema = schema
+
     def add_element(self, value: Batch) -> None:
         self._file.write(pa.Table.from_arrays(list(value.columns), schema=self._schema))
+
+    def finish(self) -> None:
+        self._file.close()
+
+
+_ORC_CODECS = {"NONE": "UNCOMPRESSED", "ZLIB": "ZLIB", "SNAPPY": "SNAPPY", "LZ4": "LZ4", "ZSTD": "ZSTD"}
 
 
 class OrcFormat(FileTableFormat):
     """ORC files, column by column."""
 
     identifier = "orc"
-    optional = frozenset(["*"])
+    optional = frozenset(["compress", "compress.size", "row.index.stride", "stripe.size"])
+
+    def __init__(self, options: Options, zone: str) -> None:
+        super().__init__(options, zone)
+        self._writing = {
+            "compression": options.one_of("compress", "ZLIB", _ORC_CODECS),
+            "compression_block_size": options.bytes("compress.size", 64 << 10),
+            "row_index_stride": options.whole("row.index.stride", 10_000),
+            "stripe_size": options.bytes("stripe.size", 64 << 20),
+        }
 
     def check(self, fields: Sequence[Field]) -> None:
         for field in fields:
             if isinstance(field.type, TimeType):
                 raise ValidationException(f"The format 'orc' does not support the type {field.type} of '{field.name}'.")
 
-    def reader(self, fields: Sequence[Field]) -> FileFormat:
+    def reader(self, fields: Sequence[Field], filters: Sequence[Comparison] = ()) -> FileFormat:
         return _OrcFiles(fields)
 
     def writer(self, file: BinaryIO, fields: Sequence[Field]) -> BulkWriter:
         from pyarrow.orc import ORCWriter
 
-        return _OrcWriter(ORCWriter(file), _schema(fields))
+        return _OrcWriter(ORCWriter(file, **self._writing), _schema(fields))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 from millstream.common.serialization import BulkWriter
@@ -16,6 +17,8 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
+from millstream.table.connectors.options import Options
+from millstream.table.formats.comparisons import Comparison
 from millstream.table.formats.contract import FileTableFormat
 
 _PRIMITIVES: dict[type[t.DataType], Any] = {
@@ -36,26 +39,31 @@ _PRIMITIVES: dict[type[t.DataType], Any] = {
 }
 
 
-def avro_schema(fields: Sequence[Field]) -> AvroSchema:
-    """Return the schema of records with these columns."""
+def avro_schema(fields: Sequence[Field], legacy: bool = False) -> AvroSchema:
+    """Return the schema of records with these columns.
+
+    Args:
+        fields: the columns.
+        legacy: whether times without a zone are points in time of Avro's, which has no other in old versions.
+    """
     row = t.RowType([t.RowField(f.name, f.type) for f in fields], False)
-    return AvroSchema.parse_string(json.dumps(_schema(row, "org.apache.flink.avro.generated.record")))
+    return AvroSchema.parse_string(json.dumps(_schema(row, "org.apache.flink.avro.generated.record", legacy)))
 
 
-def _schema(kind: t.DataType, name: str) -> Any:
-    found = _plain(kind, name)
+def _schema(kind: t.DataType, name: str, legacy: bool) -> Any:
+    found = _plain(kind, name, legacy)
     return ["null", found] if kind.is_nullable and found != "null" else found
 
 
-def _plain(kind: t.DataType, name: str) -> Any:
+def _plain(kind: t.DataType, name: str, legacy: bool) -> Any:
     if isinstance(kind, t.RowType):
-        members = [{"name": f.name, "type": _schema(f.data_type, f"{name}_{f.name}")} for f in kind.fields]
+        members = [{"name": f.name, "type": _schema(f.data_type, f"{name}_{f.name}", legacy)} for f in kind.fields]
         for member in members:
             if isinstance(member["type"], list):
                 member["default"] = None
         return {"type": "record", "name": name, "fields": members}
     if isinstance(kind, t.ArrayType):
-        return {"type": "array", "items": _schema(kind.element_type, name)}
+        return {"type": "array", "items": _schema(kind.element_type, name, legacy)}
     if isinstance(kind, (t.MapType, t.MultisetType)):
         key = kind.key_type if isinstance(kind, t.MapType) else kind.element_type
         if not isinstance(key, (t.CharType, t.VarCharType)):
@@ -63,10 +71,12 @@ def _plain(kind: t.DataType, name: str) -> Any:
                 f"Avro format doesn't support non-string as key type of map. The key type is: {key}"
             )
         values = kind.value_type if isinstance(kind, t.MapType) else t.DataTypes.INT()
-        return {"type": "map", "values": _schema(values, name)}
+        return {"type": "map", "values": _schema(values, name, legacy)}
     if isinstance(kind, t.DecimalType):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
+        if legacy:
+            return _legacy_timestamp(kind)
         local = "local-" if isinstance(kind, t.TimestampType) else ""
         return {"type": "long", "logicalType": f"{local}timestamp-{'millis' if kind.precision <= 3 else 'micros'}"}
     found = _PRIMITIVES.get(type(kind))
@@ -75,11 +85,20 @@ def _plain(kind: t.DataType, name: str) -> Any:
     return found
 
 
+def _legacy_timestamp(kind: t.TimestampType | t.LocalZonedTimestampType) -> Any:
+    if isinstance(kind, t.LocalZonedTimestampType) or kind.precision > 3:
+        raise ValidationException(
+            f"With 'avro.timestamp_mapping.legacy' = 'true' Avro does not support {kind}, only TIMESTAMP(0) to "
+            "TIMESTAMP(3); leave the option out."
+        )
+    return {"type": "long", "logicalType": "timestamp-millis"}
+
+
 class _AvroFiles(BulkFormat):
-    def __init__(self, fields: Sequence[Field], zone: str) -> None:
+    def __init__(self, fields: Sequence[Field], schema: AvroSchema, zone: str) -> None:
         self._fields = list(fields)
         self._zone = zone
-        self._inner = AvroFormat(avro_schema(fields))
+        self._inner = AvroFormat(schema)
 
     def measure(self, access: FileAccess, file: FoundFile) -> Extent:
         return self._inner.measure(access, file)
@@ -119,15 +138,29 @@ def _as_dict(value: Any) -> Any:
     return value
 
 
+# Those that fastavro knows without another package, and one that needs one.
+_CODECS = {"null": "null", "deflate": "deflate", "bzip2": "bzip2", "xz": "xz", "snappy": "snappy"}
+
+
 class AvroTableFormat(FileTableFormat):
     """Avro files."""
 
     identifier = "avro"
     optional = frozenset(["codec", "timestamp_mapping.legacy"])
 
-    def reader(self, fields: Sequence[Field]) -> FileFormat:
-        return _AvroFiles(fields, self.zone)
+    def __init__(self, options: Options, zone: str) -> None:
+        super().__init__(options, zone)
+        self._codec = options.one_of("codec", "null", _CODECS)
+        self._legacy = options.flag("timestamp_mapping.legacy", False)
+        if self._codec == "snappy" and find_spec("cramjam") is None:
+            raise ValidationException("'avro.codec' = 'snappy' needs the package cramjam: pip install cramjam.")
+
+    def check(self, fields: Sequence[Field]) -> None:
+        avro_schema(fields, self._legacy)
+
+    def reader(self, fields: Sequence[Field], filters: Sequence[Comparison] = ()) -> FileFormat:
+        return _AvroFiles(fields, avro_schema(fields, self._legacy), self.zone)
 
     def writer(self, file: BinaryIO, fields: Sequence[Field]) -> BulkWriter:
-        schema = avro_schema(fields)
-        return _AvroWriter(AvroBulkWriters.for_generic_record(schema).open(file), fields, self.zone)
+        writers = AvroBulkWriters.for_generic_record(avro_schema(fields, self._legacy), self._codec)
+        return _AvroWriter(writers.open(file), fields, self.zone)

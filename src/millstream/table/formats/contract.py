@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import BinaryIO, ClassVar
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, BinaryIO, ClassVar
 
 from millstream.common.errors import MillstreamError
 from millstream.common.serialization import BulkWriter
-from millstream.datastream.connectors.file_formats import FileFormat
+from millstream.datastream.connectors.file_formats import FileFormat, FilePart, StreamFormat
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.batch import Batch
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options
+from millstream.table.formats.comparisons import Comparison
+
+# What can be done about a row that is wrong.
+FIX = "Correct the line, or leave such rows out with '{0}.ignore-parse-errors' = 'true'."
 
 
 class Malformed(MillstreamError):
@@ -34,7 +38,7 @@ class TableFormat(ABC):
 
     Attributes:
         identifier: the name in `'format' = '...'`.
-        optional: its options, without the name that stands before them.
+        optional: its options, without the name that stands before them; others are refused.
         changes: what rows that are read can say.
         written: what rows that are written may say.
     """
@@ -51,6 +55,9 @@ class TableFormat(ABC):
     def check(self, fields: Sequence[Field]) -> None:
         """Refuse columns of types that it cannot hold."""
 
+    def check_written(self) -> None:
+        """Refuse options with which it cannot be written."""
+
 
 class MessageFormat(TableFormat):
     """A format whose rows are messages, in a file each on a line of its own."""
@@ -63,13 +70,40 @@ class MessageFormat(TableFormat):
     def encoded(self, batch: Batch, fields: Sequence[Field]) -> list[bytes]:
         """Return a message for each row."""
 
+    def file_reader(self, fields: Sequence[Field]) -> FileFormat:
+        """Return what reads files of messages; its records are batches of those columns."""
+        return _Lines(self, fields)
+
+
+class _Lines(StreamFormat):
+    """Lines of messages, a batch for each block of a file."""
+
+    def __init__(self, message_format: MessageFormat, fields: Sequence[Field]) -> None:
+        self._format = message_format
+        self._fields = list(fields)
+
+    @property
+    def splittable(self) -> bool:
+        return True
+
+    def read_part(self, part: FilePart) -> Iterator[Collection[Any]]:
+        for offset, block in part.blocks():
+            lines = block.split(b"\n")
+            if not lines[-1]:
+                lines.pop()
+            try:
+                yield [self._format.decoded(lines, self._fields)]
+            except Malformed as e:
+                at = offset + sum(len(line) + 1 for line in lines[: e.place])
+                raise part.damaged(at, e.reason, FIX.format(self._format.identifier)) from None
+
 
 class FileTableFormat(TableFormat):
     """A format of whole files, such as Parquet."""
 
     @abstractmethod
-    def reader(self, fields: Sequence[Field]) -> FileFormat:
-        """Return what reads files; its records are batches of those columns."""
+    def reader(self, fields: Sequence[Field], filters: Sequence[Comparison] = ()) -> FileFormat:
+        """Return what reads files; its records are batches of those columns, without rows that fail a test or with."""
 
     @abstractmethod
     def writer(self, file: BinaryIO, fields: Sequence[Field]) -> BulkWriter:

@@ -9,6 +9,7 @@ import numpy as np
 
 from millstream.sql.changes import ALL_CHANGES
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
+from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import Malformed, MessageFormat
@@ -44,6 +45,7 @@ class DebeziumJsonFormat(MessageFormat):
     def decoded(self, messages: Sequence[bytes], fields: Sequence[Field]) -> Batch:
         rows: list[dict[str, Any]] = []
         kinds: list[int] = []
+        places: list[int] = []
         for place, message in enumerate(messages):
             # A tombstone follows a delete in Kafka.
             if not message.strip():
@@ -51,7 +53,8 @@ class DebeziumJsonFormat(MessageFormat):
             for kind, row in self._changes(message, place):
                 kinds.append(kind)
                 rows.append(row)
-        return Batch(self._json.columns(rows, fields), np.array(kinds, np.int8), len(rows))
+                places.append(place)
+        return Batch(self._json.columns(rows, fields, places), np.array(kinds, np.int8), len(rows))
 
     def _changes(self, message: bytes, place: int) -> list[tuple[int, dict[str, Any]]]:
         found = self._json.read(message, place)
@@ -71,6 +74,12 @@ class DebeziumJsonFormat(MessageFormat):
             if self._lenient:
                 return []
             raise Malformed(place, f"the Debezium message is not usable: {e}") from None
+
+    def check_written(self) -> None:
+        if self._enveloped:
+            raise ValidationException(
+                "Debezium JSON serialization doesn't support 'debezium-json.schema-include' option been set to true."
+            )
 
     def encoded(self, batch: Batch, fields: Sequence[Field]) -> list[bytes]:
         texts = self._json.objects(batch, fields)

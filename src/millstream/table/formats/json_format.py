@@ -16,10 +16,11 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.table.connectors.options import Options
 from millstream.table.formats.contract import Malformed, MessageFormat
-from millstream.table.formats.texts import parser, plain_texts
+from millstream.table.formats.texts import Decimals, parser, plain_texts
 
 _Read = Callable[[Any], Any]
 MISSING = object()
+_NULL_KEYS = ("LITERAL", "FAIL", "DROP")
 
 
 class JsonFormat(MessageFormat):
@@ -45,6 +46,17 @@ class JsonFormat(MessageFormat):
         self._strict = options.flag("fail-on-missing-field", False)
         self._standard = options.text("timestamp-format.standard", "SQL")
         self._leaves_out = options.flag("encode.ignore-null-fields", False)
+        plain = options.flag("encode.decimal-as-plain-number", False)
+        self._decimals = Decimals.ALL_DIGITS if plain else Decimals.SHORTEST
+        # It says how Flink parses, not what comes of it.
+        options.flag("decode.json-parser.enabled", True)
+        # Whatever it is: a MAP whose key is null is refused where it is made.
+        null_keys = options.text("map-null-key.mode", "FAIL")
+        if null_keys.upper() not in _NULL_KEYS:
+            raise ValidationException(
+                f"Unsupported value '{null_keys}' for option map-null-key.mode. Supported values are "
+                f"[{', '.join(_NULL_KEYS)}]."
+            )
         if self._lenient and self._strict:
             raise ValidationException("fail-on-missing-field and ignore-parse-errors shouldn't both be true.")
         if self._standard not in ("SQL", "ISO-8601"):
@@ -56,14 +68,13 @@ class JsonFormat(MessageFormat):
     # --- reading
 
     def decoded(self, messages: Sequence[bytes], fields: Sequence[Field]) -> Batch:
-        objects = []
+        objects, places = [], []
         for place, message in enumerate(messages):
-            if not message.strip():
-                continue
-            found = self.read(message, place)
+            found = self.read(message, place) if message.strip() else None
             if found is not None:
                 objects.append(found)
-        return Batch(self.columns(objects, fields), None, len(objects))
+                places.append(place)
+        return Batch(self.columns(objects, fields, places), None, len(objects))
 
     def read(self, message: bytes, place: int) -> dict[str, Any] | None:
         """Return the object of a message; None for one that is left out."""
@@ -77,14 +88,16 @@ class JsonFormat(MessageFormat):
             raise Malformed(place, f"{_shown(message)} is no JSON object ({e})") from None
         return found
 
-    def columns(self, objects: Sequence[dict[str, Any]], fields: Sequence[Field]) -> list[pa.Array]:
-        """Return the fields of objects as columns."""
-        return [to_column(self._values(objects, f), f.type, self.zone) for f in fields]
+    def columns(
+        self, objects: Sequence[dict[str, Any]], fields: Sequence[Field], places: Sequence[int]
+    ) -> list[pa.Array]:
+        """Return the fields of objects as columns; `places` are those of their messages."""
+        return [to_column(self._values(objects, f, places), f.type, self.zone) for f in fields]
 
-    def _values(self, objects: Sequence[dict[str, Any]], field: Field) -> list[Any]:
+    def _values(self, objects: Sequence[dict[str, Any]], field: Field, places: Sequence[int]) -> list[Any]:
         read, name = self.reader(field.type), field.name
         values = []
-        for place, found in enumerate(objects):
+        for place, found in zip(places, objects, strict=True):
             value = found.get(name, MISSING)
             if value is MISSING:
                 if self._strict:
@@ -142,7 +155,7 @@ class JsonFormat(MessageFormat):
 
     def texts(self, column: pa.Array, kind: t.DataType) -> list[str]:
         """Return the values of a column as JSON."""
-        plain = plain_texts(column, kind, self._standard)
+        plain = plain_texts(column, kind, self._standard, self._decimals)
         if plain is not None:
             bare = isinstance(kind, (t.NumericType, t.BooleanType))
             return ["null" if v is None else v if bare else json.dumps(v, ensure_ascii=False) for v in plain]

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import decimal
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from millstream.sql import types as t
 # The fraction of a second is written with as many digits as it has, up to nine.
 _UNITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 ISO = "ISO-8601"
+_EXACT = decimal.Context(prec=100)
 
 
 def time_texts(column: pa.Array, kind: t.DataType, standard: str) -> list[str | None]:
@@ -45,8 +47,21 @@ def _clock(hour: int, minute: int, second: int, nanos: int) -> str:
     return f"{hour:02}:{minute:02}:{second:02}{fraction}"
 
 
-def plain_texts(column: pa.Array, kind: t.DataType, standard: str) -> list[str | None] | None:
+class Decimals(Enum):
+    """How decimals are written: as short as can be, with an exponent or without, or with all digits of their type."""
+
+    SHORTEST = 0
+    SHORT = 1
+    ALL_DIGITS = 2
+
+
+def plain_texts(
+    column: pa.Array, kind: t.DataType, standard: str, decimals: Decimals = Decimals.ALL_DIGITS
+) -> list[str | None] | None:
     """Return the values of a column without parts as text; None where the type has parts."""
+    if isinstance(kind, t.DecimalType) and decimals is not Decimals.ALL_DIGITS:
+        form = "" if decimals is Decimals.SHORTEST else "f"
+        return [None if v is None else format(v.normalize(_EXACT), form) for v in column.to_pylist()]
     if isinstance(kind, (t.TimeType, t.TimestampType, t.LocalZonedTimestampType)):
         return time_texts(column, kind, standard)
     write = _WRITERS.get(type(kind))

@@ -1,0 +1,111 @@
+"""What Flink's memory options mean on Spark.
+
+An executor is a task manager: a JVM of Spark's, and a Python process for each slot beside it. Flink's framework and
+network memory is the JVM's heap; all else of what Flink divides belongs to the slots, in equal shares. Spark asks the
+cluster for the heap and for the rest ("overhead"), which together are the Total Process Memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.memory import (
+    JobManagerMemory,
+    TaskManagerMemory,
+    job_manager_memory,
+    readable,
+    task_manager_memory,
+)
+from millstream.common.setting import IntegerSetting, at_least
+
+SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 1, limit=at_least(1))
+
+_MIB = 1 << 20
+# Spark starts no executor with a smaller heap, and no driver.
+_LEAST_HEAP = 480 * _MIB
+# An empty slot: Python with what a worker imports.
+_LEAST_SLOT = 96 * _MIB
+_TOTALS = ("process.size", "flink.size", "task.heap.size", "managed.size", "heap.size")
+
+
+@dataclass(frozen=True)
+class ExecutorMemory:
+    """How much of a task manager's memory goes where."""
+
+    parts: TaskManagerMemory
+    slots: int
+    heap: int
+    # Of each slot.
+    slot: int
+
+    def settings(self) -> dict[str, str]:
+        """Return Spark's settings."""
+        return {
+            "spark.executor.memory": _mib(self.heap),
+            "spark.executor.memoryOverhead": _mib(self.parts.process - self.heap),
+            "spark.executor.cores": str(self.slots),
+        }
+
+
+@dataclass(frozen=True)
+class DriverMemory:
+    """How much of the job manager's memory goes where."""
+
+    parts: JobManagerMemory
+    heap: int
+
+    def settings(self) -> dict[str, str]:
+        """Return Spark's settings."""
+        return {
+            "spark.driver.memory": _mib(self.heap),
+            "spark.driver.memoryOverhead": _mib(self.parts.process - self.heap),
+        }
+
+
+def executor_memory(config: Configuration) -> ExecutorMemory | None:
+    """Return how a task manager's memory is divided; None if the configuration says nothing of it."""
+    if not _is_told(config, "taskmanager.memory"):
+        return None
+    parts, slots = task_manager_memory(config), SLOTS.read(config)
+    heap = max(parts.framework_heap + parts.framework_off_heap + parts.network, _LEAST_HEAP)
+    slot = (parts.flink - heap) // slots
+    if slot < _LEAST_SLOT:
+        raise InvalidProgramError(
+            f"Of the Total Flink Memory of a task manager ({readable(parts.flink)}) Spark's Java takes "
+            f"{readable(heap)}, which leaves {readable(max(0, slot))} for each of {slots} slots; a slot needs "
+            f"{readable(_LEAST_SLOT)}. Raise taskmanager.memory.process.size, or lower taskmanager.numberOfTaskSlots."
+        )
+    return ExecutorMemory(parts, slots, heap, slot)
+
+
+def driver_memory(config: Configuration) -> DriverMemory | None:
+    """Return how the job manager's memory is divided; None if the configuration says nothing of it."""
+    if not _is_told(config, "jobmanager.memory"):
+        return None
+    parts = job_manager_memory(config)
+    heap = max(parts.heap, _LEAST_HEAP)
+    if heap > parts.process:
+        raise InvalidProgramError(
+            f"The job manager's Total Process Memory ({readable(parts.process)}) is less than the heap that Spark "
+            f"needs ({readable(_LEAST_HEAP)}): raise jobmanager.memory.process.size."
+        )
+    return DriverMemory(parts, heap)
+
+
+def spark_settings(config: Configuration) -> dict[str, str]:
+    """Return what Flink's memory options mean to Spark; nothing where none is set."""
+    found = [memory.settings() for memory in (executor_memory(config), driver_memory(config)) if memory is not None]
+    settings = {key: value for part in found for key, value in part.items()}
+    if SLOTS.is_set(config):
+        settings["spark.executor.cores"] = str(SLOTS.read(config))
+    return settings
+
+
+def _is_told(config: Configuration, prefix: str) -> bool:
+    return any(config.contains_key(f"{prefix}.{name}") for name in _TOTALS)
+
+
+def _mib(size: int) -> str:
+    return f"{size // _MIB}m"

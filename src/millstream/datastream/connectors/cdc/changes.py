@@ -1,0 +1,195 @@
+"""A change of a row in a database, whichever it came from, and what becomes of it in a stream."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.common.types import Row, RowKind
+
+__all__ = ["Change", "DebeziumDeserializationSchema", "JsonDebeziumDeserializationSchema", "RowDeserializationSchema"]
+
+# What stands for a large value that an UPDATE left as it was, if the log does not have it: as in Debezium.
+UNAVAILABLE = "__debezium_unavailable_value"
+
+READ, CREATE, UPDATE, DELETE, TRUNCATE = "r", "c", "u", "d", "t"
+
+_INSERT, _BEFORE, _AFTER, _DELETE = RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE
+
+
+class Change(NamedTuple):
+    """A change of one row.
+
+    Attributes:
+        op: `r` (read by the snapshot), `c` (inserted), `u` (updated), `d` (deleted), `t` (the table was truncated).
+        table: with what it is in, `schema.table` or `database.table`.
+        columns: the names of the columns, at the time of the change.
+        keys: which of them are the key, by place.
+        before: the row as it was, None where there was none, or where the log does not tell.
+        after: the row as it is now, None where there is none.
+        whole: whether `before` has all columns; else only the key's, the others are None.
+        ms: when its transaction was committed, or the snapshot taken, in milliseconds.
+        source: where it is in the database's log: for PostgreSQL `lsn` and `txId`, for MySQL `file`, `pos` and `gtid`.
+    """
+
+    op: str
+    table: str
+    columns: tuple[str, ...]
+    keys: tuple[int, ...]
+    before: list[Any] | None
+    after: list[Any] | None
+    whole: bool
+    ms: int
+    source: dict[str, Any]
+
+
+class DebeziumDeserializationSchema(ABC):
+    """Makes the stream's records of changes.
+
+    Example:
+        >>> class Tables(DebeziumDeserializationSchema):
+        ...     def deserialize(self, change):
+        ...         return [change.table]
+    """
+
+    @abstractmethod
+    def deserialize(self, change: Change) -> Iterable[Any]:
+        """Return the records of a change: none, one or more."""
+
+    def check(self, table: str, is_full: bool) -> None:
+        """Raise InvalidProgramError if a table's changes cannot be told; full: the log has rows as they were before."""
+
+
+class RowDeserializationSchema(DebeziumDeserializationSchema):
+    """Changes as Rows with the kind of change: +I, -U and +U, -D.
+
+    Args:
+        changelog_mode: `all` has the whole row in -U and -D, which the database must have been told to log.
+            `upsert` leaves out -U, and of a deleted row only the key is there; a large value that did not change is
+            `__debezium_unavailable_value`.
+        with_table: records are pairs of the table's name and the Row; for more than one table.
+        skip_truncate: leave out that a table was truncated, of which no Row can tell; else the job fails.
+
+    Example:
+        >>> change = Change("d", "public.t", ("id", "name"), (0,), [1, "a"], None, True, 0, {})
+        >>> RowDeserializationSchema().deserialize(change)[0].get_row_kind()
+        <RowKind.DELETE: 3>
+    """
+
+    def __init__(self, changelog_mode: str = "all", with_table: bool = False, skip_truncate: bool = False) -> None:
+        if changelog_mode not in ("all", "upsert"):
+            raise InvalidProgramError(
+                f"RowDeserializationSchema: changelog_mode is all or upsert, not {changelog_mode!r}."
+            )
+        self._all = changelog_mode == "all"
+        self._with_table = with_table
+        self._skip_truncate = skip_truncate
+
+    def check(self, table: str, is_full: bool) -> None:
+        if self._all and not is_full:
+            raise InvalidProgramError(
+                f"Table {table} does not log rows as they were before a change (its replica identity is not FULL), "
+                f"which Rows of an UPDATE or DELETE need: run  ALTER TABLE {table} "
+                "REPLICA IDENTITY FULL  or take RowDeserializationSchema(changelog_mode='upsert'), which has only "
+                "the key of a deleted row."
+            )
+
+    def deserialize(self, change: Change) -> list[Any]:
+        op, columns = change.op, change.columns
+        if op in (READ, CREATE):
+            assert change.after is not None
+            rows = [Row.of(columns, change.after, _INSERT)]
+        elif op == UPDATE:
+            assert change.after is not None
+            rows = [Row.of(columns, change.after, _AFTER)]
+            if self._all:
+                rows.insert(0, Row.of(columns, self._whole(change), _BEFORE))
+        elif op == DELETE:
+            before = self._whole(change) if self._all else change.before
+            assert before is not None
+            rows = [Row.of(columns, before, _DELETE)]
+        elif self._skip_truncate:
+            rows = []
+        else:
+            raise MillstreamError(
+                f"Table {change.table} was truncated, of which no Row can tell: take "
+                "JsonDebeziumDeserializationSchema, or RowDeserializationSchema(skip_truncate=True) to leave it out."
+            )
+        return [(change.table, row) for row in rows] if self._with_table else rows
+
+    def _whole(self, change: Change) -> list[Any]:
+        if not change.whole or change.before is None:
+            # It was when the job began.
+            self.check(change.table, False)
+        assert change.before is not None
+        return change.before
+
+
+class JsonDebeziumDeserializationSchema(DebeziumDeserializationSchema):
+    """Changes as JSON in Debezium's format: `before`, `after`, `op`, `ts_ms`, `source`.
+
+    Numbers with a fixed point are written as text, dates and times in ISO 8601, bytes in base64.
+
+    Example:
+        >>> change = Change("c", "public.t", ("id",), (0,), None, [1], False, 5, {"lsn": 7})
+        >>> json.loads(JsonDebeziumDeserializationSchema().deserialize(change)[0])["after"]
+        {'id': 1}
+    """
+
+    def deserialize(self, change: Change) -> list[str]:
+        schema, _, table = change.table.rpartition(".")
+        before, after = change.before, change.after
+        if before is not None and not change.whole:
+            columns = [change.columns[k] for k in change.keys]
+            told: Any = dict(zip(columns, (before[k] for k in change.keys), strict=True))
+        else:
+            told = before if before is None else dict(zip(change.columns, before, strict=True))
+        envelope = {
+            "before": told,
+            "after": None if after is None else dict(zip(change.columns, after, strict=True)),
+            "source": {**change.source, "ts_ms": change.ms, "schema": schema, "table": table},
+            "op": change.op,
+            "ts_ms": change.ms,
+        }
+        return [_ENCODER.encode(envelope)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, (Decimal, UUID)):
+        return str(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    raise TypeError(f"{value!r} cannot be written as JSON.")
+
+
+class _Encoder(json.JSONEncoder):
+    """JSON has no word for what is not a number: it is null."""
+
+    def encode(self, o: Any) -> str:
+        try:
+            return super().encode(o)
+        except ValueError:
+            return super().encode(_finite(o))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+_ENCODER = _Encoder(default=_plain, ensure_ascii=False, allow_nan=False)

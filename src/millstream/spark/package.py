@@ -1,0 +1,75 @@
+"""Millstream's own modules as an archive, for executors that have only Python and Spark.
+
+They are the driver's very own: an executor's image may have another version, or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from millstream.spark.cache import cache_directory
+
+_OLD_SECONDS = 86_400
+
+# The directory in which executors find them.
+DIRECTORY = "millstream-modules"
+# Pure Python, and imported by every worker.
+_PACKAGES = ("millstream", "cloudpickle", "fsspec")
+_LEFT_OUT = {"__pycache__", "page"}
+
+
+def settings(wanted: dict[str, str]) -> dict[str, str]:
+    """Return the settings by which Spark brings the archive to executors, beside what the user has set."""
+    archives = [part for part in (wanted.get("spark.archives"), f"{_archive()}#{DIRECTORY}") if part]
+    path = [part for part in (DIRECTORY, wanted.get("spark.executorEnv.PYTHONPATH")) if part]
+    return {"spark.archives": ",".join(archives), "spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
+
+
+def _archive() -> str:
+    """Return the archive, made anew when a module has changed."""
+    files = list(_files())
+    stamp = hashlib.sha256(repr([(name, os.stat(path).st_mtime_ns) for name, path in files]).encode()).hexdigest()[:16]
+    directory = _directory()
+    target = directory / f"{stamp}.zip"
+    if not target.exists():
+        fresh = directory / f"{stamp}.{os.getpid()}"
+        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, path in files:
+                archive.write(path, name)
+        fresh.rename(target)
+        _delete_old(directory)
+    return str(target)
+
+
+def _directory() -> Path:
+    try:
+        return Path(cache_directory("modules"))
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="millstream-modules-"))
+
+
+def _delete_old(directory: Path) -> None:
+    """Delete archives of modules as they once were, which no program that is starting can still want."""
+    for old in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - old.stat().st_mtime > _OLD_SECONDS:
+                old.unlink()
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    """Yield the files of our packages: the name in the archive, and where the file is."""
+    for package in _PACKAGES:
+        spec = importlib.util.find_spec(package)
+        assert spec is not None
+        for root in map(Path, spec.submodule_search_locations or ()):
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and not _LEFT_OUT & set(path.relative_to(root).parts):
+                    yield str(Path(package) / path.relative_to(root)), str(path)

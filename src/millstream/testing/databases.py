@@ -1,0 +1,309 @@
+"""Real database servers for tests: empty, on loopback, started in a second or two, deleted at the end."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from itertools import count
+from typing import Any, Self
+
+from millstream.common.errors import MillstreamError
+
+__all__ = ["MariaDbServer", "PostgresServer", "RedisServer"]
+
+_START_SECONDS = 60.0
+# Debian keeps some servers off the path.
+_FOLDERS = ("/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
+
+
+class _Server(ABC):
+    """A server in a process and a directory of its own."""
+
+    name = ""
+    # Under which user it runs when we are root, which servers refuse to be; the first that is known.
+    users: tuple[str, ...] = ("nobody",)
+
+    def __init__(self) -> None:
+        # The path of a socket must be short.
+        self.directory = tempfile.mkdtemp(prefix=f"millstream-{self.name.lower()[:5]}-")
+        self.port = _free_port()
+        self._owner = _owner(self.users)
+        if self._owner:
+            os.chown(self.directory, self._owner["user"], self._owner["group"])
+        self._process: subprocess.Popen[bytes] | None = None
+        self._databases = count()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Make what the server needs before it is started for the first time."""
+
+    @abstractmethod
+    def _command(self) -> list[str]:
+        """Return what starts the server."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Tell whether the server can be used."""
+
+    def start(self) -> None:
+        """Start the server, or start it again with the data it has, and wait until it answers."""
+        if not os.path.exists(os.path.join(self.directory, "log")):
+            self._make()
+        with open(os.path.join(self.directory, "log"), "ab") as log:
+            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, cwd=self.directory, **self._owner)
+        end = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise MillstreamError(f"{self.name} did not start: {self._log()}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End the server as a power cut does."""
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the server and delete its data."""
+        self._end(signal.SIGINT)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _end(self, how: int) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            try:
+                process.wait(_START_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _log(self) -> str:
+        path = os.path.join(self.directory, "log")
+        if not os.path.exists(path):
+            return "it has not said why"
+        with open(path, errors="replace") as file:
+            return file.read()[-1000:]
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.directory, **self._owner)
+        if done.returncode:
+            raise MillstreamError(f"{self.name} cannot be set up: {(done.stderr or done.stdout)[-500:]}")
+
+    def _program(self, name: str, *more: str) -> str:
+        """Return where a program is."""
+        folders = [os.path.dirname(shutil.which(name) or ""), *more, *_FOLDERS]
+        found = next((f for f in folders if f and os.path.exists(os.path.join(f, name))), None)
+        if found is None:
+            raise MillstreamError(f"There is no {self.name} server on this machine ({name} is not found).")
+        return os.path.join(found, name)
+
+
+class PostgresServer(_Server):
+    """PostgreSQL, with logical replication.
+
+    Over its socket everybody is let in; over TCP the user `postgres` with the password `secret`.
+
+    Example:
+        with PostgresServer() as server:
+            connection = psycopg.connect(server.new_database())
+    """
+
+    name = "PostgreSQL"
+    users = ("postgres", "nobody")
+    password = "secret"
+
+    def __init__(self, **settings: Any) -> None:
+        """Take settings of the server."""
+        super().__init__()
+        self._settings = {
+            "unix_socket_directories": self.directory,
+            "listen_addresses": "127.0.0.1",
+            "fsync": "off",
+            "max_connections": 100,
+            "wal_level": "logical",
+            "max_replication_slots": 20,
+            "max_wal_senders": 20,
+            **settings,
+        }
+
+    def conninfo(self, database: str = "postgres") -> str:
+        """Return what psycopg.connect takes."""
+        return f"host={self.directory} port={self.port} user=postgres dbname={database}"
+
+    def new_database(self) -> str:
+        """Make an empty database; return what psycopg.connect takes."""
+        import psycopg
+
+        name = f"test{next(self._databases)}"
+        with psycopg.connect(self.conninfo(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.conninfo(name)
+
+    @property
+    def _data(self) -> str:
+        return os.path.join(self.directory, "data")
+
+    def _binary(self, name: str) -> str:
+        return self._program(name, *sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True))
+
+    def _make(self) -> None:
+        secret = os.path.join(self.directory, "secret")
+        with open(secret, "w") as file:
+            file.write(self.password)
+        if self._owner:
+            os.chown(secret, self._owner["user"], self._owner["group"])
+        who = ["-U", "postgres", "--pwfile", secret, "--auth-local=trust", "--auth-host=scram-sha-256"]
+        self._run([self._binary("initdb"), "-D", self._data, *who, "-E", "UTF8", "--no-sync"])
+
+    def _command(self) -> list[str]:
+        told = {"port": self.port, **self._settings}
+        command = [self._binary("postgres"), "-D", self._data]
+        return command + [part for name, value in told.items() for part in ("-c", f"{name}={value}")]
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        try:
+            psycopg.connect(self.conninfo()).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+class MariaDbServer(_Server):
+    """MariaDB, with its binlog in row format.
+
+    The user `root` has no password on its socket; over TCP there is `app` with the password `secret`.
+    """
+
+    name = "MariaDB"
+    users = ("mysql", "nobody")
+    user, password = "app", "secret"
+
+    def __init__(self, **settings: Any) -> None:
+        """Take settings of the server, with `_` or `-` in their names."""
+        super().__init__()
+        self._settings = settings
+
+    @property
+    def socket(self) -> str:
+        """The path of its socket."""
+        return os.path.join(self.directory, "socket")
+
+    def connect(self, database: str | None = None, **more: Any) -> Any:
+        """Return a connection of pymysql, as root."""
+        import pymysql
+
+        return pymysql.connect(unix_socket=self.socket, user="root", database=database, autocommit=True, **more)
+
+    def new_database(self) -> str:
+        """Make an empty database; return its name."""
+        name = f"test{next(self._databases)}"
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+        return name
+
+    @property
+    def _data(self) -> str:
+        return os.path.join(self.directory, "data")
+
+    def _make(self) -> None:
+        install = [self._program("mariadb-install-db"), "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
+        self._run([*install, "--auth-root-authentication-method=normal"])
+
+    def _command(self) -> list[str]:
+        settings = {
+            "datadir": self._data,
+            "socket": self.socket,
+            "port": self.port,
+            "bind-address": "127.0.0.1",
+            "pid-file": os.path.join(self.directory, "pid"),
+            "server-id": 1,
+            "log-bin": "binlog",
+            "binlog-format": "ROW",
+            "binlog-row-image": "FULL",
+            "binlog-row-metadata": "FULL",
+            "innodb-flush-log-at-trx-commit": 0,
+            "innodb-buffer-pool-size": "32M",
+            "innodb-log-file-size": "16M",
+            "skip-name-resolve": 1,
+            **self._settings,
+        }
+        command = [self._program("mariadbd"), "--no-defaults"]
+        return command + [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+
+    def _answers(self) -> bool:
+        import pymysql
+
+        if not os.path.exists(self.socket):
+            return False
+        try:
+            with self.connect() as connection, connection.cursor() as cursor:
+                cursor.execute(f"CREATE USER IF NOT EXISTS {self.user}@'127.0.0.1' IDENTIFIED BY '{self.password}'")
+                cursor.execute(f"GRANT ALL ON *.* TO {self.user}@'127.0.0.1'")
+        except pymysql.Error:
+            return False
+        return True
+
+    def _end(self, how: int) -> None:
+        super()._end(signal.SIGTERM if how == signal.SIGINT else how)
+
+
+class RedisServer(_Server):
+    """Redis."""
+
+    name = "Redis"
+    users = ("redis", "nobody")
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def _make(self) -> None:
+        self._program("redis-server")
+
+    def _command(self) -> list[str]:
+        told = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory, "--save", ""]
+        return [self._program("redis-server"), *told, "--appendonly", "yes"]
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(7) == b"+PONG\r\n"
+        except OSError:
+            return False
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _owner(users: tuple[str, ...]) -> dict[str, Any]:
+    """Return what makes a process somebody else's, if we are root."""
+    if os.geteuid() != 0:
+        return {}
+    known = {user.pw_name for user in pwd.getpwall()}
+    user = pwd.getpwnam(next(name for name in users if name in known))
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}

@@ -1,0 +1,355 @@
+"""A real Spark cluster for tests: master and workers are processes that can be killed, frozen and cut off.
+
+Where the machine allows it, each worker has a network of its own, with an address and a cable that can be pulled, and a
+temporary directory of its own: nothing is shared but what is said to be. Else workers share the machine's loopback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.common.errors import MillstreamError
+from millstream.spark.gateway import spark_home
+from millstream.spark.java import find_java
+
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+
+
+def can_separate() -> bool:
+    """Tell whether this machine lets us make networks and mounts for workers: that takes root, and iproute2."""
+    if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
+        return False
+    return subprocess.run(["unshare", "-n", "-m", "true"], capture_output=True).returncode == 0
+
+
+class SparkCluster:
+    """Spark's standalone cluster, on one machine.
+
+    Example:
+        with SparkCluster(workers=3, shared="/data/checkpoints") as cluster:
+            config = Configuration.from_dict(cluster.settings())
+            ...
+            cluster.workers[1].kill()
+    """
+
+    def __init__(self, workers: int = 3, cores: int = 1, memory_mb: int = 1024, shared: str | None = None) -> None:
+        """Take the number of workers, and what each has.
+
+        Args:
+            workers: how many there are at the beginning.
+            cores: of each worker.
+            memory_mb: of each worker.
+            shared: the directory that all see; all other temporary files are each one's own, where that can be.
+        """
+        self.workers: list[Worker] = []
+        self.is_separate = can_separate()
+        self.shared = shared
+        self._cores, self._memory_mb, self._wanted = cores, memory_mb, workers
+        self._directory = tempfile.mkdtemp(prefix="millstream-cluster-")
+        self._network = _Network(os.getpid() % 250 + 1) if self.is_separate else None
+        self._master: subprocess.Popen[bytes] | None = None
+        self.host = self._network.address(1) if self._network else "127.0.0.1"
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """The master's address, for `spark.master`."""
+        return f"spark://{self.host}:{self.port}"
+
+    def settings(self) -> dict[str, str]:
+        """Return what a program must be told to run here."""
+        return {
+            "spark.master": self.url,
+            "spark.driver.host": self.host,
+            "spark.driver.bindAddress": self.host,
+            "spark.executor.cores": str(self._cores),
+            "spark.executor.memory": f"{self._memory_mb // 2}m",
+        }
+
+    def __enter__(self) -> SparkCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start master and workers, and wait until they know each other."""
+        if self._network:
+            self._network.make()
+        self.port = _free_port(self.host)
+        command = [*_spark("master.Master"), "--host", self.host, "--port", str(self.port), "--webui-port", "0"]
+        self._master = _started(command, self._log("master"), {"SPARK_LOCAL_IP": self.host})
+        _wait_for(lambda: _listens(self.host, self.port), "Spark's master", self._log("master"))
+        for _ in range(self._wanted):
+            self.add_worker(wait=False)
+        for worker in self.workers:
+            worker.wait()
+
+    def add_worker(self, wait: bool = True) -> Worker:
+        """Start one more worker."""
+        number = len(self.workers) + 1
+        own = os.path.join(self._directory, f"worker{number}")
+        os.makedirs(own)
+        address, prefix = f"127.0.0.{number + 1}", []
+        if self._network:
+            address = self._network.add(number)
+            prefix = [*self._network.inside(number), *_own_temporary(os.path.join(own, "tmp"), self.shared)]
+        command = [*prefix, *_spark("worker.Worker"), "--host", address, "--webui-port", "0"]
+        command += [
+            "-c",
+            str(self._cores),
+            "-m",
+            f"{self._memory_mb}m",
+            "--work-dir",
+            os.path.join(own, "work"),
+            self.url,
+        ]
+        log = self._log(f"worker{number}")
+        process = _started(command, log, {"SPARK_LOCAL_IP": address, "SPARK_LOCAL_DIRS": os.path.join(own, "local")})
+        worker = Worker(number, address, process, log, self._network)
+        self.workers.append(worker)
+        if wait:
+            worker.wait()
+        return worker
+
+    def close(self) -> None:
+        """End all processes and take the networks away."""
+        for worker in self.workers:
+            worker.kill()
+        if self._master is not None:
+            _kill_group(self._master)
+        if self._network:
+            self._network.remove()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _log(self, name: str) -> str:
+        return os.path.join(self._directory, f"{name}.log")
+
+
+@dataclass
+class Worker:
+    """One machine of the cluster: Spark's worker, its executors and their Python processes."""
+
+    number: int
+    address: str
+    process: subprocess.Popen[bytes]
+    log: str
+    network: _Network | None
+
+    def wait(self) -> None:
+        """Wait until the master has taken it on."""
+        _wait_for(
+            lambda: b"Successfully registered with master" in Path(self.log).read_bytes(),
+            f"Spark's worker {self.number}",
+            self.log,
+        )
+
+    def kill(self) -> None:
+        """Let the machine lose its power: all of its processes are killed."""
+        for pid in [*_below(self.process.pid), self.process.pid]:
+            _signal(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+
+    def kill_executors(self) -> int:
+        """Kill the executors, not what they have forked; return how many there were."""
+        return _signal_all(self._executors(), signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Stop every process of the machine, as a hypervisor does that moves it."""
+        _signal_all([self.process.pid, *_below(self.process.pid)], signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let all processes go on where they were."""
+        _signal_all([self.process.pid, *_below(self.process.pid)], signal.SIGCONT)
+
+    def cut_off(self) -> None:
+        """Pull the cable: nothing reaches the machine, and nothing is refused either."""
+        self._cable("down")
+
+    def join(self) -> None:
+        """Plug the cable in again."""
+        self._cable("up")
+
+    def slots(self) -> list[int]:
+        """Return the processes that hold slots of a job."""
+        return [pid for pid in _below(self.process.pid) if _name_of(pid).startswith("millstream-s")]
+
+    def has_executor(self) -> bool:
+        return bool(self._executors())
+
+    def _cable(self, state: str) -> None:
+        if self.network is None:
+            raise MillstreamError(
+                "Workers have no networks of their own here, so none can be cut off: that takes root."
+            )
+        self.network.cable(self.number, state)
+
+    def _executors(self) -> list[int]:
+        return [pid for pid in _below(self.process.pid) if b"CoarseGrainedExecutorBackend" in _command_of(pid)]
+
+
+class _Network:
+    """A bridge with one address for master and drivers, and a network namespace for each worker."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._bridge = f"msb{number}"
+        self._members: list[int] = []
+
+    def address(self, place: int) -> str:
+        return f"10.213.{self._number}.{place}"
+
+    def make(self) -> None:
+        self.remove()
+        _ip("link", "add", self._bridge, "type", "bridge")
+        _ip("addr", "add", f"{self.address(1)}/24", "dev", self._bridge)
+        _ip("link", "set", self._bridge, "up")
+
+    def add(self, member: int) -> str:
+        """Make a namespace with a cable to the bridge; return its address."""
+        self._members.append(member)
+        name, address = self._namespace(member), self.address(member + 10)
+        _ip("netns", "add", name)
+        _ip("link", "add", self._end(member), "type", "veth", "peer", "name", "eth0", "netns", name)
+        _ip("link", "set", self._end(member), "master", self._bridge, "up")
+        _ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
+        _ip("-n", name, "link", "set", "eth0", "up")
+        _ip("-n", name, "link", "set", "lo", "up")
+        return address
+
+    def inside(self, member: int) -> list[str]:
+        """Return what a command begins with that runs in a namespace."""
+        return ["ip", "netns", "exec", self._namespace(member)]
+
+    def cable(self, member: int, state: str) -> None:
+        _ip("link", "set", self._end(member), state)
+
+    def remove(self) -> None:
+        for member in self._members:
+            subprocess.run(["ip", "netns", "del", self._namespace(member)], capture_output=True)
+        self._members.clear()
+        subprocess.run(["ip", "link", "del", self._bridge], capture_output=True)
+
+    def _namespace(self, member: int) -> str:
+        return f"ms{self._number}-{member}"
+
+    def _end(self, member: int) -> str:
+        return f"msv{self._number}-{member}"
+
+
+def _own_temporary(directory: str, shared: str | None) -> list[str]:
+    """Return what a command begins with that has a temporary directory of its own; only `shared` is everybody's."""
+    os.makedirs(directory)
+    script = f'mount --rbind "{directory}" /tmp && exec "$@"'
+    inner = os.path.realpath(shared) if shared is not None else ""
+    if inner.startswith("/tmp/"):
+        place = os.path.join(directory, inner.removeprefix("/tmp/"))
+        os.makedirs(place)
+        script = f'mount --bind "{inner}" "{place}" && {script}'
+    return ["unshare", "-m", "sh", "-c", script, "sh"]
+
+
+def _spark(role: str) -> list[str]:
+    return [os.path.join(spark_home(), "bin", "spark-class"), f"org.apache.spark.deploy.{role}"]
+
+
+def _started(command: list[str], log: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    # What the machine has: its Python, and Spark. All else has to be brought.
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
+    java = os.path.dirname(os.path.dirname(os.path.realpath(find_java().path)))
+    clean |= {"SPARK_HOME": spark_home(), "JAVA_HOME": java, "PYSPARK_PYTHON": sys.executable, **environment}
+    with open(log, "wb") as file:
+        return subprocess.Popen(command, stdout=file, stderr=file, env=clean, start_new_session=True)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(10)
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise MillstreamError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as s:
+        s.bind((host, 0))
+        return int(s.getsockname()[1])
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _wait_for(holds: Callable[[], bool], what: str, log: str) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while not holds():
+        if time.monotonic() > end:
+            raise MillstreamError(f"{what} did not start: {Path(log).read_text(errors='replace')[-1000:]}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _below(pid: int) -> list[int]:
+    """Return all processes that a process has started, and those that these have."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                stat = Path(f"/proc/{entry}/stat").read_text()
+                children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry))
+    found, left = [], [pid]
+    while left:
+        more = children.get(left.pop(), [])
+        found += more
+        left += more
+    return found
+
+
+def _command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _signal_all(pids: list[int], number: signal.Signals) -> int:
+    for pid in pids:
+        _signal(pid, number)
+    return len(pids)

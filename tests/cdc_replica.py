@@ -1,0 +1,239 @@
+"""A replica that a job builds of a database's changes, and what must hold of it.
+
+Every change to a row is checked against the row as the job knows it, and told with a number that counts the row's
+changes: what is lost or comes twice is seen at once. As a program it runs such a job until it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from millstream.common import Configuration, Types, WatermarkStrategy
+from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from millstream.datastream.connectors.base import Source
+from millstream.datastream.connectors.cdc import JsonDebeziumDeserializationSchema, PostgresSource
+from millstream.datastream.connectors.sql import SqlSink
+from millstream.datastream.state import ValueStateDescriptor
+
+UNAVAILABLE = "__debezium_unavailable_value"
+FACTS = "CREATE TABLE facts (tbl text, key text, version int, body text)"
+
+
+class Replica(KeyedProcessFunction):
+    """Keeps each row as it is; fails where a change does not fit it."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.row = runtime_context.get_state(ValueStateDescriptor("row", Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        op, table, key, after = value
+        version, row = self.row.value() or (0, None)
+        if (row is None) != (op in "rc"):
+            raise AssertionError(f"{op} of {table} {key}, of which is known {row}")
+        if after is not None:
+            after = {k: row[k] if v == UNAVAILABLE else v for k, v in after.items()}
+        self.row.update((version + 1, after))
+        body = None if after is None else json.dumps(after, sort_keys=True)
+        yield table, key, version + 1, body
+
+
+KEYS = {"accounts": ["id"], "notes": ["title"], "pairs": ["a", "b"]}
+
+
+def told(text: str) -> tuple[str, str, str, Any]:
+    change = json.loads(text)
+    table = change["source"]["table"]
+    row = change["after"] if change["after"] is not None else change["before"]
+    return change["op"], table, json.dumps([row[k] for k in KEYS[table]]), change["after"]
+
+
+class Kills:
+    """Kills the process it runs in, some times in all, after some records each."""
+
+    def __init__(self, flags: Path, after: list[int]) -> None:
+        self._flags, self._after = flags, after
+        self._seen = 0
+
+    def __call__(self, text: str) -> str:
+        self._seen += 1
+        killed = len(list(self._flags.iterdir()))
+        if killed < len(self._after) and self._seen == self._after[killed]:
+            (self._flags / str(killed)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return text
+
+
+def build(
+    env: StreamExecutionEnvironment, source: Source, facts: Callable[[], Any], kills: Kills | None = None
+) -> None:
+    """Put the job together."""
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "changes").uid("changes")
+    if kills is not None:
+        stream = stream.map(kills)
+    rows = stream.map(told).key_by(lambda c: (c[1], c[2])).process(Replica()).uid("replica")
+    rows.sink_to(SqlSink(facts, "facts", ["tbl", "key", "version", "body"])).uid("facts")
+
+
+class Connect:
+    """Connects to PostgreSQL, in any process."""
+
+    def __init__(self, conninfo: str) -> None:
+        self.conninfo = conninfo
+
+    def __call__(self) -> Any:
+        import psycopg
+
+        return psycopg.connect(self.conninfo)
+
+
+def postgres_source(conninfo: str, slot: str) -> Source:
+    words = dict(w.split("=") for w in conninfo.split())
+    builder = PostgresSource.builder().hostname(words["host"]).port(int(words["port"])).database(words["dbname"])
+    builder.username("postgres").slot_name(slot).table_list(r"public\.(accounts|notes|pairs)").split_size(40)
+    return builder.deserializer(JsonDebeziumDeserializationSchema()).heartbeat_interval(1).build()
+
+
+POSTGRES_TABLES = [
+    "CREATE TABLE accounts (id int PRIMARY KEY, owner text, balance numeric(12, 2))",
+    "CREATE TABLE notes (title text PRIMARY KEY, n int, body text)",
+    "ALTER TABLE notes ALTER body SET STORAGE EXTERNAL",
+    "ALTER TABLE notes REPLICA IDENTITY FULL",
+    "CREATE TABLE pairs (b text, n int, a int, body text, PRIMARY KEY (a, b))",
+    "ALTER TABLE pairs ALTER body SET STORAGE EXTERNAL",
+]
+
+
+class Workload:
+    """Random transactions: deletes, changed keys, large values, some of them rolled back."""
+
+    def __init__(self, connection: Any, seed: int) -> None:
+        self.connection = connection
+        self.rng = random.Random(seed)
+
+    def title(self) -> str:
+        # In an order that is not that of bytes.
+        word = self.rng.choice(["a", "B", "é", "Z", "_", "x y", "'q\\"])
+        return f"{word}{self.rng.randrange(60)}"
+
+    def statements(self) -> tuple[str, tuple[Any, ...]]:
+        rng = self.rng
+        n, big = rng.randrange(300), chr(97 + rng.randrange(26)) * rng.choice([3, 9000])
+        title, other = self.title(), self.title()
+        return rng.choice(
+            [
+                (self.upsert("accounts", "id", ("id", "owner", "balance")), (n, f"o{n}", f"{n}.25")),
+                ("UPDATE accounts SET balance = balance + 1 WHERE id < %s", (rng.randrange(20),)),
+                ("DELETE FROM accounts WHERE id = %s", (n,)),
+                ("UPDATE accounts SET id = %s WHERE id = %s", (1000 + rng.randrange(10**8), n)),
+                (self.upsert("notes", "title", ("title", "n", "body")), (title, n, big)),
+                ("UPDATE notes SET n = n + 1 WHERE title = %s", (title,)),
+                ("UPDATE notes SET title = %s WHERE title = %s", (f"{other}/{rng.randrange(10**8)}", title)),
+                ("DELETE FROM notes WHERE title = %s", (title,)),
+                (self.upsert("pairs", "a, b", ("b", "n", "a", "body")), (title, n, n % 30, big)),
+                ("UPDATE pairs SET n = n + 1 WHERE a = %s", (n % 30,)),
+                ("DELETE FROM pairs WHERE b = %s", (title,)),
+            ]
+        )
+
+    def upsert(self, table: str, keys: str, columns: tuple[str, ...]) -> str:
+        places = ", ".join(["%s"] * len(columns))
+        changes = ", ".join(f"{c} = EXCLUDED.{c}" for c in columns)
+        return (
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT ({keys}) DO UPDATE SET {changes}"
+        )
+
+    def transaction(self) -> None:
+        with self.connection.cursor() as cursor:
+            for _ in range(self.rng.choice([1, 1, 3, 20])):
+                cursor.execute(*self.statements())
+            cursor.execute("ROLLBACK" if self.rng.random() < 0.05 else "COMMIT")
+
+    def run(self, transactions: int, seconds: float = 0) -> None:
+        """Run so many, spread over so many seconds."""
+        began = time.monotonic()
+        for i in range(transactions):
+            self.transaction()
+            time.sleep(max(0.0, began + seconds * (i + 1) / transactions - time.monotonic()))
+
+
+def original(connection: Any) -> dict[tuple[str, str], str]:
+    """What is in the database."""
+    found: dict[tuple[str, str], str] = {}
+    for table, keys in KEYS.items():
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM {table}")
+            names = [d[0] for d in cursor.description]
+            for values in cursor.fetchall():
+                row = {
+                    n: v if isinstance(v, (int, str)) or v is None else str(v)
+                    for n, v in zip(names, values, strict=True)
+                }
+                found[table, json.dumps([row[k] for k in keys])] = json.dumps(row, sort_keys=True)
+        connection.commit()
+    return found
+
+
+def replica(connection: Any) -> dict[tuple[str, str], str]:
+    """What the job has made of it; every change of a row is there, once."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tbl, key, version, body FROM facts ORDER BY tbl, key, version")
+        rows = cursor.fetchall()
+    connection.commit()
+    found: dict[tuple[str, str], Any] = {}
+    versions: dict[tuple[str, str], int] = {}
+    for table, key, version, body in rows:
+        assert version == versions.get((table, key), 0) + 1, f"change {version} of {table} {key}"
+        versions[table, key] = version
+        found[table, key] = body
+    return {where: body for where, body in found.items() if body is not None}
+
+
+def await_equal(database: Any, facts: Any, seconds: float = 60) -> None:
+    """Wait until the replica is the original."""
+    end = time.monotonic() + seconds
+    while True:
+        wanted, found = original(database), replica(facts)
+        if wanted == found:
+            return
+        if time.monotonic() > end:
+            missing = [k for k in wanted if k not in found][:5]
+            extra = [k for k in found if k not in wanted][:5]
+            other = [(k, wanted[k][:80], found[k][:80]) for k in wanted if k in found and wanted[k] != found[k]][:3]
+            raise AssertionError(f"{len(wanted)} rows, {len(found)} in the replica; {missing=} {extra=} {other=}")
+        time.sleep(0.1)
+
+
+def settings(checkpoints: str) -> dict[str, str]:
+    found = {
+        "pipeline.name": "replica",
+        "execution.checkpointing.interval": "100 ms",
+        "execution.checkpointing.dir": checkpoints,
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "20",
+        "restart-strategy.fixed-delay.delay": "100 ms",
+        "parallelism.default": "2",
+    }
+    if any(Path(checkpoints).glob("*/chk-*/_metadata*")) or any(Path(checkpoints).glob("*/chk-*")):
+        found["execution.state-recovery.path"] = "latest"
+    return found
+
+
+def main(conninfo: str, slot: str, facts: str, checkpoints: str) -> None:
+    from millstream.testing import LocalEnvironment
+
+    env = LocalEnvironment(Configuration.from_dict(settings(checkpoints)))
+    build(env, postgres_source(conninfo, slot), Connect(facts))
+    env.execute()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

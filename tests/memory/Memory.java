@@ -1,0 +1,56 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.runtime.clusterframework.TaskExecutorProcessSpec;
+import org.apache.flink.runtime.clusterframework.TaskExecutorProcessUtils;
+import org.apache.flink.runtime.jobmanager.JobManagerProcessSpec;
+import org.apache.flink.runtime.jobmanager.JobManagerProcessUtils;
+
+/** How Flink divides memory: a line of key=value pairs in, a line of sizes or "error: ..." out. */
+public class Memory {
+    public static void main(String[] args) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            System.out.println(answer(line));
+        }
+    }
+
+    static String answer(String line) {
+        Configuration config = new Configuration();
+        for (String pair : line.split("\t")) {
+            String[] parts = pair.split("=", 2);
+            if (parts.length == 2) {
+                config.setString(parts[0], parts[1]);
+            }
+        }
+        try {
+            return line.contains("jobmanager") ? jobManager(config) : taskManager(config);
+        } catch (Throwable e) {
+            return "error: " + String.valueOf(e.getMessage()).replace('\n', ' ');
+        }
+    }
+
+    static String taskManager(Configuration config) {
+        TaskExecutorProcessSpec s = TaskExecutorProcessUtils.processSpecFromConfig(config);
+        return String.join(
+                " ",
+                "" + s.getFlinkMemory().getFrameworkHeap().getBytes(),
+                "" + s.getFlinkMemory().getFrameworkOffHeap().getBytes(),
+                "" + s.getTaskHeapSize().getBytes(),
+                "" + s.getTaskOffHeapSize().getBytes(),
+                "" + s.getNetworkMemSize().getBytes(),
+                "" + s.getManagedMemorySize().getBytes(),
+                "" + s.getJvmMetaspaceSize().getBytes(),
+                "" + s.getJvmOverheadSize().getBytes());
+    }
+
+    static String jobManager(Configuration config) {
+        JobManagerProcessSpec s = JobManagerProcessUtils.processSpecFromConfig(config);
+        return String.join(
+                " ",
+                "" + s.getJvmHeapMemorySize().getBytes(),
+                "" + s.getJvmDirectMemorySize().getBytes(),
+                "" + s.getJvmMetaspaceSize().getBytes(),
+                "" + s.getJvmOverheadSize().getBytes());
+    }
+}

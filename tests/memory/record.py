@@ -1,0 +1,86 @@
+"""Ask Flink how it divides memory by random options, and keep its answers in recorded.tsv.gz.
+
+Needs a JDK, and apache-flink in its venv (see bench/venvs.py).
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent)]
+
+from apache_flink import flink_folder  # noqa: E402
+
+RECORDED = HERE / "recorded.tsv.gz"
+COUNT = 1500
+SIZES = [
+    "0",
+    "64mb",
+    "100 mb",
+    "128m",
+    "200mb",
+    "256mb",
+    "333mb",
+    "512 mb",
+    "700m",
+    "1g",
+    "1280mb",
+    "1728m",
+    "2g",
+    "4gb",
+]
+FRACTIONS = ["0", "0.05", "0.1", "0.2", "0.33", "0.4", "0.7", "0.95", "1.5"]
+TOTALS = ["process.size", "flink.size"]
+TASK_MANAGER = [
+    *TOTALS, "task.heap.size", "managed.size", "framework.heap.size", "framework.off-heap.size", "task.off-heap.size",
+    "network.min", "network.max", "network.fraction", "managed.fraction",
+    "jvm-metaspace.size", "jvm-overhead.min", "jvm-overhead.max", "jvm-overhead.fraction",
+]  # fmt: skip
+JOB_MANAGER = [
+    *TOTALS, "heap.size", "off-heap.size",
+    "jvm-metaspace.size", "jvm-overhead.min", "jvm-overhead.max", "jvm-overhead.fraction",
+]  # fmt: skip
+
+
+def case(dice: random.Random) -> str:
+    """Return some options, as a line."""
+    prefix, names = ("taskmanager", TASK_MANAGER) if dice.random() < 0.75 else ("jobmanager", JOB_MANAGER)
+    chosen = dice.sample(names, dice.randint(0, 4))
+    if dice.random() < 0.8 and not set(chosen) & set(TOTALS):
+        chosen.append(dice.choice(TOTALS))
+    pairs = [f"{prefix}.memory.{n}={dice.choice(values(n))}" for n in chosen]
+    return "\t".join(pairs or [f"{prefix}=0"])
+
+
+def values(name: str) -> list[str]:
+    """Return what an option may be, so that it often fits the others."""
+    if name.endswith("fraction"):
+        return FRACTIONS
+    return SIZES[4:] if name in TOTALS else SIZES[9:] if name.endswith("max") else SIZES[:9]
+
+
+def main() -> None:
+    folder = flink_folder()
+    assert folder is not None, "apache-flink is not installed"
+    jars = ":".join(map(str, sorted((folder / "lib").glob("*.jar"))))
+    dice = random.Random(17)
+    cases = [case(dice) for _ in range(COUNT)]
+    with tempfile.TemporaryDirectory() as built:
+        subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", built, str(HERE / "Memory.java")], check=True)
+        command = ["java", "-Xmx256m", "-cp", f"{built}:{jars}", "Memory"]
+        done = subprocess.run(command, input="\n".join(cases) + "\n", capture_output=True, text=True, check=True)
+    answers = [line for line in done.stdout.splitlines() if line.startswith("error: ") or line[:1].isdigit()]
+    assert len(answers) == len(cases), done.stderr[-2000:]
+    with gzip.GzipFile(RECORDED, "wb", mtime=0) as file:
+        file.write("".join(f"{a}\t|\t{c}\n" for c, a in zip(cases, answers, strict=True)).encode())
+    print(f"{len(cases)} cases, {sum(a.startswith('error') for a in answers)} refused")
+
+
+if __name__ == "__main__":
+    main()

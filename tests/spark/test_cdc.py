@@ -1,0 +1,44 @@
+"""Change data capture on Spark, with real databases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cdc_replica
+import pytest
+from conftest import Env
+
+from millstream.testing.databases import PostgresServer
+
+
+def test_the_replica_is_the_original_though_workers_are_killed(
+    env: Env, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    source, facts = postgres.new_database(), postgres.new_database()
+    with psycopg.connect(source) as database, psycopg.connect(facts) as replica:
+        for statement in cdc_replica.POSTGRES_TABLES:
+            database.execute(statement)
+        replica.execute(cdc_replica.FACTS)
+        replica.commit()
+        workload = cdc_replica.Workload(database, 11)
+        workload.run(300)
+        _settings(env, tmp_path / "checkpoints")
+        (tmp_path / "flags").mkdir()
+        # Once while tables are read, once in the log.
+        kills = cdc_replica.Kills(tmp_path / "flags", [60, 200])
+        cdc_replica.build(env, cdc_replica.postgres_source(source, "onspark"), cdc_replica.Connect(facts), kills)
+        job = env.execute_async()
+        try:
+            workload.run(150, 3)
+            cdc_replica.await_equal(database, replica)
+            assert len(list((tmp_path / "flags").iterdir())) == 2
+        finally:
+            job.cancel().result()
+
+
+def _settings(env: Env, checkpoints: Path) -> None:
+    config: Any = env.get_configuration()
+    for key, value in cdc_replica.settings(str(checkpoints)).items():
+        config.set_string(key, value)

@@ -1,0 +1,84 @@
+"""Jobs on a real Spark cluster whose machines have networks and disks of their own."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.machines.storm import Storm
+
+from millstream.testing.spark_cluster import SparkCluster, can_separate
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+# Debian's own has nothing but the standard library.
+BARE_PYTHON = f"/usr/bin/python3.{sys.version_info.minor}"
+
+PROGRAM = """
+import sys
+from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+
+def where(x):
+    import brought, sys
+    return brought.twice(x), sys.executable
+
+config = Configuration.from_dict(dict(argument.split("=", 1) for argument in sys.argv[2:]))
+env = StreamExecutionEnvironment.get_execution_environment(config)
+env.set_parallelism(2)
+env.add_python_file(sys.argv[1])
+sums = env.from_collection(list(range(100))).key_by(lambda x: x % 3).reduce(lambda a, b: a + b)
+print(sorted(sums.map(where).execute_and_collect())[-1])
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def cluster(shared: Path) -> Iterator[SparkCluster]:
+    with SparkCluster(3, shared=str(shared)) as cluster:
+        yield cluster
+
+
+def run(cluster: SparkCluster, directory: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run a program on the cluster, as a driver of its own."""
+    (directory / "program.py").write_text(PROGRAM)
+    (directory / "brought.py").write_text("def twice(x):\n    return 2 * x\n")
+    told = {**cluster.settings(), "millstream.quiet": "true", **settings}
+    command = [sys.executable, str(directory / "program.py"), str(directory / "brought.py")]
+    command += [f"{key}={value}" for key, value in told.items()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=directory)
+
+
+@pytest.mark.skipif(not os.path.exists(BARE_PYTHON), reason=f"there is no {BARE_PYTHON}")
+def test_machines_need_only_python_and_spark(cluster: SparkCluster, tmp_path: Path) -> None:
+    done = run(
+        cluster, tmp_path, **{"spark.pyspark.python": BARE_PYTHON, "spark.pyspark.driver.python": sys.executable}
+    )
+    # The largest of three sums of every third number, doubled.
+    assert done.stdout.split() == ["(3366,", f"'{os.path.realpath(BARE_PYTHON)}')"], done.stderr[-2000:]
+
+
+@pytest.mark.skipif(not can_separate(), reason="workers' disks can be kept apart by root only")
+def test_state_that_other_machines_do_not_see_is_refused(cluster: SparkCluster, tmp_path: Path) -> None:
+    own = {"execution.checkpointing.dir": str(tmp_path / "own"), "execution.checkpointing.interval": "1 s"}
+    done = run(cluster, tmp_path, **own)
+    assert done.returncode
+    # No restart would help.
+    assert done.stderr.count("does not see the job's state in") == 1
+    assert "set execution.checkpointing.dir to a place that the driver and all executors share" in done.stderr
+
+
+def test_a_machine_is_lost(cluster: SparkCluster, shared: Path) -> None:
+    storm = Storm(cluster, shared, os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"), random.Random(1))
+    assert storm.run("kill") == 0
+    # It was one that worked for the job, so results stood still.
+    assert storm.silences[0] > 0.5

@@ -1,0 +1,83 @@
+"""Runs transcripts of SQL's operators as jobs; each step is an epoch of its own, so that they keep their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.graph.transformations import StreamEnd
+from millstream.operators.base import Operator
+from millstream.operators.partitioners import GlobalPartitioner
+from millstream.sql.columns.batch import Batch
+from millstream.sql.operators.base import BatchOperator
+from millstream.sql.operators.sink import TableSinkOperator
+from millstream.sql.operators.source import ScanOperator
+from millstream.testing import CollectSink, TestingSource
+
+# A step: which input its rows are of, and the rows; or a watermark.
+Step = tuple[int, Batch] | int
+
+
+class _Played(BatchOperator):
+    """Takes steps as batches, whose last two columns are the input and the watermark; plays those of one input."""
+
+    makes_watermarks = True
+
+    def __init__(self, side: int) -> None:
+        self.side = side
+        self._sent = -1
+
+    @property
+    def sent(self) -> int:
+        return self._sent
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        *columns, side, watermark = batch.columns
+        if watermark[0].is_valid:
+            self._sent = watermark[0].as_py()
+            self.advance(self._sent)
+        elif side[0].as_py() == self.side:
+            yield Batch(columns, batch.kinds, len(batch))
+
+    def on_watermark(self, watermark: int) -> int | None:
+        # Only the steps' own, and the end.
+        return watermark if watermark == MAX_WATERMARK else None
+
+    def carry(self) -> Any:
+        return self._sent
+
+    def restore(self, carried: Any) -> None:
+        self._sent = carried
+
+
+def _record(step: Step, kinds: list[pa.DataType]) -> Batch:
+    if isinstance(step, int):
+        return Batch([*(pa.nulls(1, k) for k in kinds), pa.array([0]), pa.array([step])], None, 1)
+    side, batch = step
+    numbers = pa.array(np.full(len(batch), side))
+    return Batch([*batch.columns, numbers, pa.nulls(len(batch), pa.int64())], batch.kinds, len(batch))
+
+
+def add(
+    env: StreamExecutionEnvironment,
+    name: str,
+    make: Callable[[], Operator],
+    kinds: list[pa.DataType],
+    steps: list[Step],
+) -> CollectSink:
+    """Add an operator that takes the steps of a transcript to a program; return the sink that gets what comes of it."""
+    program, operator, sink = env._program, make(), CollectSink()
+    records = [_record(s, kinds) for s in steps]
+    source = program.add(f"steps of {name}", ScanOperator(TestingSource(records)), parallelism=1)
+    sides = range(max(operator.inputs, 1))
+    played = [program.add(f"input {i} of {name}", _Played(i), [StreamEnd(source)], parallelism=1) for i in sides]
+    ends = [StreamEnd(p, GlobalPartitioner(), input_index=i) for i, p in enumerate(played)]
+    tried = program.add(name, operator, ends, parallelism=1)
+    out = program.add(f"{name}: out", TableSinkOperator(sink), [StreamEnd(tried, GlobalPartitioner())], parallelism=1)
+    env._sinks.append(out)
+    return sink

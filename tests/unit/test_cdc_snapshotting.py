@@ -1,0 +1,220 @@
+"""The snapshot of tables beside the log, in a made-up database: whatever happens when, the replica is the original."""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from millstream.datastream.connectors.cdc.postgres_visibility import Visibility
+from millstream.datastream.connectors.cdc.snapshotting import Chunk, ReadChunk, Snapshotting
+
+# Key and value before and after; None for no row.
+Change = tuple[str, int, Any, Any]
+
+
+@dataclass
+class Store:
+    """A database with transactions: numbers are given when they begin, the log is in the order of commits.
+
+    What is in the log is not seen at once by others, as in PostgreSQL.
+    """
+
+    tables: dict[str, dict[int, int]] = field(default_factory=lambda: {"a": {}, "b": {}})
+    log: list[tuple[int, list[Change]]] = field(default_factory=list)
+    next_xid: int = 3
+    open: dict[int, list[tuple[str, int, int | None]]] = field(default_factory=dict)
+    hidden: list[int] = field(default_factory=list)
+
+    def begin(self) -> int:
+        self.next_xid += 1
+        self.open[self.next_xid - 1] = []
+        return self.next_xid - 1
+
+    def commit(self, xid: int) -> None:
+        """The commit is logged; that others see it comes later."""
+        changes = []
+        for table, key, value in self.open.pop(xid):
+            rows = self.tables[table]
+            changes.append((table, key, rows.get(key), value))
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+        self.log.append((xid, changes))
+        self.hidden.append(xid)
+
+    def seen(self) -> Visibility:
+        running = {*self.open, *self.hidden}
+        xmax = max([x for x in range(3, self.next_xid) if x not in running], default=2) + 1
+        inside = frozenset(x for x in running if x < xmax)
+        return Visibility(min(inside, default=xmax), xmax, inside)
+
+    def rows(self, table: str, seen: Visibility) -> dict[int, int]:
+        """What a snapshot sees of a table: the log as far as it is seen."""
+        found: dict[int, int] = {}
+        for xid, changes in self.log:
+            for name, key, _, value in changes if seen.sees(xid) else ():
+                if name == table:
+                    found.pop(key, None)
+                    if value is not None:
+                        found[key] = value
+        return found
+
+
+class Reader:
+    """Reads the store as the connector does, with everything that can come in between."""
+
+    def __init__(self, store: Store, rng: random.Random, state: Any = None) -> None:
+        self.store, self.rng = store, rng
+        place, snapshot, replica = state or (0, None, {"a": {}, "b": {}})
+        self.place = place
+        self.replica: dict[str, dict[int, int]] = copy.deepcopy(replica)
+        self.machine = Snapshotting(snapshot)
+        self.reading: list[tuple[Chunk, Visibility, int]] = []
+        if state is None:
+            for table in self.replica:
+                self.machine.add(table, store.next_xid)
+
+    def state(self) -> Any:
+        return copy.deepcopy((self.place, self.machine.state, self.replica))
+
+    def plan(self) -> None:
+        wanted = self.machine.to_plan(3)
+        if wanted is not None:
+            table, low, round = wanted
+            above = sorted(k for k in self.store.tables[table] if low is None or k > low[0])
+            size = self.rng.randint(1, 4)
+            high = (above[size - 1],) if len(above) >= size else None
+            self.machine.planned(table, low, high, round)
+
+    def begin(self) -> None:
+        if len(self.reading) < 3:
+            chunk = self.machine.next_chunk(4)
+            while chunk is not None:
+                seen = self.store.seen()
+                if self.machine.begin(chunk, seen):
+                    self.reading.append((chunk, seen, len(self.store.log)))
+                    return
+                # What is in the way ends by itself.
+                self.store.hidden.clear()
+                for xid in list(self.store.open):
+                    self.store.commit(xid)
+                self.store.hidden.clear()
+
+    def read(self) -> None:
+        if self.reading:
+            chunk, seen, until = self.reading.pop(self.rng.randrange(len(self.reading)))
+            low, high = chunk.low, chunk.high
+            rows = {
+                k: v
+                for k, v in sorted(self.store.rows(chunk.table, seen).items())
+                if (low is None or k > low[0]) and (high is None or k <= high[0])
+            }
+            if len(rows) > 2 and self.rng.random() < 0.3:
+                rows = dict(list(rows.items())[: len(rows) // 2])
+                high = (max(rows),)
+            self.machine.was_read(ReadChunk(chunk, high, seen, until, rows))
+
+    def deal_chunks(self) -> None:
+        for done in self.machine.take(2):
+            for key, value in done.rows.items():
+                assert key not in self.replica[done.chunk.table], "a row comes twice"
+                self.replica[done.chunk.table][key] = value
+
+    def deal_log(self) -> None:
+        if self.place < len(self.store.log):
+            xid, changes = self.store.log[self.place]
+            if not self.machine.may_deal(xid):
+                return
+            self.machine.dealt(xid)
+            for change in changes:
+                self.apply(xid, *change)
+            self.place += 1
+            self.machine.passed(self.place)
+
+    def apply(self, xid: int, table: str, key: int, before: int | None, after: int | None) -> None:
+        if table in self.machine.tables:
+            above = sum((key,) > bound for bound in self.machine.bounds(table))
+            if not self.machine.passes(table, above, xid):
+                return
+        rows = self.replica[table]
+        assert rows.get(key) == before, "a change to a row that is not as it was"
+        rows.pop(key, None)
+        if after is not None:
+            rows[key] = after
+
+
+def work(store: Store, rng: random.Random) -> None:
+    """Somebody uses the database; transactions that are open together leave each other's rows alone."""
+    what = rng.random()
+    if what < 0.3:
+        store.begin()
+    elif what < 0.6 and store.open:
+        xid = rng.choice(list(store.open))
+        taken = {(t, k) for x, changes in store.open.items() if x != xid for t, k, _ in changes}
+        table, key = rng.choice("ab"), rng.randrange(30)
+        if (table, key) not in taken:
+            store.open[xid].append((table, key, None if rng.random() < 0.3 else rng.randrange(1000)))
+    elif what < 0.9 and store.open:
+        store.commit(rng.choice(list(store.open)))
+    elif store.hidden:
+        store.hidden.pop(0)
+
+
+def run(seed: int) -> None:
+    rng = random.Random(seed)
+    store = Store()
+    for _ in range(rng.randrange(120)):
+        work(store, rng)
+    reader = Reader(store, rng)
+    reader.place = len(store.log)
+    saved = reader.state()
+    for _ in range(400):
+        work(store, rng)
+        rng.choice([reader.plan, reader.begin, reader.read, reader.deal_chunks, reader.deal_log])()
+        if rng.random() < 0.03:
+            saved = reader.state()
+        if rng.random() < 0.01:
+            reader = Reader(store, rng, saved)
+    for xid in list(store.open):
+        store.commit(xid)
+    store.hidden.clear()
+    for _ in range(2000):
+        for act in (reader.plan, reader.begin, reader.read, reader.deal_chunks, reader.deal_log):
+            act()
+        if reader.machine.is_complete and reader.place == len(store.log):
+            break
+    assert reader.machine.is_complete
+    assert reader.replica == store.tables
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_replica_is_the_original(block: int) -> None:
+    for seed in range(block * 150, block * 150 + 150):
+        try:
+            run(seed)
+        except AssertionError as e:
+            raise AssertionError(f"seed {seed}: {e}") from e
+
+
+def test_a_table_that_was_truncated_begins_anew() -> None:
+    machine = Snapshotting()
+    machine.add("t", None)
+    machine.planned("t", None, (5,), 0)
+    chunk = machine.next_chunk(1)
+    assert chunk is not None and machine.begin(chunk, Visibility(10, 10))
+    machine.again("t")
+    machine.was_read(ReadChunk(chunk, (5,), Visibility(10, 10), 1, []))
+    assert machine.take(10) == []
+    assert machine.to_plan(1) == ("t", None, 1)
+
+
+def test_what_a_snapshot_sees_goes_round_with_the_numbers() -> None:
+    seen = Visibility.parse(f"{(1 << 32) + 5}:{(1 << 32) + 8}:{(1 << 32) + 6}")
+    assert [seen.sees(x) for x in (4, 5, 6, 7, 8)] == [True, True, False, True, False]
+    assert seen.sees((1 << 32) - 1)
+    assert seen.is_past((1 << 32) + 5) and not seen.is_past((1 << 32) + 6)

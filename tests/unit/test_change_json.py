@@ -1,0 +1,107 @@
+"""Debezium's, Maxwell's and Canal's JSON."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from millstream.common import Row, RowKind, Types
+from millstream.common.errors import MillstreamError
+from millstream.datastream.connectors.cdc import Change, JsonDebeziumDeserializationSchema
+from millstream.datastream.formats.change_json import (
+    CanalJsonDeserializationSchema,
+    CanalJsonSerializationSchema,
+    DebeziumJsonDeserializationSchema,
+    DebeziumJsonSerializationSchema,
+    MaxwellJsonDeserializationSchema,
+    MaxwellJsonSerializationSchema,
+)
+from millstream.testing import LocalEnvironment
+
+ROW = Types.ROW_NAMED(["id", "name", "weight"], [Types.INT(), Types.STRING(), Types.DOUBLE()])
+OLD, NEW = {"id": 1, "name": "a", "weight": 1.5}, {"id": 1, "name": "b", "weight": 1.5}
+
+
+def told(schema: Any, message: Any) -> list[tuple[Any, ...]]:
+    rows = pickle.loads(pickle.dumps(schema)).deserialize_all(json.dumps(message).encode())
+    return [(str(row.get_row_kind()), *row) for row in rows]
+
+
+def test_debezium() -> None:
+    schema = DebeziumJsonDeserializationSchema(ROW)
+    assert told(schema, {"before": None, "after": OLD, "op": "r"}) == [("+I", 1, "a", 1.5)]
+    update = {"before": OLD, "after": NEW, "op": "u", "source": {}}
+    assert told(schema, update) == [("-U", 1, "a", 1.5), ("+U", 1, "b", 1.5)]
+    assert told(schema, {"before": NEW, "after": None, "op": "d"}) == [("-D", 1, "b", 1.5)]
+    assert schema.deserialize_all(b"") == []
+    with_schema = DebeziumJsonDeserializationSchema(ROW, schema_include=True)
+    assert len(told(with_schema, {"schema": {}, "payload": update})) == 2
+    with pytest.raises(MillstreamError, match="before is null.*REPLICA IDENTITY FULL"):
+        told(schema, {**update, "before": None})
+    with pytest.raises(MillstreamError, match="tells of 2 rows: .*flat_map"):
+        schema.deserialize(json.dumps(update).encode())
+
+
+def test_our_own_changes_are_read_back() -> None:
+    change = Change("u", "public.t", ("id", "name", "weight"), (0,), [1, "a", 1.5], [1, "b", 1.5], True, 5, {"lsn": 7})
+    (text,) = JsonDebeziumDeserializationSchema().deserialize(change)
+    found = DebeziumJsonDeserializationSchema(ROW).deserialize_all(text.encode())
+    assert [(str(r.get_row_kind()), r.name) for r in found] == [("-U", "a"), ("+U", "b")]
+
+
+def test_maxwell() -> None:
+    schema = MaxwellJsonDeserializationSchema(ROW)
+    assert told(schema, {"data": OLD, "type": "insert"}) == [("+I", 1, "a", 1.5)]
+    update = {"data": NEW, "old": {"name": "a"}, "type": "update"}
+    assert told(schema, update) == [("-U", 1, "a", 1.5), ("+U", 1, "b", 1.5)]
+    assert told(schema, {"data": NEW, "type": "delete"}) == [("-D", 1, "b", 1.5)]
+    assert told(schema, {"type": "bootstrap-start"}) == []
+    with pytest.raises(MillstreamError, match="'table-drop' is no type of a change"):
+        told(schema, {"type": "table-drop"})
+
+
+def test_canal() -> None:
+    schema = CanalJsonDeserializationSchema(ROW, table_include="products.*")
+    about = {"database": "shop", "table": "products1", "isDdl": False}
+    text = {"id": "1", "name": "b", "weight": "1.5"}
+    update = {**about, "type": "UPDATE", "data": [text, text], "old": [{"name": "a"}, {"weight": "2"}]}
+    assert told(schema, update) == [
+        ("-U", 1, "a", 1.5),
+        ("+U", 1, "b", 1.5),
+        ("-U", 1, "b", 2.0),
+        ("+U", 1, "b", 1.5),
+    ]
+    assert told(schema, {**about, "type": "INSERT", "data": [text]}) == [("+I", 1, "b", 1.5)]
+    assert told(schema, {**about, "table": "orders", "type": "INSERT", "data": [text]}) == []
+    assert told(schema, {**about, "type": "ALTER", "isDdl": True, "data": None}) == []
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize("message", [b"not json", b"[]", b"{}", b'{"op": "x"}', b'{"op": "c", "after": null}'])
+def test_what_cannot_be_read_is_told_or_left_out(message: bytes, lenient: bool) -> None:
+    schema = DebeziumJsonDeserializationSchema(ROW, ignore_parse_errors=lenient)
+    if lenient:
+        assert schema.deserialize_all(message) == []
+    else:
+        with pytest.raises(MillstreamError, match="The Debezium message .* cannot be read: .*ignore_parse_errors"):
+            schema.deserialize_all(message)
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "written"),
+    [
+        (DebeziumJsonSerializationSchema, DebeziumJsonDeserializationSchema, {"op": "d"}),
+        (MaxwellJsonSerializationSchema, MaxwellJsonDeserializationSchema, {"type": "delete"}),
+        (CanalJsonSerializationSchema, CanalJsonDeserializationSchema, {"type": "DELETE"}),
+    ],
+)
+def test_what_is_written_is_read_back_in_a_job(write: Any, read: Any, written: dict[str, str]) -> None:
+    rows = [Row.of_kind(kind, id=1, name="ä", weight=0.5) for kind in RowKind]
+    message = json.loads(write(ROW).serialize(rows[1]))
+    assert written.items() <= message.items()
+    stream = LocalEnvironment().from_collection(rows).map(write(ROW).serialize).flat_map(read(ROW).deserialize_all)
+    found = [(str(row.get_row_kind()), *row) for row in stream.execute_and_collect()]
+    assert found == [(kind, 1, "ä", 0.5) for kind in ("+I", "-D", "+I", "-D")]

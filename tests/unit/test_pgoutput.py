@@ -1,0 +1,160 @@
+"""PostgreSQL's log, without a server: messages, values, and pieces of transactions."""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.datastream.connectors.cdc import changes as ops
+from millstream.datastream.connectors.cdc import pgoutput, postgres_log
+from millstream.datastream.connectors.cdc.pgoutput import UNCHANGED, Begin
+from millstream.datastream.connectors.cdc.postgres_log import Assembler, Piece, Place
+from millstream.datastream.connectors.cdc.postgres_shares import ChunkShare, Described, LogShare, changes_of, rows_of
+from millstream.datastream.connectors.cdc.postgres_values import TypeNote, converter, copied_row
+
+
+def row(*fields: Any) -> bytes:
+    """A row as the log has it: text, None, or UNCHANGED."""
+    parts = [struct.pack(">H", len(fields))]
+    for f in fields:
+        parts.append(b"n" if f is None else b"u" if f is UNCHANGED else b"t" + struct.pack(">i", len(f)) + f)
+    return b"".join(parts)
+
+
+def insert(oid: int, *fields: Any) -> bytes:
+    return b"I" + struct.pack(">I", oid) + b"N" + row(*fields)
+
+
+def begin(lsn: int, xid: int = 5) -> bytes:
+    return b"B" + struct.pack(">qqI", lsn, 1_000_000, xid)
+
+
+def commit(lsn: int, end: int) -> bytes:
+    return b"C" + struct.pack(">Bqqq", 0, lsn, end, 0)
+
+
+def relation(identity: str = "d") -> bytes:
+    head = b"R" + struct.pack(">I", 7) + b"public\0t\0" + identity.encode() + struct.pack(">H", 2)
+    return head + b"\x01id\0" + struct.pack(">Ii", 23, -1) + b"\x00name\0" + struct.pack(">Ii", 25, -1)
+
+
+TABLE = Described(pgoutput.relation(relation()), (), (0,))
+
+
+def told(*messages: bytes) -> list[tuple[Any, ...]]:
+    share = LogShare({7: TABLE}, [(Begin(9, 1000, 5), list(messages))])
+    return [(c.op, c.before, c.after, c.whole) for c in changes_of(share)]
+
+
+def test_tables_are_described() -> None:
+    found = pgoutput.relation(relation("f"))
+    assert (found.table, found.identity) == ("public.t", "f")
+    assert [(c.name, c.type, c.is_key) for c in found.columns] == [("id", 23, True), ("name", 25, False)]
+    assert pgoutput.begin(begin(9)) == Begin(9, 946_684_801_000, 5)
+
+
+def test_changes_have_rows_before_and_after() -> None:
+    oid = struct.pack(">I", 7)
+    assert told(insert(7, b"1", None)) == [(ops.CREATE, None, [1, None], False)]
+    # The key is as it was: the log has no row from before.
+    assert told(b"U" + oid + b"N" + row(b"1", b"x")) == [(ops.UPDATE, None, [1, "x"], False)]
+    whole = b"U" + oid + b"O" + row(b"1", b"big") + b"N" + row(b"1", UNCHANGED)
+    assert told(whole) == [(ops.UPDATE, [1, "big"], [1, "big"], True)]
+    assert told(b"U" + oid + b"N" + row(b"1", UNCHANGED)) == [(ops.UPDATE, None, [1, ops.UNAVAILABLE], False)]
+    assert told(b"D" + oid + b"K" + row(b"1", None)) == [(ops.DELETE, [1, None], None, False)]
+    assert told(b"T" + struct.pack(">IB", 2, 0) + struct.pack(">II", 3, 7)) == [(ops.TRUNCATE, None, None, False)]
+
+
+def test_another_key_is_another_row() -> None:
+    oid = struct.pack(">I", 7)
+    message = b"U" + oid + b"K" + row(b"1", None) + b"N" + row(b"2", b"x")
+    assert told(message) == [(ops.DELETE, [1, None], None, False), (ops.CREATE, None, [2, "x"], False)]
+    assert told(*pgoutput.cut_update(message)) == told(message)
+    large = b"U" + oid + b"O" + row(b"1", b"big") + b"N" + row(b"2", UNCHANGED)
+    assert told(*pgoutput.cut_update(large)) == told(large)
+    assert told(large)[1] == (ops.CREATE, None, [2, "big"], False)
+    assert pgoutput.key_of(pgoutput.images(message), (0,)) == ((b"1",), (b"2",))
+
+
+@pytest.mark.parametrize(
+    ("oid", "text", "value"),
+    [
+        (16, b"t", True),
+        (20, b"-9223372036854775808", -(2**63)),
+        (701, b"-Infinity", float("-inf")),
+        (1700, b"12.340", Decimal("12.340")),
+        (17, b"\\x00ff", b"\x00\xff"),
+        (1082, b"2024-02-29", date(2024, 2, 29)),
+        (1082, b"infinity", "infinity"),
+        (1082, b"0044-03-15 BC", "0044-03-15 BC"),
+        (1083, b"01:02:03.4", time(1, 2, 3, 400_000)),
+        (1114, b"2024-01-02 03:04:05.66418", datetime(2024, 1, 2, 3, 4, 5, 664_180)),
+        (1184, b"2024-01-02 03:04:05+00", datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        (3802, b'{"a": 1}', '{"a": 1}'),
+        (1009, b'{a,"b,\\"c",NULL,"NULL",""}', ["a", 'b,"c', None, "NULL", ""]),
+        (1016, b"[0:1]={1,2}", [1, 2]),
+        (1007, b"{{1,2},{3,NULL}}", [[1, 2], [3, None]]),
+        (1007, b"{}", []),
+        (50_001, b"7", 7),
+        (50_002, b"{happy,sad}", ["happy", "sad"]),
+    ],
+)
+def test_values_have_types_of_python(oid: int, text: bytes, value: Any) -> None:
+    own = {50_001: TypeNote(base=23), 50_002: TypeNote(element=50_003), 50_003: TypeNote()}
+    assert converter(oid, own)(text) == value
+
+
+@given(st.lists(st.none() | st.binary(), min_size=1))
+def test_copied_rows_are_read_back(fields: list[bytes | None]) -> None:
+    escapes = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r", b"\b": b"\\b", b"\f": b"\\f", b"\v": b"\\v"}
+
+    def written(field: bytes | None) -> bytes:
+        return b"\\N" if field is None else b"".join(escapes.get(bytes([c]), bytes([c])) for c in field)
+
+    assert copied_row(b"\t".join(map(written, fields))) == fields
+
+
+def test_a_chunk_has_rows() -> None:
+    share = ChunkShare(TABLE, b"1\ta\\tb\n2\t\\N\n", 9, 1000)
+    assert [(c.op, c.after, c.ms) for c in rows_of(share)] == [("r", [1, "a\tb"], 1000), ("r", [2, None], 1000)]
+
+
+def pieces(assembler: Assembler, messages: list[bytes]) -> list[Piece]:
+    return [piece for m in messages if (piece := assembler.message(m)) is not None]
+
+
+def contents(found: list[Piece]) -> list[Any]:
+    return [m for piece in found for m in piece.messages if isinstance(m, bytes)]
+
+
+def transaction(n: int, changes: int) -> list[bytes]:
+    rows = [insert(7, f"{n}-{i}".encode(), None) for i in range(changes)]
+    return [begin(n * 100, n), relation(), *rows, commit(n * 100, n * 100 + 50)]
+
+
+def test_a_large_transaction_goes_on_where_it_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_log, "PIECE_CHANGES", 3)
+    log = [m for n, changes in ((1, 2), (2, 8), (3, 0), (4, 4)) for m in transaction(n, changes)]
+    whole = pieces(Assembler(Place(0)), log)
+    assert [p.after for p in whole][:4] == [Place(150), Place(150, 200, 3), Place(150, 200, 6), Place(250)]
+    for at, piece in enumerate(whole):
+        # The server sends what it was not told is done, from the begin of a transaction.
+        again = pieces(Assembler(piece.after), log)
+        assert contents(whole[: at + 1]) + contents(again) == contents(whole)
+        assert again[-1].after == whole[-1].after
+
+
+def test_silence_tells_how_far_the_log_is() -> None:
+    assembler = Assembler(Place(100))
+    assert assembler.idle(90) is None
+    idle = assembler.idle(180)
+    assert idle is not None and idle.after == Place(180)
+    assembler.message(begin(200))
+    # What is open will be committed behind this.
+    assert assembler.idle(220) is None

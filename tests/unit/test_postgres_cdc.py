@@ -1,0 +1,366 @@
+"""PostgresSource on a real PostgreSQL, with jobs in this process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import cdc_replica
+import pytest
+
+from millstream.common import Configuration, Row, RowKind, WatermarkStrategy
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.datastream.connectors.cdc import (
+    JsonDebeziumDeserializationSchema,
+    PostgresSource,
+    PostgresSourceBuilder,
+    RowDeserializationSchema,
+    StartupOptions,
+)
+from millstream.testing import LocalEnvironment
+from millstream.testing.databases import PostgresServer
+
+NONE = WatermarkStrategy.no_watermarks()
+_slots = itertools.count()
+
+
+class Shop:
+    """A database, and sources that read it."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        import psycopg
+
+        self.server = server
+        self.connection = psycopg.connect(server.new_database(), autocommit=True)
+        self.slot = f"slot{next(_slots)}"
+
+    def run(self, *statements: str) -> list[Any]:
+        for statement in statements:
+            cursor = self.connection.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+    def source(self, *tables: str) -> PostgresSourceBuilder:
+        builder = PostgresSource.builder().hostname(self.server.directory).port(self.server.port)
+        builder.database(self.connection.info.dbname).username("postgres").slot_name(self.slot)
+        return builder.table_list(*(tables or ("public.orders",))).split_size(7)
+
+    def is_read(self) -> bool:
+        """Whether somebody reads the log."""
+        readers = "SELECT 1 FROM pg_stat_replication r JOIN pg_replication_slots s ON s.active_pid = r.pid"
+        return bool(self.run(f"{readers} WHERE slot_name = '{self.slot}'"))
+
+    def confirmed(self) -> Any:
+        query = f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{self.slot}'"
+        return self.run(query)[0][0]
+
+
+@pytest.fixture
+def shop(postgres: PostgresServer) -> Iterator[Shop]:
+    found = Shop(postgres)
+    found.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, item text, price numeric(8, 2))",
+        "ALTER TABLE orders REPLICA IDENTITY FULL",
+        "INSERT INTO orders SELECT n, 'item ' || n, n * 1.5 FROM generate_series(1, 20) n",
+    )
+    yield found
+    found.run(
+        f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{found.slot}' AND active"
+    )
+    until(lambda: not found.is_read())
+    found.run(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{found.slot}'")
+    found.connection.close()
+
+
+def until(holds: Callable[[], Any], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@contextmanager
+def reading(builder: PostgresSourceBuilder, **settings: str) -> Iterator[Iterator[Any]]:
+    """The records of a source, as they come."""
+    env = LocalEnvironment(Configuration.from_dict(settings) if settings else None)
+    with closing(env.from_source(builder.build(), NONE, "changes").execute_and_collect()) as records:
+        yield records
+
+
+def take(records: Iterator[Any], count: int) -> list[Any]:
+    return list(itertools.islice(records, count))
+
+
+def test_the_table_as_it_is_then_every_change(shop: Shop) -> None:
+    with reading(shop.source()) as records:
+        first = take(records, 20)
+        assert sorted(row.id for row in first) == list(range(1, 21))
+        assert first[2].price == Decimal("4.50") and first[0].get_row_kind() is RowKind.INSERT
+        shop.run(
+            "UPDATE orders SET item = 'new' WHERE id = 3",
+            "DELETE FROM orders WHERE id = 4",
+            "UPDATE orders SET id = 100 WHERE id = 5",
+            "INSERT INTO orders VALUES (200, NULL, NULL)",
+        )
+        found = [(str(row.get_row_kind()), row.id, row.item) for row in take(records, 6)]
+    assert found == [
+        ("-U", 3, "item 3"),
+        ("+U", 3, "new"),
+        ("-D", 4, "item 4"),
+        ("-D", 5, "item 5"),
+        ("+I", 100, "item 5"),
+        ("+I", 200, None),
+    ]
+
+
+def test_debeziums_json_has_truncate_too(shop: Shop) -> None:
+    with reading(shop.source().deserializer(JsonDebeziumDeserializationSchema())) as records:
+        first = json.loads(take(records, 20)[0])
+        assert (first["op"], first["before"], first["after"]["price"]) == ("r", None, "1.50")
+        shop.run("UPDATE orders SET price = 2 WHERE id = 1", "TRUNCATE orders")
+        update, truncate = map(json.loads, take(records, 2))
+    assert update["before"]["price"] == "1.50" and update["after"]["price"] == "2.00"
+    assert update["source"]["table"] == "orders" and update["source"]["schema"] == "public"
+    assert (truncate["op"], truncate["before"], truncate["after"]) == ("t", None, None)
+
+
+def test_rows_refuse_a_truncated_table_unless_told_to_skip_it(shop: Shop) -> None:
+    with (
+        pytest.raises(MillstreamError, match=r"public\.orders was truncated.*skip_truncate=True"),
+        reading(shop.source().startup_options(StartupOptions.latest())) as records,
+    ):
+        until(shop.is_read)
+        shop.run("INSERT INTO orders VALUES (50)")
+        take(records, 1)
+        shop.run("TRUNCATE orders")
+        take(records, 1)
+
+
+TYPES = """
+CREATE TYPE mood AS ENUM ('happy', 'sad'); CREATE DOMAIN age AS int CHECK (VALUE >= 0);
+CREATE TABLE types (id uuid PRIMARY KEY, b bool, i2 int2, i8 int8, f4 float4, f8 float8, n numeric, t text,
+v varchar(9), c char(4), by bytea, d date, ti time, ts timestamp, tz timestamptz, iv interval, j json, jb jsonb, m mood,
+a age, ia int[], ta text[], ma mood[], na numeric[], ip inet, r int4range);
+ALTER TABLE types REPLICA IDENTITY FULL
+"""
+VALUES = """INSERT INTO types VALUES ('00000000-0000-0000-0000-00000000000%d', true, -5, 9007199254740993, 1.5, 'NaN',
+'Infinity', E'tab\\t "quoted" \\\\ back\\nslash', 'v', 'c', '\\x00ff', '2024-02-29', '23:59:59.999999',
+'2024-01-02 03:04:05.678', '2024-01-02 03:04:05.678+02', '1 mon 2 days', '{"a": [1]}', '{"b": null}', 'sad', 42,
+'{1,NULL,-3}', ARRAY['a,b', 'c"d', NULL, ''], '{happy,sad}', '{1.50,2}', '10.0.0.1/8', '[1,5)')"""
+
+
+def test_all_common_types_are_the_same_from_table_and_log(shop: Shop) -> None:
+    shop.run(*TYPES.split(";"), VALUES % 1)
+    with reading(shop.source("public.types")) as records:
+        (read,) = take(records, 1)
+        shop.run(VALUES % 2)
+        (logged,) = take(records, 1)
+    values = read.as_dict()
+    assert {**values, "id": 0} | {"f8": 0} == {**logged.as_dict(), "id": 0} | {"f8": 0}
+    assert values["f8"] != values["f8"] and values["n"] == Decimal("Infinity")
+    assert values["i8"] == 9007199254740993 and values["t"] == 'tab\t "quoted" \\ back\nslash'
+    assert values["by"] == b"\x00\xff" and values["d"] == date(2024, 2, 29)
+    assert values["tz"] == datetime(2024, 1, 2, 1, 4, 5, 678_000, tzinfo=UTC)
+    assert values["jb"] == '{"b": null}' and values["m"] == "sad" and values["a"] == 42 and values["c"] == "c   "
+    assert values["ia"] == [1, None, -3] and values["ta"] == ["a,b", 'c"d', None, ""]
+    assert values["ma"] == ["happy", "sad"] and values["na"] == [Decimal("1.50"), Decimal(2)]
+    assert values["iv"] == "P1M2D" and values["r"] == "[1,5)" and values["ip"] == "10.0.0.1/8"
+
+
+def test_large_values_that_did_not_change(shop: Shop) -> None:
+    shop.run(
+        "CREATE TABLE big (id int PRIMARY KEY, n int, body text)",
+        "ALTER TABLE big ALTER body SET STORAGE EXTERNAL",
+        "INSERT INTO big VALUES (1, 1, repeat('x', 100000))",
+    )
+    upsert = RowDeserializationSchema(changelog_mode="upsert")
+    with reading(shop.source("public.big").deserializer(upsert)) as records:
+        assert len(take(records, 1)[0].body) == 100_000
+        shop.run("UPDATE big SET n = 2", "ALTER TABLE big REPLICA IDENTITY FULL", "UPDATE big SET n = 3")
+        short, whole = take(records, 2)
+        shop.run("DELETE FROM big")
+        (deleted,) = take(records, 1)
+    assert (short.n, short.body) == (2, "__debezium_unavailable_value")
+    assert (whole.n, len(whole.body)) == (3, 100_000)
+    assert deleted.get_row_kind() is RowKind.DELETE and deleted.id == 1
+
+
+def test_columns_may_come_and_go(shop: Shop) -> None:
+    with reading(shop.source()) as records:
+        take(records, 20)
+        shop.run(
+            "INSERT INTO orders VALUES (30, 'a', 1)",
+            "ALTER TABLE orders ADD COLUMN note text DEFAULT 'n'",
+            "INSERT INTO orders VALUES (31, 'b', 2, 'c')",
+            "ALTER TABLE orders DROP COLUMN price",
+            "ALTER TABLE orders ALTER item TYPE varchar(20)",
+            "INSERT INTO orders VALUES (32, 'd', 'e')",
+        )
+        found = take(records, 3)
+    assert [row.as_dict() for row in found] == [
+        {"id": 30, "item": "a", "price": Decimal("1.00")},
+        {"id": 31, "item": "b", "price": Decimal("2.00"), "note": "c"},
+        {"id": 32, "item": "d", "note": "e"},
+    ]
+
+
+def test_tables_that_are_made_later_are_read_too(shop: Shop) -> None:
+    schema = RowDeserializationSchema(changelog_mode="upsert", with_table=True)
+    source = shop.source(r"public\.(orders|later.*)").deserializer(schema).discovery_interval(0.1)
+    with reading(source) as records:
+        take(records, 20)
+        shop.run(
+            "CREATE TABLE later1 (id int PRIMARY KEY)",
+            "CREATE TABLE unrelated (id int)",
+            "INSERT INTO later1 SELECT generate_series(1, 10)",
+        )
+        early = take(records, 10)
+        shop.run(
+            "INSERT INTO later1 VALUES (11)", "INSERT INTO unrelated VALUES (1)", "DELETE FROM later1 WHERE id = 1"
+        )
+        late = take(records, 2)
+    assert {(table, row.id) for table, row in early} == {("public.later1", n) for n in range(1, 11)}
+    assert [(table, str(row.get_row_kind()), row.id) for table, row in late] == [
+        ("public.later1", "+I", 11),
+        ("public.later1", "-D", 1),
+    ]
+
+
+def test_reading_begins_where_it_is_told_to(shop: Shop) -> None:
+    with reading(shop.source().startup_options(StartupOptions.snapshot())) as records:
+        assert len(list(records)) == 20
+    # Nobody comes back to it.
+    until(lambda: not shop.run(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"))
+    with reading(shop.source().startup_options(StartupOptions.latest())) as records:
+        until(shop.is_read)
+        shop.run("INSERT INTO orders VALUES (21)")
+        assert take(records, 1)[0].id == 21
+    place = shop.run("SELECT pg_current_wal_insert_lsn()")[0][0]
+    shop.run("INSERT INTO orders VALUES (22)")
+    with reading(shop.source().startup_options(StartupOptions.specific_offset(place))) as records:
+        assert take(records, 1)[0].id == 22
+    with (
+        pytest.raises(MillstreamError, match="has the log from .* on, not from 0/1"),
+        reading(shop.source().startup_options(StartupOptions.specific_offset("0/1"))) as records,
+    ):
+        take(records, 1)
+
+
+def test_the_slot_is_confirmed_with_checkpoints_only(shop: Shop) -> None:
+    with closing(shop.source().build().create_enumerator(1)) as enumerator:
+        before, now = shop.confirmed(), 0.0
+        dealt = 0
+        while dealt < 4:
+            dealt += len(enumerator.poll(1000, now).shares)
+            if dealt == 3:
+                shop.run("INSERT INTO orders VALUES (21) ON CONFLICT DO NOTHING")
+            time.sleep(0.01)
+        time.sleep(0.3)
+        assert shop.confirmed() == before
+        enumerator.committed(enumerator.snapshot())
+        until(lambda: shop.confirmed() > before)
+
+
+def test_the_log_is_let_go_of_though_nothing_happens_in_the_table(shop: Shop) -> None:
+    often = {"execution.checkpointing.interval": "50 ms"}
+    with reading(shop.source().heartbeat_interval(0.1), **often) as records:
+        take(records, 20)
+        quiet = shop.confirmed()
+        shop.run("CREATE TABLE busy (n int)", "INSERT INTO busy SELECT generate_series(1, 1000)")
+        end = shop.run("SELECT pg_current_wal_flush_lsn()")[0][0]
+        until(lambda: shop.run(f"SELECT '{shop.confirmed()}'::pg_lsn >= '{end}'::pg_lsn")[0][0])
+        assert shop.confirmed() != quiet
+
+
+def refused(builder: PostgresSourceBuilder, words: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(MillstreamError, match=words) as e, reading(builder) as records:
+        take(records, 1)
+    assert "\n" not in str(e.value).strip()
+    assert time.monotonic() - began < 20
+
+
+def test_what_cannot_be_read_is_said_in_a_sentence(shop: Shop) -> None:
+    refused(shop.source().hostname("127.0.0.1").port(1), "does not answer: .*refused.* Check hostname, port")
+    tcp = shop.source().hostname("127.0.0.1")
+    refused(tcp.password("wrong"), "refuses user 'postgres': password authentication failed.* Check username")
+    refused(shop.source().database("nothing"), "has no such database")
+    refused(shop.source("public.nothing"), r"has no table 'public\.nothing': name tables with their schema")
+    refused(shop.source().publication("nothing", create=False), "has no publication 'nothing': run  CREATE PUBLICATION")
+    shop.run("CREATE TABLE keyless (id int)", "CREATE TABLE short (id int PRIMARY KEY)", "CREATE PUBLICATION p")
+    refused(shop.source("public.keyless"), r"Table public\.keyless has no primary key")
+    refused(shop.source("public.short"), "replica identity is not FULL.*ALTER TABLE public.short REPLICA IDENTITY FULL")
+    refused(shop.source().publication("p", create=False), "Publication 'p' does not have table public.orders: run")
+    other = shop.source().startup_options(StartupOptions.committed_offset())
+    refused(other, "There is no replication slot")
+    with pytest.raises(InvalidProgramError, match=r"say slot_name\(\.\.\.\)"):
+        PostgresSource.builder().database("d").username("u").table_list("t").build()
+
+
+def test_a_slot_that_was_dropped_or_used_by_another_is_told(shop: Shop, tmp_path: Any) -> None:
+    settings = {
+        "execution.checkpointing.interval": "50 ms",
+        "execution.checkpointing.dir": str(tmp_path),
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "pipeline.name": "shop",
+    }
+    with reading(shop.source(), **settings) as records:
+        take(records, 20)
+        before = shop.confirmed()
+        shop.run("INSERT INTO orders VALUES (21)")
+        take(records, 1)
+        until(lambda: shop.confirmed() > before)
+    until(lambda: not shop.is_read())
+    again = {**settings, "execution.state-recovery.path": "latest"}
+    # Somebody else has read on: what they took is gone.
+    shop.run("INSERT INTO orders VALUES (22)", "SELECT pg_switch_wal()")
+    shop.run(f"SELECT pg_replication_slot_advance('{shop.slot}', pg_current_wal_lsn())")
+    with pytest.raises(MillstreamError, match="no longer has the log from"), reading(shop.source(), **again) as records:
+        list(records)
+    shop.run(f"SELECT pg_drop_replication_slot('{shop.slot}')")
+    with pytest.raises(MillstreamError, match="slot .* is gone"), reading(shop.source(), **again) as records:
+        list(records)
+
+
+def test_rows_are_of_a_kind() -> None:
+    with pytest.raises(InvalidProgramError, match="all or upsert"):
+        RowDeserializationSchema(changelog_mode="some")
+    assert Row(a=1).get_row_kind() is RowKind.INSERT
+
+
+def test_the_replica_is_the_original_though_the_program_is_killed_again_and_again(shop: Shop, tmp_path: Path) -> None:
+    import psycopg
+
+    source, facts = cdc_replica.Connect(shop.connection.info.dsn), cdc_replica.Connect(shop.server.new_database())
+    shop.run(*cdc_replica.POSTGRES_TABLES)
+    with psycopg.connect(source.conninfo) as database, psycopg.connect(facts.conninfo) as replica:
+        replica.execute(cdc_replica.FACTS)
+        replica.commit()
+        workload = cdc_replica.Workload(database, 7)
+        workload.run(400)
+        command = [sys.executable, cdc_replica.__file__, source.conninfo, shop.slot, facts.conninfo, str(tmp_path)]
+        confirmed = []
+        # The first times while tables are read, then later and later.
+        for seconds in (0.15, 0.25, 0.4, 0.8, 1.2):
+            job = subprocess.Popen(command)
+            until(shop.is_read)
+            workload.run(60, seconds)
+            confirmed.append(shop.confirmed())
+            job.kill()
+            job.wait()
+        job = subprocess.Popen(command)
+        try:
+            cdc_replica.await_equal(database, replica, 60)
+        finally:
+            job.kill()
+            job.wait()
+    # The log was let go of as the job went on.
+    assert len({str(c) for c in confirmed}) > 2

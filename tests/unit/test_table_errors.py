@@ -1,0 +1,329 @@
+"""What users meet when something is wrong: Flink's words and class, the place and the fix."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from millstream.common.errors import MillstreamError
+from millstream.sql.errors import SqlParserException, TableException, ValidationException
+from millstream.table import DataTypes, EnvironmentSettings, StreamTableEnvironment
+from millstream.table.udf import udf, udtf
+from millstream.testing import LocalEnvironment, ValuesTable
+
+
+@pytest.fixture
+def t_env() -> StreamTableEnvironment:
+    env = StreamTableEnvironment.create(LocalEnvironment())
+    source = ValuesTable([(1, "abc"), (0, "2"), (None, None)], batch_rows=2)
+    env.execute_sql(f"CREATE TABLE t (a INT, s STRING) WITH {source.options}")
+    env.execute_sql(f"CREATE TABLE o (a INT NOT NULL, s STRING) WITH {ValuesTable().options}")
+    env.execute_sql("CREATE TABLE w (d TIMESTAMP(3), WATERMARK FOR d AS d) WITH ('connector' = 'datagen')")
+    return env
+
+
+def run(t_env: StreamTableEnvironment, statement: str) -> list[tuple[Any, ...]]:
+    result = t_env.execute_sql(statement)
+    if statement.startswith("INSERT"):
+        result.wait()
+        return []
+    return [tuple(r) for r in result.collect()]
+
+
+_UNENFORCED = "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint"
+_SINK = "Column types of query result and sink for 'default_catalog.default_database.o' do not match.\nCause: "
+ERRORS: list[tuple[str, type[Exception], str]] = [
+    # bad syntax
+    ("SELEC 1", SqlParserException, "SQL parse failed. Encountered 'SELEC', expected SELECT"),
+    ("SELECT a\nFROM t WHERE", SqlParserException, "at line 2, column 13.\n    FROM t WHERE\n                ^"),
+    # unknown table, column, function
+    ("SELECT * FROM x", ValidationException, "At line 1, column 15: Object 'x' not found"),
+    ("SELECT x FROM t", ValidationException, "At line 1, column 8: Column 'x' not found in any table"),
+    ("SELECT F(a) FROM t", ValidationException, "No match found for function signature F(<INTEGER>)"),
+    # wrong types
+    ("SELECT a + s FROM t", ValidationException, "Cannot apply '+' to arguments of type '<INTEGER> + <VARCHAR("),
+    # not grouped
+    ("SELECT a, COUNT(*) FROM t", ValidationException, "Expression 'a' is not being grouped"),
+    # sink
+    ("INSERT INTO o SELECT a FROM t", ValidationException, f"{_SINK}Different number of columns."),
+    (
+        "INSERT INTO o SELECT s, s FROM t",
+        ValidationException,
+        f"{_SINK}Incompatible types for sink column 'a' at position 1.\n\n"
+        "Query schema: [s: STRING, s0: STRING]\nSink schema:  [a: INT NOT NULL, s: STRING]",
+    ),
+    # streaming
+    ("SELECT * FROM t ORDER BY a", TableException, "Sort on a non-time-attribute field is not supported"),
+    (
+        "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(a), INTERVAL '1' SECOND))",
+        ValidationException,
+        "The window function requires the timecol is a time attribute type, but is INT: declare WATERMARK FOR a",
+    ),
+    # set operations
+    ("SELECT a FROM t UNION ALL SELECT a, s FROM t", ValidationException, "Column count mismatch in UNION ALL"),
+    # DDL
+    (
+        "CREATE TABLE o (a INT) WITH ('connector' = 'print')",
+        ValidationException,
+        "Table (or view) default_database.o already exists in Catalog default_catalog.",
+    ),
+    ("CREATE TABLE n (a INT, PRIMARY KEY (a)) WITH ('connector' = 'print')", SqlParserException, _UNENFORCED),
+    (
+        "CREATE TABLE n (d TIMESTAMP(3), WATERMARK FOR d AS d, WATERMARK FOR d AS d) WITH ('connector' = 'print')",
+        SqlParserException,
+        "Multiple WATERMARK declarations",
+    ),
+    (
+        "CREATE TABLE n (d INT, WATERMARK FOR d AS d) WITH ('connector' = 'print')",
+        ValidationException,
+        "Invalid data type of time field for watermark definition",
+    ),
+    # run time
+    ("SELECT CAST(s AS INT) FROM t", MillstreamError, "For input string: 'abc'. Invalid character found."),
+    ("SELECT 1 / 0", TableException, "Division by zero"),
+    ("SELECT 1 / a FROM t", MillstreamError, "/ by zero"),
+    (
+        "INSERT INTO o SELECT a, s FROM t",
+        MillstreamError,
+        "Column 'a' is NOT NULL, however, a null value is being written",
+    ),
+    ("INSERT INTO o SELECT NULLIF(1, 1), s FROM t", MillstreamError, "Column 'a' is NOT NULL, however, a null value"),
+]
+
+
+@pytest.mark.parametrize(("statement", "kind", "words"), ERRORS, ids=lambda v: v if isinstance(v, str) else "")
+def test_errors_have_flinks_class_and_words(
+    t_env: StreamTableEnvironment, statement: str, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind) as told:
+        run(t_env, statement)
+    assert words in str(told.value)
+
+
+def test_an_error_while_running_names_operator_line_and_row(t_env: StreamTableEnvironment) -> None:
+    with pytest.raises(MillstreamError) as told:
+        run(t_env, "SELECT 1 / a FROM t")
+    said = str(told.value).splitlines()
+    assert said[0].endswith("/ by zero")
+    assert said[1].startswith("in operator 'Calc(select=[(1 / a) AS EXPR$0])'")
+    assert "made at test_table_errors.py:" in said[1]
+    assert said[2].startswith("record: a batch of 2 rows: (1,), (0,)")
+
+
+def test_rows_with_nulls_can_be_left_out(t_env: StreamTableEnvironment) -> None:
+    sink = ValuesTable()
+    t_env.execute_sql(f"CREATE TABLE kept (a INT NOT NULL) WITH {sink.options}")
+    t_env.get_config().set("table.exec.sink.not-null-enforcer", "DROP")
+    run(t_env, "INSERT INTO kept SELECT NULLIF(a, 0) FROM t")
+    assert sink.final() == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [("UPDATE t SET a = 1", "UPDATE"), ("DELETE FROM t WHERE a = 1", "DELETE"), ("TRUNCATE TABLE t", "TRUNCATE")],
+)
+def test_rows_cannot_be_changed_where_they_are(statement: str, word: str) -> None:
+    for settings, words in (
+        (EnvironmentSettings.in_streaming_mode(), "for streaming mode now"),
+        (EnvironmentSettings.in_batch_mode(), "for table t: no connector can change rows yet"),
+    ):
+        t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
+        with pytest.raises(TableException, match=f"{word} statement is not supported {words}"):
+            t_env.execute_sql(statement)
+    with pytest.raises(TableException, match="QUIT is a statement for a client"):
+        t_env.execute_sql("QUIT")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("table.exec.emit.early-fire.enabled", "true", "a window gives one result, when it ends"),
+        ("table.exec.emit.late-fire.enabled", "true", "a window gives one result, when it ends"),
+        ("table.exec.emit.allow-lateness", "1 min", "rows that are late for a window are left out"),
+        ("table.exec.legacy-cast-behaviour", "enabled", "use TRY_CAST"),
+        ("table.exec.sink.type-length-enforcer", "ERROR", "text is cut to the length of its column"),
+        ("table.column-expansion-strategy", "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS", "name the columns"),
+        ("table.sql-dialect", "hive", "write Flink's own SQL"),
+    ],
+)
+def test_settings_that_are_not_there_are_refused(
+    t_env: StreamTableEnvironment, key: str, value: str, words: str
+) -> None:
+    t_env.get_config().set(key, value)
+    with pytest.raises(TableException, match=f"'{key}' = '{value}' is not supported yet: .*{words}"):
+        t_env.execute_sql("SELECT a FROM t")
+    # What says the same as nothing is taken.
+    t_env.get_config().set(key, {"true": "false", "1 min": "0", "hive": "default", "ERROR": "TRIM_PAD"}.get(value, ""))
+    assert len(run(t_env, "SELECT a FROM t")) == 3
+
+
+def test_hints_can_be_switched_off(t_env: StreamTableEnvironment) -> None:
+    t_env.get_config().set("table.dynamic-table-options.enabled", "false")
+    with pytest.raises(ValidationException, match="The 'OPTIONS' hint is allowed only when"):
+        run(t_env, "SELECT a FROM t /*+ OPTIONS('k' = 'v') */")
+
+
+# --- bad input
+
+
+def test_a_rowtime_that_is_null_is_told(t_env: StreamTableEnvironment) -> None:
+    rows = [(1, datetime.datetime(2024, 1, 1)), (2, None)]
+    t_env.execute_sql(
+        f"CREATE TABLE timed (a INT, d TIMESTAMP(3), WATERMARK FOR d AS d) WITH {ValuesTable(rows).options}"
+    )
+    with pytest.raises(MillstreamError, match="RowTime field should not be null") as told:
+        run(t_env, "SELECT a FROM timed")
+    assert "WatermarkAssigner(rowtime=[d], watermark=[d])" in str(told.value)
+    assert "(2, None)" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "CAST(12345.678 AS DECIMAL(5, 2))",
+        "CAST(x AS DECIMAL(5, 2))",
+        "x * x",
+        "SUM(x)",
+    ],
+)
+def test_a_decimal_that_does_not_fit_is_null(t_env: StreamTableEnvironment, expression: str) -> None:
+    most = "9" * 38
+    rows = ", ".join([f"(CAST('{most}' AS DECIMAL(38, 0)))"] * 2)
+    assert run(t_env, f"SELECT {expression} FROM (VALUES {rows}) AS v(x)")[-1] == (None,)
+    assert run(t_env, "SELECT CAST('123.456' AS DECIMAL(5, 2))") == [(Decimal("123.46"),)]
+
+
+@udf(result_type=DataTypes.INT())
+def text_for_a_number(a: int) -> Any:
+    return "text"
+
+
+@udf(result_type=DataTypes.INT(), func_type="pandas")
+def one_too_few(a: pd.Series) -> pd.Series:
+    return a[1:]
+
+
+@udf(result_type=DataTypes.INT(), func_type="pandas")
+def texts_for_numbers(a: pd.Series) -> pd.Series:
+    return a.astype(str) + "x"
+
+
+@udf(result_type=DataTypes.INT(), func_type="pandas")
+def no_series(a: pd.Series) -> Any:
+    return 1
+
+
+@udf(result_type=DataTypes.INT())
+def fails(a: int) -> int:
+    return {}["nothing"]  # type: ignore[no-any-return, index]
+
+
+@udtf(result_types=[DataTypes.INT(), DataTypes.INT()])
+def one_for_two(a: int) -> Any:
+    yield a
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (
+            text_for_a_number,
+            r"The function text_for_a_number has returned .* The value 'text' of type str \(row 1\) is not",
+        ),
+        (one_too_few, r"The pandas function one_too_few has returned 1 values for 2 rows"),
+        (texts_for_numbers, r"The pandas function texts_for_numbers has returned what is not of type INT"),
+        (no_series, r"The pandas function no_series"),
+        (one_for_two, r"The table function one_for_two has given a row of 1 values, 1, and its result_types say 2"),
+    ],
+)
+def test_a_function_that_returns_something_else_is_told(
+    t_env: StreamTableEnvironment, function: Any, words: str
+) -> None:
+    t_env.create_temporary_system_function("f", function)
+    query = "SELECT x FROM t, LATERAL TABLE(f(a)) AS p(x, y)" if function is one_for_two else "SELECT f(a) FROM t"
+    with pytest.raises(MillstreamError, match=words):
+        run(t_env, f"{query} WHERE a IS NOT NULL")
+
+
+def test_a_functions_own_lines_come_first(t_env: StreamTableEnvironment) -> None:
+    t_env.create_temporary_system_function("f", fails)
+    with pytest.raises(MillstreamError) as told:
+        run(t_env, "SELECT f(a) FROM t")
+    said = str(told.value).splitlines()
+    assert said[0] == "Traceback (most recent call last):"
+    assert said[1].endswith("in fails")
+    assert said[2].strip() == 'return {}["nothing"]  # type: ignore[no-any-return, index]'
+    assert "KeyError: 'nothing'" in said
+    assert "in the function fails, for the row (1)" in said
+
+
+def test_a_table_that_is_gone_is_told(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    t_env.execute_sql("CREATE VIEW v AS SELECT a FROM t")
+    t_env.execute_sql("DROP TABLE t")
+    with pytest.raises(ValidationException, match="Object 't' not found"):
+        run(t_env, "SELECT * FROM t")
+    with pytest.raises(ValidationException, match="Object 't' not found"):
+        run(t_env, "SELECT * FROM v")
+    with pytest.raises(ValidationException, match="Cannot find table '`default_catalog`.`default_database`.`t`'"):
+        run(t_env, "INSERT INTO t SELECT 1, 'x'")
+    t_env.execute_sql(
+        f"CREATE TABLE files (a INT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/gone', 'format' = 'json')"
+    )
+    with pytest.raises(MillstreamError, match=r"files.*there is no file or directory .*/gone"):
+        run(t_env, "SELECT * FROM files")
+
+
+_COUNTS = "SELECT k, COUNT(*) AS n FROM endless GROUP BY k"
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (_COUNTS, "GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS n]) keeps a row for every value of k for ever"),
+        ("SELECT e.n FROM endless AS e JOIN t ON e.n = t.a", "Join(joinType=[InnerJoin], "),
+        ("SELECT e.n FROM endless AS e JOIN t ON e.n = t.a", " keeps every row of both inputs by n and a for ever"),
+        ("SELECT k FROM endless INTERSECT SELECT s FROM t", " keeps every row by k for ever"),
+        (
+            "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n) AS r FROM endless) WHERE r < 3",
+            " keeps rows for every value of k for ever",
+        ),
+    ],
+)
+def test_state_that_nothing_bounds_is_told_with_operator_and_key(
+    t_env: StreamTableEnvironment, caplog: pytest.LogCaptureFixture, query: str, words: str
+) -> None:
+    t_env.execute_sql("CREATE TABLE endless (k STRING, n INT, p AS PROCTIME()) WITH ('connector' = 'datagen')")
+    with caplog.at_level(logging.WARNING, "millstream"), t_env.execute_sql(query).collect():
+        pass
+    (told,) = (r.getMessage() for r in caplog.records if "for ever" in r.getMessage())
+    assert words in told
+    assert "Set 'table.exec.state.ttl'" in told
+
+
+@pytest.mark.parametrize(
+    ("setting", "query"),
+    [
+        ("1 h", _COUNTS),
+        ("0", "SELECT COUNT(*) FROM endless"),
+        ("0", "SELECT s, COUNT(*) FROM t GROUP BY s"),
+        (
+            "0",
+            "SELECT k, COUNT(*) FROM TABLE(TUMBLE(TABLE endless, DESCRIPTOR(p), INTERVAL '1' SECOND)) "
+            "GROUP BY k, window_start, window_end",
+        ),
+    ],
+)
+def test_state_that_is_bounded_is_not(
+    t_env: StreamTableEnvironment, caplog: pytest.LogCaptureFixture, setting: str, query: str
+) -> None:
+    t_env.get_config().set("table.exec.state.ttl", setting)
+    t_env.execute_sql("CREATE TABLE endless (k STRING, n INT, p AS PROCTIME()) WITH ('connector' = 'datagen')")
+    with caplog.at_level(logging.WARNING, "millstream"), t_env.execute_sql(query).collect():
+        pass
+    assert not [r for r in caplog.records if "for ever" in r.getMessage()]
