@@ -159,3 +159,35 @@ def test_what_the_service_is_started_with_is_shown_without_its_secrets(site: Sit
     site.page.goto(f"{site.url}/ui/index.html#/service")
     site.page.get_by_text("******").wait_for()
     assert "abc" not in site.page.locator("main").inner_text()
+
+
+def test_a_thousand_subtasks_are_drawn(site: Site) -> None:
+    job = site.start("many", parallelism=500)
+    site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
+    node = site.page.locator(".node", has_text="Source: numbers")
+    node.wait_for()
+    node.click()
+    site.page.locator(".drawer tbody tr").nth(499).wait_for()
+    began = time.monotonic()
+    site.page.get_by_role("link", name="Timeline").click()
+    site.page.locator(".lane").first.wait_for()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(site: Site, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    job = site.start("read aloud", _slow, parallelism=1)
+    site.page.goto(site.url)
+    site.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    found = []
+    for place in ("", "graph", "checkpoints", "exceptions", "timeline", "configuration", "/workers", "/service"):
+        hash_ = f"#{place}" if place.startswith("/") else f"#/jobs/{job.get_job_id()}/{place}" if place else "#/"
+        site.page.goto(f"{site.url}/ui/index.html{hash_}")
+        site.page.locator("#pulse", has_text="as of").wait_for()
+        if place == "graph":
+            site.page.locator(".node").first.click()
+            site.page.locator(".drawer tbody tr").first.wait_for()
+        told = axe.Axe().run(site.page).response["violations"]
+        found += [(place, v["id"], v["nodes"][0]["html"][:200]) for v in told if v["impact"] in ("serious", "critical")]
+    assert found == []
