@@ -16,6 +16,8 @@ from millstream.common.job_client import JobClient
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import make_app
+from millstream.service.archiver import Archiver
+from millstream.service.history import Shelf, history_app
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, Sampler, service_of
@@ -159,6 +161,31 @@ def test_what_the_service_is_started_with_is_shown_without_its_secrets(site: Sit
     site.page.goto(f"{site.url}/ui/index.html#/service")
     site.page.get_by_text("******").wait_for()
     assert "abc" not in site.page.locator("main").inner_text()
+
+
+def test_a_job_that_has_ended_is_shown_from_its_archive_with_the_same_pages(site: Site) -> None:
+    job = site.start("archived", parallelism=1)
+    job.trigger_checkpoint().result()
+    job.cancel().result()
+    shelf = Shelf()
+    archiver = Archiver(service_of(site.registry, {}, None, 500), lambda entry, archive: None)
+    shelf.put(archiver.now(site.registry.entries()[0]))
+    options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
+    assert options is not None
+    server = PublicServer(history_app(shelf, {}, None, 500), options, "history")
+    server.start()
+    try:
+        site.page.goto(server.url)
+        site.page.get_by_role("link", name="archived").click()
+        site.page.locator(".tag", has_text="canceled").first.wait_for()
+        assert site.page.get_by_role("button", name="Cancel", exact=True).count() == 0
+        site.page.locator(".node", has_text="Source: numbers").click()
+        site.page.locator(".drawer tbody tr").first.wait_for()
+        site.page.get_by_role("link", name="Checkpoints").click()
+        site.page.locator("tbody tr", has_text="completed").first.wait_for()
+        assert site.page.locator("#pulse.bad").count() == 0
+    finally:
+        server.stop()
 
 
 def test_a_thousand_subtasks_are_drawn(site: Site) -> None:
