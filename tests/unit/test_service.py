@@ -486,3 +486,15 @@ def test_shells_are_told_how_to_complete_commands(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COMP_CWORD", "1")
     monkeypatch.setenv("_MILLSTREAM_COMPLETE", "bash_complete")
     assert "plain,savepoint" in CliRunner().invoke(cli, [], prog_name="millstream").output
+
+
+def test_a_job_can_only_be_left_to_a_cluster_that_runs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    program = tmp_path / "job.py"
+    program.write_text("raise AssertionError('not here')")
+    run = CliRunner().invoke
+    for words in (["run", "-d", str(program)], ["run", "-t", "session", str(program)], ["cluster", "status"]):
+        said = run(cli, words)
+        assert said.exit_code == 1 and "`millstream cluster start -d` starts one" in said.output
+    assert run(cli, ["run", "-d", "--local", str(program)]).exit_code == 2
+    assert run(cli, ["run", "-d", "-t", "local", str(program)]).exit_code == 2

@@ -72,7 +72,7 @@ def hashes_of_texts(data: NDArray[np.uint8], starts: NDArray[np.int64], ends: ND
         here, now = (starts, crc) if rows is None else (starts.take(rows), crc.take(rows))
         now = table.take((now ^ data.take(here + at)) & 0xFF) ^ now >> 8
         if rows is None:
-            crc = now
+            crc = now.astype(np.uint32, copy=False)
         else:
             crc[rows] = now
     return crc ^ np.uint32(0xFFFFFFFF)
