@@ -70,7 +70,7 @@ def hashes_of_texts(data: NDArray[np.uint8], starts: NDArray[np.int64], ends: ND
         if longer[at] < len(starts) and (rows is None or longer[at] < len(rows)):
             rows = np.flatnonzero(lengths > at)
         here, now = (starts, crc) if rows is None else (starts.take(rows), crc.take(rows))
-        now = table.take((now ^ data.take(here + at)) & 0xFF) ^ now >> 8
+        now = (table.take((now ^ data.take(here + at)) & 0xFF) ^ now >> 8).astype(np.uint32, copy=False)
         if rows is None:
             crc = now
         else:
