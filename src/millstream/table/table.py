@@ -24,6 +24,7 @@ from millstream.table.udf import (
 from millstream.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:
+    from millstream.sql.catalog.tables import CatalogTable
     from millstream.table.table_descriptor import TableDescriptor
     from millstream.table.table_environment import TableEnvironment
     from millstream.table.table_pipeline import TablePipeline
@@ -44,10 +45,12 @@ class Table:
         [<Row('TO')>, <Row('BE')>]
     """
 
-    def __init__(self, node: Node, t_env: TableEnvironment) -> None:
+    def __init__(self, node: Node, t_env: TableEnvironment, declared: CatalogTable | None = None) -> None:
         self._node = node
         self._t_env = t_env
         self._name: str | None = None
+        # As long as it is a table that was declared, and not what a query makes of it.
+        self._declared = declared
 
     def __str__(self) -> str:
         """Return a name under which SQL knows the table."""
@@ -259,8 +262,10 @@ class Table:
         return TableSchema(self._node.fields.names, self._node.fields.types)
 
     def get_resolved_schema(self) -> ResolvedSchema:
-        """Return the columns."""
-        return ResolvedSchema.of_fields(self._node.fields)
+        """Return the columns; of a declared table with how they are computed, its watermark and its key."""
+        if self._declared is None:
+            return ResolvedSchema.of_fields(self._node.fields)
+        return ResolvedSchema.of_table(self._declared, self._node.fields)
 
     def print_schema(self) -> None:
         """Print the columns and their types."""

@@ -37,7 +37,7 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
     if isinstance(node, n.Scan):
         return full(node.source.changes)
     if isinstance(node, n.StreamScan):
-        return ALL_CHANGES if node.changelog else INSERTS
+        return full(node.changes) if node.changelog else INSERTS
     if isinstance(node, n.Values):
         return INSERTS
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):

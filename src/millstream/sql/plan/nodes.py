@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.changes import Changes
+from millstream.sql.changes import ALL_CHANGES, Changes
 from millstream.sql.connectors import TableSink, TableSource
 from millstream.sql.expressions import AggregateCall, Constant, Expression
 from millstream.sql.schema import Fields
@@ -109,12 +109,16 @@ class StreamScan(Node):
         changelog: whether its rows have kinds.
         event_time: the column that is the record's timestamp, None without one.
         follows_watermarks: whether the stream's own watermarks are the table's (SOURCE_WATERMARK()).
+        changes: what its rows can say, where they have kinds.
+        key: the columns by which its rows replace each other, where updates have no first half.
     """
 
     stream: Any
     changelog: bool = False
     event_time: int | None = None
     follows_watermarks: bool = False
+    changes: frozenset[Changes] = ALL_CHANGES
+    key: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
