@@ -553,7 +553,7 @@ class Translator:
         if self._session.batch:
             # What is left of a view in BATCH is one version of each key.
             raise TableException(
-                "Event-time temporal joins are for streaming mode: in batch, join with the version by a condition on time."
+                "Event-time temporal joins are for streaming mode: in batch, join by a condition on time."
             )
         left, right = self._sides(planned)
         keeps_all = node.kind is nodes.JoinKind.LEFT
