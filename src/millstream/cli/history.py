@@ -8,6 +8,7 @@ import threading
 import click
 
 from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.cli.output import count
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.setting import DurationSetting, TextSetting
@@ -40,7 +41,7 @@ def history(port: str, defines: tuple[str, ...], directory: str | None) -> None:
     app = history_app(shelf, config.to_dict(), options.token, options.refresh_ms)
     server = PublicServer(app, options, kind="history")
     server.start()
-    click.echo(f"millstream: {len(shelf.all())} ended jobs of {place} are shown at {server.url}", err=True)
+    click.echo(f"millstream: {count(len(shelf.all()), 'ended job')} of {place}, shown at {server.url}", err=True)
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: is_over.set())
