@@ -221,7 +221,9 @@ class JobMaster:
         self._is_woken.clear()
         read = sources.poll(asked.budgets, now, asked.running)
         again = now if read.shares else sources.next_poll(now, self._clock.now(), asked.budgets)
-        return e.SourcesPolled(shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again)
+        return e.SourcesPolled(
+            shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again, pending=read.pending
+        )
 
     def _note_positions(self, _: i.NotePositions) -> e.PositionsNoted:
         return e.PositionsNoted(positions=self._opened_sources().positions())

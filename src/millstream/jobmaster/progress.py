@@ -49,6 +49,7 @@ class Progress:
 
     Attributes:
         traffic: what each slot of this execution told last, if its slots stay.
+        pending: how many records sources have not dealt out yet, by source and subtask, of those that can tell.
         samples: by vertex and slot, what was seen while somebody wanted to know.
     """
 
@@ -56,6 +57,7 @@ class Progress:
     last_epoch_seconds: float = 0.0
     subtasks: Mapping[Address, SubtaskProgress] = field(default_factory=dict)
     traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
+    pending: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     samples: Mapping[tuple[int, int], Seen] = field(default_factory=dict)
 
     def after(self, reports: list[SlotReport]) -> Progress:
@@ -79,6 +81,10 @@ class Progress:
     def with_new_slots(self) -> Progress:
         """Return the sums when another execution begins."""
         return replace(self, traffic={})
+
+    def sources_polled(self, pending: Mapping[int, Mapping[int, int]]) -> Progress:
+        """Return the sums when sources have said how much they have."""
+        return replace(self, pending={**self.pending, **pending}) if pending else self
 
     def epoch_took(self, seconds: float) -> Progress:
         return replace(self, last_epoch_seconds=seconds)
