@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from run import run_script
 from venvs import venv
 
 from millstream.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
@@ -195,19 +195,8 @@ def pyflink_pass(bootstrap: str, source: str, sink: str, records: int) -> float 
     python = venv("pyflink")
     if python is None:
         return None
-    command = [
-        str(python),
-        str(HERE / "peers" / "pyflink_kafka.py"),
-        bootstrap,
-        source,
-        sink,
-        str(records),
-        *kafka_jars(),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    if done.returncode:
-        raise RuntimeError(f"PyFlink failed:\n{done.stderr[-2000:]}")
-    return float(json.loads(done.stdout.strip().splitlines()[-1])["records_per_second"])
+    found = run_script(python, "pyflink_kafka.py", [bootstrap, source, sink, str(records), *kafka_jars()])
+    return float(found["records_per_second"])
 
 
 def kafka_jars() -> list[str]:

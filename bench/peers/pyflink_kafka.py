@@ -42,6 +42,8 @@ def main() -> None:
     config = Configuration()
     config.set_string("python.execution-mode", "thread")
     config.set_string("python.executable", sys.executable)
+    # With checkpoints Flink would begin again for ever.
+    config.set_string("restart-strategy.type", "none")
     env = StreamExecutionEnvironment.get_execution_environment(config)
     env.add_jars(*[f"file://{jar}" for jar in jars])
     env.set_parallelism(1)
