@@ -283,11 +283,15 @@ class PostgresEnumerator(SplitEnumerator):
 
     def _add_messages(self, share: LogShare, begin: Begin, messages: list[bytes]) -> None:
         ours: list[bytes] = []
+        tables, truncate, from_bytes = share.tables, pgoutput.TRUNCATE, int.from_bytes
         for message in messages:
-            oids = pgoutput.truncated(message) if message[0] == pgoutput.TRUNCATE else (pgoutput.oid_of(message),)
+            if message[0] != truncate and from_bytes(message[1:5], "big") in tables:
+                ours.append(message)
+                continue
+            oids = pgoutput.truncated(message) if message[0] == truncate else (pgoutput.oid_of(message),)
             known = {oid: table for oid in oids if (table := self._described.get(oid)) is not None}
             if known:
-                share.tables.update(known)
+                tables.update(known)
                 ours.append(message)
         if ours and not self._machine.is_complete:
             ours = self._passing(begin.xid, ours)
