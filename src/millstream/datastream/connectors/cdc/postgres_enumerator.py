@@ -45,7 +45,7 @@ __all__ = ["PostgresEnumerator", "Settings", "prepare"]
 _log = logging.getLogger("millstream")
 
 # So many bytes of the log are dealt out at once.
-_SHARE_BYTES = 4 << 20
+_SHARE_BYTES = 2 << 20
 _SOON = 0.1
 _SOMETIME = 1.0
 
