@@ -32,7 +32,8 @@ _SOURCE = """CREATE TABLE {0} (n BIGINT, at_time AS TO_TIMESTAMP_LTZ(n, 3), WATE
     'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '{1}')"""
 _SINKS = {
     "counts": "(k BIGINT, c BIGINT, s BIGINT)|'format' = 'debezium-json'",
-    "pairs": "(a BIGINT, b BIGINT, k BIGINT) PARTITIONED BY (k)|'format' = 'json'",
+    "pairs": "(a BIGINT, b BIGINT, k BIGINT) PARTITIONED BY (k)|'format' = 'json', "
+    "'sink.partition-commit.policy.kind' = 'success-file', 'sink.partition-commit.delay' = '1 h'",
     "windows": "(k BIGINT, start_ms BIGINT, c BIGINT, s BIGINT)|'format' = 'parquet'",
 }
 _INSERTS = (
@@ -73,6 +74,7 @@ def expected() -> Counter[Fact]:
         facts.update(("counts", "c", k, i, i) for i in range(1, n + 1))
         facts.update(("counts", "d", k, i, i) for i in range(1, n))
     facts.update(("pairs", m // FELLOWS, m, m // FELLOWS % KEYS) for m in range(RECORDS))
+    facts.update(("complete", k) for k in range(KEYS))
     for start in range(0, RECORDS, WINDOW):
         for k in range(KEYS):
             within = [v for v in range(start, min(start + WINDOW, RECORDS)) if v % KEYS == k]
@@ -91,6 +93,9 @@ def _facts(directory: Path) -> Iterator[Fact]:
     for change in _lines(directory / "counts"):
         row = change["after"] or change["before"]
         yield "counts", change["op"], row["k"], row["c"], row["s"]
+    # When the input has ended, whatever the delay.
+    for path in (directory / "pairs").glob("k=*/_SUCCESS"):
+        yield "complete", int(path.parent.name.removeprefix("k="))
     for path in (directory / "pairs").glob("k=*/part-*"):
         for row in _lines(path.parent, path.name):
             yield "pairs", row["a"], row["b"], int(path.parent.name.removeprefix("k="))

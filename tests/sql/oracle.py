@@ -1,4 +1,4 @@
-"""Random queries whose answers SQLite knows: the same text, the same rows, in streaming and in batch.
+"""Random queries whose answers SQLite knows: the same text, the same rows, in streaming, by mini-batch and in batch.
 
     python tests/sql/oracle.py [--count 2000] [--seed 0]     (`make sql-oracle`)
 
@@ -43,7 +43,7 @@ class Maker:
 
     def number(self, columns: list[str], depth: int = 0) -> str:
         r = self._random
-        kind = r.randrange(8 if depth < 2 else 2)
+        kind = r.randrange(10 if depth < 2 else 2)
         if kind == 0 or not columns:
             return str(r.randrange(5))
         if kind in (1, 2):
@@ -54,6 +54,10 @@ class Maker:
             return f"COALESCE({self.number(columns, depth + 1)}, {r.randrange(5)})"
         if kind == 6:
             return f"({self.number(columns, depth + 1)} / {r.randrange(1, 4)})"
+        if kind == 7:
+            return f"NULLIF({self.number(columns, depth + 1)}, {r.randrange(5)})"
+        if kind == 8:
+            return f"ABS({self.number(columns, depth + 1)})"
         condition = self.condition(columns, [], depth + 1)
         return (
             f"CASE WHEN {condition} THEN {self.number(columns, depth + 1)} ELSE {self.number(columns, depth + 1)} END"
@@ -95,7 +99,24 @@ class Maker:
             return self.grouped()
         if kind < 9:
             return self.joined()
-        return self.combined()
+        return r.choice([self.combined, self.combined, self.ranked, self.limited])()
+
+    def _order(self) -> str:
+        """Return an order in which no two rows that differ are alike."""
+        columns = ["a", "b", "s"]
+        self._random.shuffle(columns)
+        return ", ".join(f"{c}{self._random.choice(['', ' DESC'])}" for c in columns)
+
+    def ranked(self) -> str:
+        r = self._random
+        numbered = f"ROW_NUMBER() OVER (PARTITION BY {r.choice(['b', 's', 'a'])} ORDER BY {self._order()})"
+        shown = r.choice(["a, b, s", "a, b, s, rn"])
+        ranked = f"SELECT a, b, s, {numbered} AS rn FROM t{self._where(['b', 'a'], ['s'])}"
+        return f"SELECT {shown} FROM ({ranked}) AS r WHERE rn <= {r.randrange(1, 4)}"
+
+    def limited(self) -> str:
+        offset = self._random.choice(["", " OFFSET 1"])
+        return f"SELECT a, b, s FROM t ORDER BY {self._order()} LIMIT {self._random.randrange(1, 5)}{offset}"
 
     def _where(self, numbers: list[str], texts: list[str]) -> str:
         r = self._random
@@ -112,8 +133,13 @@ class Maker:
         r = self._random
         aggregates = ["COUNT(*)", "COUNT(a)", "SUM(a)", "MIN(a)", "MAX(b)", "COUNT(DISTINCT a)", "SUM(b + 1)", "MAX(s)"]
         chosen = r.sample(aggregates, r.randrange(1, 4))
+        if r.random() < 0.3:
+            chosen.append(f"COUNT(*) FILTER (WHERE {self.condition(['a', 'b'], ['s'], 2)})")
         items = ", ".join(f"{a} AS g{i}" for i, a in enumerate(chosen))
         key = r.choice(["b", "s", "a", "b + 1", "UPPER(s)"])
+        if r.random() < 0.2:
+            second = r.choice(["s", "a"])
+            return f"SELECT b, {second}, {items} FROM t{self._where(['b', 'a'], ['s'])} GROUP BY b, {second}"
         having = f" HAVING {chosen[0]} > {r.randrange(3)}" if r.random() < 0.3 and "s" not in chosen[0].lower() else ""
         return f"SELECT {key} AS k, {items} FROM t{self._where(['b', 'a'], ['s'])} GROUP BY {key}{having}"
 
@@ -150,7 +176,7 @@ def check(maker: Maker, queries: int, batch_rows: int = 1) -> int:
     for name, columns in TABLES.items():
         oracle.execute(f"CREATE TABLE {name} ({columns[0]} INTEGER, {columns[1]} INTEGER, {columns[2]} TEXT)")
         oracle.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", tables[name])
-    environments = {mode: _environment(mode, tables, batch_rows) for mode in ("streaming", "batch")}
+    environments = {mode: _environment(mode, tables, batch_rows) for mode in ("streaming", "mini-batch", "batch")}
     for _ in range(queries):
         query = maker.query()
         expected = Counter(oracle.execute(query).fetchall())
@@ -206,6 +232,9 @@ def _run(
 def _environment(mode: str, tables: dict[str, Rows], batch_rows: int) -> StreamTableEnvironment:
     settings = EnvironmentSettings.in_batch_mode() if mode == "batch" else EnvironmentSettings.in_streaming_mode()
     t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
+    if mode == "mini-batch":
+        for key, value in (("enabled", "true"), ("allow-latency", "1 s"), ("size", "5")):
+            t_env.get_config().set(f"table.exec.mini-batch.{key}", value)
     _declare(t_env, tables, batch_rows)
     return t_env
 

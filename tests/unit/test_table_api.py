@@ -527,6 +527,30 @@ def test_schemas_are_shown_as_flink_shows_them() -> None:
     )
 
 
+def test_a_declared_table_shows_its_declaration(t_env: StreamTableEnvironment) -> None:
+    t_env.execute_sql(
+        "CREATE TABLE declared (a INT NOT NULL COMMENT 'no', b STRING, ts TIMESTAMP(3), c AS a * 2 COMMENT 'twice', "
+        "p AS PROCTIME(), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, PRIMARY KEY (a) NOT ENFORCED) "
+        "WITH ('connector' = 'datagen')"
+    )
+    table = t_env.from_path("declared")
+    assert (
+        str(table.get_resolved_schema())
+        == """(
+  `a` INT NOT NULL COMMENT 'no',
+  `b` STRING,
+  `ts` TIMESTAMP(3) *ROWTIME*,
+  `c` INT NOT NULL AS `a` * 2 COMMENT 'twice',
+  `p` TIMESTAMP_LTZ(3) NOT NULL *PROCTIME* AS PROCTIME(),
+  WATERMARK FOR `ts`: TIMESTAMP(3) AS `ts` - INTERVAL '5' SECOND,
+  CONSTRAINT `PK_a` PRIMARY KEY (`a`) NOT ENFORCED
+)"""
+    )
+    # What a query makes of it are plain columns.
+    plain = str(table.where(col("a") > 1).select(col("ts"), col("c")).get_resolved_schema())
+    assert plain == "(\n  `ts` TIMESTAMP(3) *ROWTIME*,\n  `c` INT NOT NULL\n)"
+
+
 def test_catalogs_and_names(t_env: StreamTableEnvironment, people: Table) -> None:
     t_env.create_temporary_view("v", people)
     assert t_env.list_tables() == ["v"]

@@ -11,6 +11,7 @@ import pytest
 
 from millstream.common.errors import MillstreamError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
+from millstream.datastream.connectors import file_formats
 from millstream.datastream.connectors.part_files import PartFile, StagedParts
 from millstream.operators.sink import CommitContext, Committer
 from millstream.sql.errors import ValidationException
@@ -278,7 +279,11 @@ def test_csv_has_line_ends_in_quotes(t_env: StreamTableEnvironment, tmp_path: Pa
     assert rows(t_env, "SELECT * FROM src") == expected
 
 
-def test_large_csv_with_line_ends_in_quotes_is_cut_between_rows(tmp_path: Path) -> None:
+def test_large_csv_with_line_ends_in_quotes_is_cut_between_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LEAST_SPLIT_BYTES", "MOST_SPLIT_BYTES"):
+        monkeypatch.setattr(file_formats, name, 10_000)
     text = "".join(f'{i},"line {i}\n{"x" * (i % 50)}"\n' for i in range(20_000))
     (tmp_path / "file.csv").write_text(text)
     env = LocalEnvironment()
@@ -408,8 +413,9 @@ def test_options_that_mean_nothing_are_refused(
 @pytest.mark.parametrize("file_format", ["json", "parquet", "orc", "avro", "csv"])
 def test_small_files_are_put_together(tmp_path: Path, file_format: str) -> None:
     env = LocalEnvironment(restarts=1)
+    env.set_parallelism(3)
     t_env = StreamTableEnvironment.create(env)
-    source = ValuesTable([(i, f"s{i}") for i in range(6)])
+    source = ValuesTable([(i, f"s{i}") for i in range(6)], subtasks=3)
     t_env.execute_sql(f"CREATE TABLE src (a INT, s STRING) WITH {source.options}")
     declared(t_env, "dst", "(a INT, s STRING)", tmp_path, file_format, {"auto-compaction": "true"})
     t_env.execute_sql("INSERT INTO dst SELECT * FROM src").wait()

@@ -122,6 +122,27 @@ def test_a_stream_of_changes_is_a_table(env: LocalEnvironment, t_env: StreamTabl
         t_env.from_changelog_stream(env.from_collection(changes, NAMED), None, ChangelogMode.upsert())
 
 
+def test_a_stream_of_upserts_is_a_table_by_its_key(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    """A row takes the place of the one with its key, which is taken back for all behind it."""
+    changes = [Row(1, "a"), Row(2, "b"), Row(1, "c"), Row(2, "b")]
+    changes[2].set_row_kind(RowKind.UPDATE_AFTER)
+    changes[3].set_row_kind(RowKind.DELETE)
+    keyed = Schema.new_builder().column("id", "INT NOT NULL").column("name", "STRING").primary_key("id").build()
+    table = t_env.from_changelog_stream(env.from_collection(changes, NAMED), keyed, ChangelogMode.upsert())
+    t_env.create_temporary_view("v", table)
+    found = [(r.get_row_kind().name, *r) for r in table.execute().collect()]
+    assert found == [
+        ("INSERT", 1, "a"), ("INSERT", 2, "b"), ("UPDATE_BEFORE", 1, "a"), ("UPDATE_AFTER", 1, "c"), ("DELETE", 2, "b"),
+    ]  # fmt: skip
+    last = list(t_env.execute_sql("SELECT COUNT(*), MAX(name), MIN(name) FROM v").collect())[-1]
+    assert tuple(last) == (1, "c", "c")
+
+
+def test_a_changelog_of_inserts_goes_where_inserts_do(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
+    table = t_env.from_changelog_stream(env.from_collection([Row(1, "a")], NAMED), None, ChangelogMode.insert_only())
+    assert values(t_env.to_data_stream(table)) == [(1, "a")]
+
+
 def test_rowtime_becomes_the_records_timestamp(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     class Stamps(ProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> Any:
@@ -149,6 +170,9 @@ def test_old_names_still_work(env: LocalEnvironment, t_env: StreamTableEnvironme
     with pytest.deprecated_call():
         pairs = t_env.to_retract_stream(table, NAMED)
     assert list(pairs.execute_and_collect()) == [(True, Row(id=1, name="a"))]
+    with pytest.deprecated_call():
+        by_place = t_env.to_retract_stream(table, Types.ROW([Types.INT(), Types.STRING()]))
+    assert [(added, tuple(row)) for added, row in by_place.execute_and_collect()] == [(True, (1, "a"))]
     with pytest.deprecated_call():
         assert values(t_env.to_append_stream(table, NAMED)) == [(1, "a")]
 

@@ -289,19 +289,25 @@ class ResolvedSchema:
         return ResolvedSchema([PhysicalColumn(TableColumn(f.name, f.type), f.time) for f in fields.fields])
 
     @staticmethod
-    def of_table(table: CatalogTable) -> ResolvedSchema:
-        """Return the schema of a declared table."""
+    def of_table(table: CatalogTable, fields: Fields | None = None) -> ResolvedSchema:
+        """Return the schema of a declared table; of its rows come types and time attributes, where they are known."""
+        known = {} if fields is None else {f.name: f for f in fields.fields}
+        columns = []
+        for column in table.columns:
+            field = known.get(column.name)
+            typed = column if field is None else replace(column, type=field.type)
+            columns.append(_CLASSES[column.kind](typed, None if field is None else field.time))
         watermarks = []
         if table.watermark is not None:
             name, text = table.watermark
-            kinds = {c.name: c.type for c in table.columns}
+            kinds = {c.get_name(): c.get_data_type() for c in columns}
             watermarks.append(WatermarkSpec(name, ResolvedExpression(text, kinds[name])))
         key = None
         if table.primary_key:
             key = UniqueConstraint(
                 table.primary_key_name or "PK_" + "_".join(table.primary_key), list(table.primary_key)
             )
-        return ResolvedSchema([_CLASSES[c.kind](c) for c in table.columns], watermarks, key)
+        return ResolvedSchema(columns, watermarks, key)
 
     def _unresolved(self) -> Schema:
         from millstream.table.schema import Schema

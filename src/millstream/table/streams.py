@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.deprecated import warn_deprecated
@@ -12,6 +13,7 @@ from millstream.datastream.bridge import Bridge, ends_of, environment_of
 from millstream.datastream.data_stream import DataStream
 from millstream.sql.bind.tables import declared
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
+from millstream.sql.changes import ALL_CHANGES, Changes
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.operators.streams import StreamInput
@@ -53,14 +55,12 @@ class Streams:
 
     def changelog_table(self, stream: DataStream[Any], schema: Schema | None, mode: ChangelogMode | None) -> Table:
         """Return a table of a stream of changes."""
-        table = self._of_schema(stream, schema, changelog=True)
-        if (
-            mode is not None
-            and mode.changes == ChangelogMode.upsert().changes
-            and (schema is None or not schema.primary_key)
-        ):
+        changes = (mode or ChangelogMode.all()).changes
+        if Changes.UPDATE_BEFORE in changes or Changes.UPDATE_AFTER not in changes:
+            return self._of_schema(stream, schema, changelog=True, changes=changes)
+        if schema is None or not schema.primary_key:
             raise ValidationException("An upsert changelog needs a primary key in its Schema.")
-        return table
+        return self._of_schema(stream, schema, changelog=True, changes=changes, key=schema.primary_key)
 
     def _named(self, stream: DataStream[Any], names: tuple[str, ...] | None) -> StreamInput:
         if environment_of(stream) is not self._bridge.environment:
@@ -77,7 +77,14 @@ class Streams:
             return [("f0", data_type_of(kind))], False
         return [(n, data_type_of(t)) for n, t in fields], True
 
-    def _of_schema(self, stream: DataStream[Any], schema: Schema | None, changelog: bool) -> Table:
+    def _of_schema(
+        self,
+        stream: DataStream[Any],
+        schema: Schema | None,
+        changelog: bool,
+        changes: frozenset[Changes] = ALL_CHANGES,
+        key: Sequence[str] = (),
+    ) -> Table:
         own, is_row = self._physical(stream)
         schema = schema or Schema.new_builder().build()
         columns = list(schema.columns)
@@ -106,6 +113,7 @@ class Streams:
         declared_types = {c.name: c.type for c in physical}
         read = [TableColumn(n, declared_types.get(n, k)) for n, k in own] if is_row else physical
         scan = self._scan(stream, read, stamps[:1], is_row, changelog, schema)
+        scan = replace(scan, changes=changes, key=tuple(scan.fields.names.index(name) for name in key))
         return self._declared(scan, columns, schema)
 
     def _scan(
@@ -136,7 +144,7 @@ class Streams:
         watermark = None if scan.follows_watermarks else schema.watermark
         table = CatalogTable(tuple(columns), watermark, schema.primary_key)
         node = declared(self._t_env._sql_binder(), scan, table)
-        return Table(node, self._t_env)
+        return Table(node, self._t_env, replace(table, watermark=schema.watermark))
 
     def _of_fields(self, stream: DataStream[Any], fields: Sequence[Any]) -> Table:
         """Return a table of fields that are named: by their names, or by place under other ones."""
@@ -215,11 +223,10 @@ class Streams:
 
 
 def _as_pair(row: Any) -> tuple[bool, Any]:
-    from millstream.common.types import RowKind
+    from millstream.common.types import Row, RowKind
 
-    added = row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)
-    row.set_row_kind(RowKind.INSERT)
-    return added, row
+    # Without names: the type that is asked for has its own.
+    return row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER), Row(*row)
 
 
 def _is_source_watermark(expression: str) -> bool:

@@ -15,6 +15,7 @@ from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.language import LanguageFunctions
 from millstream.sql.catalog.ddl import Ddl, Result
 from millstream.sql.catalog.manager import CatalogManager, InlineView
+from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.language import statements as s
 from millstream.sql.language import syntax
@@ -228,9 +229,11 @@ class TableEnvironment:
     def from_path(self, path: str) -> Table:
         """Return a table or view of a catalog."""
         parts = read_path(path)
-        if self._catalogs.find(self._catalogs.full_path(parts)) is None:
+        found = self._catalogs.find(self._catalogs.full_path(parts))
+        if found is None:
             raise ValidationException(f"Table `{'`.`'.join(parts)}` was not found.")
-        return Table(self._binder().query(syntax.TableQuery(syntax.TableName(parts))), self)
+        declared = found if isinstance(found, CatalogTable) and not found.is_view else None
+        return Table(self._binder().query(syntax.TableQuery(syntax.TableName(parts))), self, declared)
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
         """Return the table that a descriptor describes."""

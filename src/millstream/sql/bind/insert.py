@@ -141,7 +141,7 @@ def _aligned(
         if not _can_store(value, column):
             cause = f"Incompatible types for sink column '{column.name}' at position {place + 1}."
             raise _mismatch(cause, node.fields, target, path)
-        row.append(cast(value, column.type.nullable() if value.type.is_nullable else column.type))
+        row.append(cast(value, column.type))
     return row
 
 

@@ -15,6 +15,8 @@ from millstream.sql.schema import Fields
 
 def normalize_upserts(node: n.Node) -> n.Node:
     """Put a ChangelogNormalize above a source that gives upserts."""
+    if isinstance(node, n.StreamScan) and node.key:
+        return n.ChangelogNormalize(node.fields, node, node.key)
     if not isinstance(node, n.Scan):
         return node
     changes = node.source.changes
