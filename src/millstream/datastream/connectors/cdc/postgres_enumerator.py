@@ -23,7 +23,6 @@ from millstream.datastream.connectors.cdc.postgres_catalog import (
     find_slot,
     find_tables,
     is_wanted,
-    literal,
     lsn,
     lsn_text,
     slot_to_go_on,
@@ -359,11 +358,13 @@ class PostgresEnumerator(SplitEnumerator):
             for c, k in zip(columns, table.keys, strict=True)
         ]
         row = ", ".join(typed)
-        above = " + ".join(f"(({row}) > ({', '.join(map(literal, bound))}))::int" for bound in bounds)
+        places = ", ".join(["%s"] * len(columns))
+        above = " + ".join([f"(({row}) > ({places}))::int"] * len(bounds))
         arrays = ", ".join(["%s::text[]"] * len(columns))
         query = f"SELECT {above} FROM unnest({arrays}) WITH ORDINALITY AS e({', '.join(columns)}, n) ORDER BY n"
-        texts = [[key[i] for key in keys] for i in range(len(columns))]
-        return [n for (n,) in self._connection.execute(_escaped(query, len(columns)), texts).fetchall()]
+        values = [part for bound in bounds for part in bound]
+        values += [[key[i] for key in keys] for i in range(len(columns))]
+        return [n for (n,) in self._connection.execute(query, values).fetchall()]
 
     def _end_snapshot(self) -> None:
         """Once all tables are read, the log must pass what they have seen; it may need a push."""
@@ -456,9 +457,3 @@ def _halves(message: bytes, before: Key | None, after: Key | None, passes: dict[
         return [message]
     delete, insert = pgoutput.cut_update(message)
     return [delete] if gone else [insert] if come else []
-
-
-def _escaped(query: str, places: int) -> Any:
-    """Let every % but those of parameters stand for itself."""
-    marks = "%s::text[]"
-    return query.replace("%", "%%").replace("%%s::text[]", marks, places)
