@@ -352,7 +352,7 @@ def _change_converter(
         found: list[tuple[Any, int]] = []
         for message in messages:
             try:
-                rows = schema.deserialize_all(message.value() or b"")
+                rows: list[Any] = list(schema.deserialize_all(message.value() or b""))
             except Exception as e:
                 told = bad.meet(BadRecord(_place(message), message.value(), str(e) or repr(e)))
                 rows = [] if told is None else [told]
