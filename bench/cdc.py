@@ -62,7 +62,7 @@ def caught_up(server: PostgresServer, database: str, slot: str, rows: int) -> fl
     source = builder.startup_options(StartupOptions.committed_offset()).build()
     last = rows - 1
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "changes")
-    ends = stream.filter(lambda row: row.id == 0 or row.id == last).map(lambda row: (row.id, time.time()))
+    ends = stream.filter(lambda row: row[0] in (0, last)).map(lambda row: (row[0], time.time()))
     times: dict[int, float] = {}
     with_records = ends.execute_and_collect()
     for id_, at in with_records:
