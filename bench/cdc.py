@@ -1,10 +1,10 @@
 """Change data capture against pg_recvlogical: how fast a job catches up with a log of changes.
 
-    python bench/cdc.py [rows]
+    python bench/cdc.py [rows] [rounds]
 
 Both read the same changes of one table (an int, a text, a numeric, a timestamp with zone) from slots of their own on
 one server: pg_recvlogical writes what the server sends to /dev/null; the job on Spark makes Rows of it, looks at each,
-and keeps checkpoints. The ratio is of changes a second.
+and keeps checkpoints. They take turns, and the best round of each counts. The ratio is of changes a second.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def fill(connection: psycopg.Connection[Any], rows: int) -> str:
     return str(found[0])
 
 
-def received(server: PostgresServer, database: str, end: str) -> float:
+def received(server: PostgresServer, database: str, slot: str, end: str) -> float:
     """Let pg_recvlogical read the log up to a place; return the seconds it takes."""
     program = sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_recvlogical"))[-1]
-    where = ["-h", server.directory, "-p", str(server.port), "-U", "postgres", "-d", database, "-S", "bare"]
+    where = ["-h", server.directory, "-p", str(server.port), "-U", "postgres", "-d", database, "-S", slot]
     options = ["-o", "proto_version=1", "-o", "publication_names=dbz_publication", "--endpos", end]
     began = time.perf_counter()
     subprocess.run([program, *where, "--start", "-f", "/dev/null", *options], check=True)
     return time.perf_counter() - began
 
 
-def caught_up(server: PostgresServer, database: str, rows: int) -> float:
+def caught_up(server: PostgresServer, database: str, slot: str, rows: int) -> float:
     """Let a job read them; return the seconds from its first record to its last."""
     config = {
         "spark.master": "local[2]",
@@ -57,12 +57,12 @@ def caught_up(server: PostgresServer, database: str, rows: int) -> float:
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(config))
     builder = PostgresSource.builder().hostname(server.directory).port(server.port).database(database)
-    builder.username("postgres").slot_name("job").table_list("public.t")
+    builder.username("postgres").slot_name(slot).table_list("public.t")
     builder.deserializer(RowDeserializationSchema(changelog_mode="upsert"))
     source = builder.startup_options(StartupOptions.committed_offset()).build()
     last = rows - 1
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "changes")
-    ends = stream.filter(lambda row: row.id == 0 or row.id == last).map(lambda row: (row.id, time.time()))
+    ends = stream.filter(lambda row: row[0] in (0, last)).map(lambda row: (row[0], time.time()))
     times: dict[int, float] = {}
     with_records = ends.execute_and_collect()
     for id_, at in with_records:
@@ -73,16 +73,20 @@ def caught_up(server: PostgresServer, database: str, rows: int) -> float:
     return times[last] - times[0]
 
 
-def main(rows: int) -> None:
+def main(rows: int, rounds: int) -> None:
     with PostgresServer() as server:
         with psycopg.connect(server.new_database(), autocommit=True) as connection:
             connection.execute(TABLE)
             connection.execute("CREATE PUBLICATION dbz_publication FOR TABLE t")
-            for slot in ("bare", "job"):
+            for slot in (f"{who}{i}" for who in ("bare", "job") for i in range(rounds)):
                 connection.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
             end = fill(connection, rows)
             database = connection.info.dbname
-        bare, job = received(server, database, end), caught_up(server, database, rows)
+        times = [
+            (received(server, database, f"bare{i}", end), caught_up(server, database, f"job{i}", rows))
+            for i in range(rounds)
+        ]
+    bare, job = min(b for b, _ in times), min(j for _, j in times)
     print(
         json.dumps(
             {
@@ -96,4 +100,4 @@ def main(rows: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 500_000)
+    main(*(int(a) for a in (sys.argv[1:] + ["300000", "3"][len(sys.argv) - 1 :])))

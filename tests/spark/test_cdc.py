@@ -9,7 +9,12 @@ import cdc_replica
 import pytest
 from conftest import Env
 
+from millstream.common import Types, WatermarkStrategy
+from millstream.datastream.connectors.base import BadRecords
+from millstream.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
+from millstream.datastream.formats.change_json import DebeziumJsonDeserializationSchema
 from millstream.testing.databases import PostgresServer
+from millstream.testing.kafka import KafkaBroker
 
 
 def test_the_replica_is_the_original_though_workers_are_killed(
@@ -36,6 +41,18 @@ def test_the_replica_is_the_original_though_workers_are_killed(
             assert len(list((tmp_path / "flags").iterdir())) == 2
         finally:
             job.cancel().result()
+
+
+def test_messages_of_debezium_in_kafka_are_rows(env: Env, kafka: KafkaBroker) -> None:
+    row = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
+    update = b'{"before": {"id": 1, "name": "a"}, "after": {"id": 1, "name": "b"}, "op": "u"}'
+    kafka.create_topic("debezium")
+    kafka.send("debezium", [update, b"not json"])
+    builder = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_topics("debezium")
+    builder.set_value_only_deserializer(DebeziumJsonDeserializationSchema(row))
+    source = builder.set_bounded(KafkaOffsetsInitializer.latest()).build().on_bad_records(BadRecords.skip())
+    rows = list(env.from_source(source, WatermarkStrategy.no_watermarks(), "changes").execute_and_collect())
+    assert [(str(r.get_row_kind()), r.id, r.name) for r in rows] == [("-U", 1, "a"), ("+U", 1, "b")]
 
 
 def _settings(env: Env, checkpoints: Path) -> None:

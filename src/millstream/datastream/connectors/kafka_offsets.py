@@ -84,10 +84,12 @@ class KafkaOffsetsInitializer:
 
     @property
     def is_latest(self) -> bool:
+        """Whether it means the end of a partition."""
         return self.kind is _Kind.LATEST
 
     @property
     def needs_group(self) -> bool:
+        """Whether it means what a group has committed."""
         return self.kind is _Kind.COMMITTED
 
 

@@ -28,6 +28,7 @@ from millstream.datastream.connectors.kafka_offsets import (
     KafkaTopicPartition,
     Partition,
 )
+from millstream.datastream.formats.change_json import ChangeDeserializationSchema
 from millstream.operators.bad_records import FormatUnavailable
 
 __all__ = ["KafkaRecord", "KafkaRecordDeserializationSchema", "KafkaSource", "KafkaSourceBuilder"]
@@ -292,6 +293,8 @@ class _Reader(SourceReader):
 
 def _converter(settings: _Settings, bad: BadRecords) -> Callable[[list[Any]], list[tuple[Any, int]]]:
     """Return what makes values with timestamps of messages."""
+    if isinstance(settings.values, ChangeDeserializationSchema):
+        return _change_converter(settings.values, bad)
     if settings.records is not None:
         schema = settings.records
 
@@ -335,6 +338,25 @@ def _converter(settings: _Settings, bad: BadRecords) -> Callable[[list[Any]], li
                 value = bad.meet(BadRecord(_place(message), message.value(), str(e) or repr(e)))
             if value is not None:
                 found.append((value, message.timestamp()[1]))
+        return found
+
+    return converted
+
+
+def _change_converter(
+    schema: ChangeDeserializationSchema, bad: BadRecords
+) -> Callable[[list[Any]], list[tuple[Any, int]]]:
+    """Return what makes rows of messages that may have several each, such as Debezium's."""
+
+    def converted(messages: list[Any]) -> list[tuple[Any, int]]:
+        found: list[tuple[Any, int]] = []
+        for message in messages:
+            try:
+                rows: list[Any] = list(schema.deserialize_all(message.value() or b""))
+            except Exception as e:
+                told = bad.meet(BadRecord(_place(message), message.value(), str(e) or repr(e)))
+                rows = [] if told is None else [told]
+            found += [(row, message.timestamp()[1]) for row in rows]
         return found
 
     return converted

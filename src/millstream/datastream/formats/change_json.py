@@ -36,7 +36,7 @@ _INSERT, _BEFORE, _AFTER, _DELETE = RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKi
 class ChangeDeserializationSchema(DeserializationSchema, ABC):
     """Reads rows with their kind of change; an update is two rows, so a message may have several.
 
-    `stream.flat_map(schema.deserialize_all)` makes rows of a stream of messages.
+    KafkaSource takes it as it is; elsewhere `stream.flat_map(schema.deserialize_all)` makes rows of messages.
     """
 
     format = ""

@@ -32,7 +32,7 @@ from millstream.datastream.connectors.cdc.startup import StartupOptions
 
 __all__ = ["MySqlEnumerator", "Settings", "prepare"]
 
-_SHARE_BYTES = 4 << 20
+_SHARE_BYTES = 2 << 20
 _SOON, _SOMETIME = 0.1, 1.0
 
 

@@ -23,7 +23,6 @@ from millstream.datastream.connectors.cdc.postgres_catalog import (
     find_slot,
     find_tables,
     is_wanted,
-    literal,
     lsn,
     lsn_text,
     slot_to_go_on,
@@ -45,7 +44,7 @@ __all__ = ["PostgresEnumerator", "Settings", "prepare"]
 _log = logging.getLogger("millstream")
 
 # So many bytes of the log are dealt out at once.
-_SHARE_BYTES = 4 << 20
+_SHARE_BYTES = 2 << 20
 _SOON = 0.1
 _SOMETIME = 1.0
 
@@ -283,11 +282,15 @@ class PostgresEnumerator(SplitEnumerator):
 
     def _add_messages(self, share: LogShare, begin: Begin, messages: list[bytes]) -> None:
         ours: list[bytes] = []
+        tables, truncate, from_bytes = share.tables, pgoutput.TRUNCATE, int.from_bytes
         for message in messages:
-            oids = pgoutput.truncated(message) if message[0] == pgoutput.TRUNCATE else (pgoutput.oid_of(message),)
+            if message[0] != truncate and from_bytes(message[1:5], "big") in tables:
+                ours.append(message)
+                continue
+            oids = pgoutput.truncated(message) if message[0] == truncate else (pgoutput.oid_of(message),)
             known = {oid: table for oid in oids if (table := self._described.get(oid)) is not None}
             if known:
-                share.tables.update(known)
+                tables.update(known)
                 ours.append(message)
         if ours and not self._machine.is_complete:
             ours = self._passing(begin.xid, ours)
@@ -355,11 +358,13 @@ class PostgresEnumerator(SplitEnumerator):
             for c, k in zip(columns, table.keys, strict=True)
         ]
         row = ", ".join(typed)
-        above = " + ".join(f"(({row}) > ({', '.join(map(literal, bound))}))::int" for bound in bounds)
+        places = ", ".join(["%s"] * len(columns))
+        above = " + ".join([f"(({row}) > ({places}))::int"] * len(bounds))
         arrays = ", ".join(["%s::text[]"] * len(columns))
         query = f"SELECT {above} FROM unnest({arrays}) WITH ORDINALITY AS e({', '.join(columns)}, n) ORDER BY n"
-        texts = [[key[i] for key in keys] for i in range(len(columns))]
-        return [n for (n,) in self._connection.execute(_escaped(query, len(columns)), texts).fetchall()]
+        values = [part for bound in bounds for part in bound]
+        values += [[key[i] for key in keys] for i in range(len(columns))]
+        return [n for (n,) in self._connection.execute(query, values).fetchall()]
 
     def _end_snapshot(self) -> None:
         """Once all tables are read, the log must pass what they have seen; it may need a push."""
@@ -452,9 +457,3 @@ def _halves(message: bytes, before: Key | None, after: Key | None, passes: dict[
         return [message]
     delete, insert = pgoutput.cut_update(message)
     return [delete] if gone else [insert] if come else []
-
-
-def _escaped(query: str, places: int) -> Any:
-    """Let every % but those of parameters stand for itself."""
-    marks = "%s::text[]"
-    return query.replace("%", "%%").replace("%%s::text[]", marks, places)
