@@ -534,7 +534,9 @@ def test_a_declared_table_shows_its_declaration(t_env: StreamTableEnvironment) -
         "WITH ('connector' = 'datagen')"
     )
     table = t_env.from_path("declared")
-    assert str(table.get_resolved_schema()) == """(
+    assert (
+        str(table.get_resolved_schema())
+        == """(
   `a` INT NOT NULL COMMENT 'no',
   `b` STRING,
   `ts` TIMESTAMP(3) *ROWTIME*,
@@ -543,6 +545,9 @@ def test_a_declared_table_shows_its_declaration(t_env: StreamTableEnvironment) -
   WATERMARK FOR `ts`: TIMESTAMP(3) AS `ts` - INTERVAL '5' SECOND,
   CONSTRAINT `PK_a` PRIMARY KEY (`a`) NOT ENFORCED
 )"""
+    )
+    t_env.create_temporary_view("seen", table.where(col("a") > 1))
+    assert t_env.from_path("seen").get_resolved_schema() == table.get_resolved_schema()
     # What a query makes of it are plain columns.
     plain = str(table.where(col("a") > 1).select(col("ts"), col("c")).get_resolved_schema())
     assert plain == "(\n  `ts` TIMESTAMP(3) *ROWTIME*,\n  `c` INT NOT NULL\n)"
