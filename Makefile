@@ -53,8 +53,9 @@ sql-oracle: $(STAMP)
 	$(BIN)/python tests/sql/oracle.py --count 5000
 
 # The API reference as a site, in site/: what users import, from its docstrings.
-FORMATS := avro csv json orc parquet
-CONNECTORS := base datagen file_system hybrid_source jdbc number_seq sql
+FORMATS := avro change_json csv json orc parquet
+CONNECTORS := base cdc datagen dynamic_kafka file_system http_source hybrid_source jdbc jdbc_source kafka lookup number_seq redis \
+	socket_source sql
 DOCUMENTED := cep common common.serialization common.typeinfo common.types common.watermark_strategy \
 	datastream datastream.checkpoint_config datastream.checkpoint_storage datastream.functions datastream.state \
 	datastream.state_backend datastream.window $(addprefix datastream.connectors.,$(CONNECTORS)) \
@@ -74,15 +75,18 @@ simulate: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/kafka.py
 
 # SQL beside Flink's own Java SQL.
 bench-sql: $(STAMP)
 	$(BIN)/python bench/sql/run.py
 
-# Exceptions and kill -9 at every step of the protocol, on real Spark, in a DataStream job and in one of SQL; two hours.
+# Exceptions and kill -9 at every step of the protocol, on real Spark, in a DataStream job, in one of SQL and from Kafka
+# to Kafka; three hours.
 chaos: $(STAMP)
 	$(BIN)/python -m tests.faults --seeds 3
 	$(BIN)/python -m tests.faults --seeds 3 --job sql
+	$(BIN)/python -m tests.faults --seeds 3 --job kafka
 
 clean:
 	rm -rf $(VENV)

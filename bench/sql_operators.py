@@ -18,7 +18,7 @@ from millstream.operators.base import Operator, OperatorSetup, Surroundings
 from millstream.operators.context import RuntimeContext
 from millstream.operators.metrics import MetricGroup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.index import DictIndex, WordIndex
+from millstream.sql.columns.index import DictIndex, KeyIndex
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.calc import CalcOperator
@@ -237,10 +237,12 @@ MEASURED: dict[str, Callable[[], Callable[[], None]]] = {
     "window with shuffle, 1M keys, two phases": lambda: _two_phases(1_000_000, 2),
     "join, one partner": _join,
     "shuffle, 2 ways, write and read": _shuffle,
-    "index, 10k ints, words in numpy": lambda: _index(_ints(10_000), WordIndex(1)),
-    "index, 1M ints, words in numpy": lambda: _index(_ints(1_000_000), WordIndex(1)),
+    "index, 10k ints, words in numpy": lambda: _index(_ints(10_000), KeyIndex([pa.int64()])),
+    "index, 1M ints, words in numpy": lambda: _index(_ints(1_000_000), KeyIndex([pa.int64()])),
     "index, 10k ints, dict": lambda: _index(_ints(10_000), DictIndex()),
     "index, 1M ints, dict": lambda: _index(_ints(1_000_000), DictIndex()),
+    "index, 10k texts, words in numpy": lambda: _index(_texts(10_000), KeyIndex([pa.string()])),
+    "index, 1M texts, words in numpy": lambda: _index(_texts(1_000_000), KeyIndex([pa.string()])),
     "index, 10k texts, dict": lambda: _index(_texts(10_000), DictIndex()),
     "index, 1M texts, dict": lambda: _index(_texts(1_000_000), DictIndex()),
     "index, 10k ints, group_by and dict": lambda: _group_by(_ints(10_000)),

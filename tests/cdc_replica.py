@@ -19,7 +19,7 @@ from typing import Any
 from millstream.common import Configuration, Types, WatermarkStrategy
 from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.base import Source
-from millstream.datastream.connectors.cdc import JsonDebeziumDeserializationSchema, PostgresSource
+from millstream.datastream.connectors.cdc import JsonDebeziumDeserializationSchema, MySqlSource, PostgresSource
 from millstream.datastream.connectors.sql import SqlSink
 from millstream.datastream.state import ValueStateDescriptor
 
@@ -101,6 +101,17 @@ def postgres_source(conninfo: str, slot: str) -> Source:
     return builder.deserializer(JsonDebeziumDeserializationSchema()).heartbeat_interval(1).build()
 
 
+def mariadb_source(socket: str, database: str) -> Source:
+    builder = MySqlSource.builder().hostname(socket).username("root")
+    builder.table_list(rf"{database}\.(accounts|notes|pairs)").split_size(40)
+    return builder.deserializer(JsonDebeziumDeserializationSchema()).heartbeat_interval(1).build()
+
+
+MARIADB_TABLES = [
+    "CREATE TABLE accounts (id int PRIMARY KEY, owner text, balance decimal(12, 2))",
+    "CREATE TABLE notes (title varchar(60) PRIMARY KEY, n int, body mediumtext)",
+    "CREATE TABLE pairs (b varchar(60), n int, a int, body mediumtext, PRIMARY KEY (a, b))",
+]
 POSTGRES_TABLES = [
     "CREATE TABLE accounts (id int PRIMARY KEY, owner text, balance numeric(12, 2))",
     "CREATE TABLE notes (title text PRIMARY KEY, n int, body text)",
@@ -114,8 +125,9 @@ POSTGRES_TABLES = [
 class Workload:
     """Random transactions: deletes, changed keys, large values, some of them rolled back."""
 
-    def __init__(self, connection: Any, seed: int) -> None:
+    def __init__(self, connection: Any, seed: int, is_mysql: bool = False) -> None:
         self.connection = connection
+        self.is_mysql = is_mysql
         self.rng = random.Random(seed)
 
     def title(self) -> str:
@@ -145,6 +157,9 @@ class Workload:
 
     def upsert(self, table: str, keys: str, columns: tuple[str, ...]) -> str:
         places = ", ".join(["%s"] * len(columns))
+        if self.is_mysql:
+            changes = ", ".join(f"{c} = VALUES({c})" for c in columns)
+            return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON DUPLICATE KEY UPDATE {changes}"
         changes = ", ".join(f"{c} = EXCLUDED.{c}" for c in columns)
         return (
             f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT ({keys}) DO UPDATE SET {changes}"
@@ -227,11 +242,12 @@ def settings(checkpoints: str) -> dict[str, str]:
     return found
 
 
-def main(conninfo: str, slot: str, facts: str, checkpoints: str) -> None:
+def main(kind: str, where: str, which: str, facts: str, checkpoints: str) -> None:
     from millstream.testing import LocalEnvironment
 
     env = LocalEnvironment(Configuration.from_dict(settings(checkpoints)))
-    build(env, postgres_source(conninfo, slot), Connect(facts))
+    source = {"postgres": postgres_source, "mariadb": mariadb_source}[kind](where, which)
+    build(env, source, Connect(facts))
     env.execute()
 
 

@@ -23,7 +23,12 @@ def main() -> None:
     name, records = sys.argv[1], int(sys.argv[2])
     query = BY_NAME[name].spark
     assert query is not None
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "OFF"}
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "OFF",
+        "spark.ui.showConsoleProgress": "false",
+    }
     builder = SparkSession.builder.master("local[2]").config(map=settings)
     # A join of two halves as large as each other, as streams are joined: neither is sent to all.
     spark = builder.config("spark.sql.autoBroadcastJoinThreshold", "-1").getOrCreate()

@@ -2,6 +2,8 @@
 
     python -m tests.faults [--seeds 3] [--only STEP] [--what raise] [--job sql]
 
+The job kafka goes from Kafka to Kafka, on a broker that is started for it and killed too.
+
 Prints every case, and at the end points x seeds and the number of differences.
 """
 
@@ -11,37 +13,45 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
-from tests.faults.cases import JOBS, WHATS, cases, run
+from tests.faults.cases import JOBS, KAFKA, KILL_BROKER, WHATS, Case, Outcome, cases, kafka_cases, run, run_with_kafka
+
+from millstream.testing.kafka import KafkaBroker
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", help="one step")
-    parser.add_argument("--what", choices=WHATS)
+    parser.add_argument("--what", choices=[*WHATS, KILL_BROKER])
     parser.add_argument("--first", type=int, default=1, help="go on with this case")
-    parser.add_argument("--job", choices=JOBS, default="stream")
+    parser.add_argument("--job", choices=[*JOBS, KAFKA], default="stream")
     options = parser.parse_args()
     # Every case fails on purpose: its log would hide what counts.
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
-    chosen = [
-        c
-        for c in cases(options.seeds, options.job)
-        if options.only in (None, c.step) and options.what in (None, c.what)
-    ]
+    every = kafka_cases(options.seeds) if options.job == KAFKA else cases(options.seeds, options.job)
+    chosen = [c for c in every if options.only in (None, c.step) and options.what in (None, c.what)]
+    if options.job != KAFKA:
+        return _run_all(chosen, options.first, options.seeds, run)
+    with KafkaBroker() as broker:
+        return _run_all(chosen, options.first, options.seeds, partial(run_with_kafka, broker=broker))
+
+
+def _run_all(chosen: list[Case], first: int, seeds: int, run: Callable[[Case], Outcome]) -> int:
     differences, reached, started = 0, 0, time.monotonic()
-    for i, case in list(enumerate(chosen, 1))[options.first - 1 :]:
+    for i, case in list(enumerate(chosen, 1))[first - 1 :]:
         outcome = run(case)
         differences += outcome.differences
         reached += outcome.injected
         verdict = "exactly once" if not outcome.differences else f"{outcome.differences} DIFFERENCES"
         injected = "" if outcome.injected else " (the step was not reached)"
         print(f"[{i}/{len(chosen)}] {case}: {verdict}, {outcome.seconds:.1f} s{injected}", flush=True)
-    chosen = chosen[options.first - 1 :]
+    chosen = chosen[first - 1 :]
     points = len({(c.step, c.what) for c in chosen})
     print(
-        f"{points} points x {options.seeds} seeds = {len(chosen)} runs, {reached} faults injected, "
+        f"{points} points x {seeds} seeds = {len(chosen)} runs, {reached} faults injected, "
         f"{differences} differences, {time.monotonic() - started:.0f} s"
     )
     return 1 if differences or reached < len(chosen) else 0

@@ -8,17 +8,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from tests.faults import job, sql_job
+from tests.faults import job, kafka_job, sql_job
 
 from millstream.common import Configuration
-from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, SETTING, TASK_POINTS
+from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, SETTING, TASK_POINTS, TRANSACTION_POINTS
+from millstream.testing.kafka import KafkaBroker
 
 ROOT = Path(__file__).resolve().parents[2]
-# The jobs, each a module.
+KILL_BROKER = "kill-broker"
+KAFKA = "kafka"
+# The jobs, each a module; the one with Kafka needs a broker beside it.
 JOBS = {"stream": job, "sql": sql_job}
 WHATS = ("raise", "kill-worker", "kill-executor", "kill-driver")
 
@@ -31,6 +36,7 @@ _FEW = {
     # With checkpoints, not with every epoch.
     "task.before-delta": 6,
     "task.after-delta": 6,
+    "driver.between-transactions": 4,
 }
 
 
@@ -54,8 +60,9 @@ class Case:
         least = 2 if self.step == "driver.in-manifest" else 1
         return random.Random(f"{self.step} {self.what} {self.seed}").randint(least, most)
 
-    def setting(self, directory: Path) -> str:
-        return f"{self.step}|{self.what}|{self.time}|{directory / 'fault'}"
+    def setting(self, directory: Path, broker: KafkaBroker | None = None) -> str:
+        what = f"kill-{broker.pid}" if self.what == KILL_BROKER and broker is not None else self.what
+        return f"{self.step}|{what}|{self.time}|{directory / 'fault'}"
 
     def __str__(self) -> str:
         where = " on a cluster" if self.cluster else ""
@@ -88,24 +95,61 @@ def cases(seeds: int, job: str = "stream") -> Iterator[Case]:
             yield Case(step, "kill-driver", seed, job=job)
 
 
+def kafka_cases(seeds: int) -> Iterator[Case]:
+    """Yield every step with everything that can happen there, the broker's death too."""
+    for case in cases(seeds, KAFKA):
+        if not case.cluster:
+            yield case
+        if case.what == "raise":
+            yield replace(case, what=KILL_BROKER)
+    for seed in range(seeds):
+        for step in TRANSACTION_POINTS:
+            for what in (*WHATS, KILL_BROKER):
+                yield Case(step, what, seed, job=KAFKA)
+
+
+def run_with_kafka(case: Case, broker: KafkaBroker) -> Outcome:
+    """Run the job from Kafka to Kafka with a fault, as often as it takes to get to its end."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="millstream-faults-") as name:
+        directory = Path(name)
+        kafka_job.prepare(directory, broker)
+        with kafka_job.revived(broker):
+            if _needs_drivers(case):
+                _run_as_drivers(case, directory, broker)
+            else:
+                config = Configuration().set_string(SETTING, case.setting(directory, broker))
+                kafka_job.build(directory, config).execute(kafka_job.NAME)
+            # The broker may have been killed last of all.
+            differences = _differences(kafka_job.expected(), kafka_job.found(directory, broker))
+        return Outcome(differences, (directory / "fault").exists(), time.monotonic() - started)
+
+
+def _needs_drivers(case: Case) -> bool:
+    return case.what == "kill-driver" or case.step in RECOVERY_POINTS or case.cluster
+
+
+def _differences(expected: Counter[Any], found: Counter[Any]) -> int:
+    return sum(((expected - found) + (found - expected)).values())
+
+
 def run(case: Case) -> Outcome:
     """Run a job with a fault, as often as it takes to get to its end."""
     started, module = time.monotonic(), JOBS[case.job]
     with tempfile.TemporaryDirectory(prefix="millstream-faults-") as name:
         directory = Path(name)
-        if case.what == "kill-driver" or case.step in RECOVERY_POINTS or case.cluster:
+        if _needs_drivers(case):
             _run_as_drivers(case, directory)
         else:
             config = Configuration().set_string(SETTING, case.setting(directory))
             module.build(directory, config).execute(module.NAME)
-        expected, found = module.expected(), module.found(directory)
-        differences = sum(((expected - found) + (found - expected)).values())
+        differences = _differences(module.expected(), module.found(directory))
         return Outcome(differences, (directory / "fault").exists(), time.monotonic() - started)
 
 
-def _run_as_drivers(case: Case, directory: Path) -> None:
+def _run_as_drivers(case: Case, directory: Path, broker: KafkaBroker | None = None) -> None:
     """Run the job in processes of their own: when one is killed, the next goes on from the latest checkpoint."""
-    fault = case.setting(directory)
+    fault = case.setting(directory, broker)
     if case.step in RECOVERY_POINTS:
         # Something else has to go wrong first.
         first = f"driver.after-ack|kill-driver|{random.Random(case.seed).randint(4, 10)}|{directory / 'first'}"
@@ -119,7 +163,8 @@ def _run_as_drivers(case: Case, directory: Path) -> None:
 
 
 def _drive(case: Case, directory: Path, fault: str, latest: bool) -> int:
-    command = [sys.executable, "-m", JOBS[case.job].__name__, str(directory), "--fault", fault]
+    module = kafka_job if case.job == KAFKA else JOBS[case.job]
+    command = [sys.executable, "-m", module.__name__, str(directory), "--fault", fault]
     if case.cluster:
         command += ["--master", "local-cluster[2,2,1024]"]
     done = subprocess.run(

@@ -50,7 +50,8 @@ def test_an_example_prints_what_it_promises(name: str, runs: Runs) -> None:
     done = runs[name].result()
     assert done.stdout.splitlines() == promised(name).splitlines(), done.stderr
     assert done.returncode == 0
-    assert len(done.stderr.splitlines()) == 1, done.stderr
+    # MLlib says where there is no native algebra.
+    assert len([line for line in done.stderr.splitlines() if not line.startswith("netlib-")]) == 1, done.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 from conftest import Env
@@ -21,7 +22,7 @@ def _slow(x: int) -> int:
 
 def test_the_vertex_that_holds_a_job_up_is_named_and_the_one_with_a_hot_key(env: Env, slots_stay: bool) -> None:
     numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers")
-    spread = numbers.map(lambda x: x).key_by(lambda x: x % 100).map(_slow).name("slow")
+    spread = numbers.map(_busy).key_by(lambda x: x % 100).map(_slow).name("slow")
     spread.key_by(lambda x: 0 if x % 10 else x).reduce(lambda a, b: a).name("hot").add_sink(lambda v: None)
     job = env.execute_async("three levels")
     registry = Registry()
@@ -31,13 +32,44 @@ def test_the_vertex_that_holds_a_job_up_is_named_and_the_one_with_a_hot_key(env:
         told = _until(
             client, str(job.get_job_id()), registry, wanted={"skew", *(["back pressure"] if slots_stay else [])}
         )
+        seen = _flames(client, str(job.get_job_id()))
     finally:
         job.cancel().result()
+    # Where the time goes, in the user's own lines: one sleeps, the other works.
+    off, on = seen["off_cpu"], seen["on_cpu"]
+    assert off["_slow"] > on["_slow"] and on["_busy"] > 2 * off["_busy"], seen
     if slots_stay:
         assert told["back pressure"]["title"] == "slow holds the job up"
         assert "Source: numbers -> Map" in told["back pressure"]["text"]
         assert "made at test_explanations.py:" in told["back pressure"]["text"]
     assert told["skew"]["title"] == "hot -> Sink has more to do in one subtask"
+
+
+def _busy(x: int) -> int:
+    return sum(range(5000)) * 0 + x
+
+
+def _flames(client: TestClient, job: str) -> dict[str, Counter[str]]:
+    """Return how often each function of the user's was seen, by kind of flame graph, of all vertices."""
+    vertices = [v["id"] for v in client.get(f"/jobs/{job}").json()["vertices"]]
+    end = time.monotonic() + 40
+    while True:
+        seen: dict[str, Counter[str]] = {"on_cpu": Counter(), "off_cpu": Counter()}
+        for kind, counted in seen.items():
+            for vertex in vertices:
+                told = client.get(f"/jobs/{job}/vertices/{vertex}/flamegraph?type={kind}").json()
+                _count(told.get("data", {"name": "", "value": 0, "children": []}), counted)
+        if seen["off_cpu"]["_slow"] > 20 and seen["on_cpu"]["_busy"] > 20:
+            return seen
+        assert time.monotonic() < end, seen
+        time.sleep(0.2)
+
+
+def _count(node: dict[str, Any], counted: Counter[str]) -> None:
+    if node["name"].startswith("test_explanations.py:"):
+        counted[node["name"].split()[1]] += node["value"]
+    for child in node["children"]:
+        _count(child, counted)
 
 
 def _until(client: TestClient, job: str, registry: Registry, wanted: set[str]) -> dict[str, Any]:

@@ -9,9 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.faults.cases import JOBS, Case, cases, run
+from tests.faults.cases import JOBS, KAFKA, KILL_BROKER, Case, cases, kafka_cases, run, run_with_kafka
 
-from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, TASK_POINTS, arm
+from millstream.common.faults import DRIVER_POINTS, RECOVERY_POINTS, TASK_POINTS, TRANSACTION_POINTS, arm
+from millstream.testing.kafka import KafkaBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("config")]
 
@@ -46,6 +47,31 @@ def test_exactly_once(case: Case) -> None:
     assert outcome.differences == 0
 
 
+KAFKA_CASES = [
+    Case("task.after-stage", "kill-worker", 0, job=KAFKA),
+    Case("driver.after-manifest", "kill-driver", 0, job=KAFKA),
+    Case("driver.between-transactions", "raise", 0, job=KAFKA),
+    Case("driver.before-commit", KILL_BROKER, 0, job=KAFKA),
+]
+
+
+@pytest.mark.parametrize("case", KAFKA_CASES, ids=str)
+def test_a_read_committed_consumer_sees_every_record_once(case: Case, kafka: KafkaBroker) -> None:
+    try:
+        outcome = run_with_kafka(case, kafka)
+    finally:
+        arm(None)
+    assert outcome.injected
+    assert outcome.differences == 0
+
+
+STEPS = {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}
+
+
 @pytest.mark.parametrize("job", JOBS)
 def test_every_step_is_tried_in_the_long_form(job: str) -> None:
-    assert {c.step for c in cases(1, job)} == {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}
+    assert {c.step for c in cases(1, job)} == STEPS
+
+
+def test_every_step_is_tried_with_kafka_too() -> None:
+    assert {c.step for c in kafka_cases(1)} == STEPS | set(TRANSACTION_POINTS)

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 from conftest import Env
+from schema_registry import registry_server
 
 from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import TimestampAssigner
-from millstream.datastream import ProcessFunction
-from millstream.datastream.connectors.base import DeliveryGuarantee
+from millstream.datastream import OutputTag, ProcessFunction
+from millstream.datastream.connectors import kafka_client
+from millstream.datastream.connectors.base import BadRecords, DeliveryGuarantee
+from millstream.datastream.connectors.dynamic_kafka import DynamicKafkaSource, SingleClusterTopicMetadataService
 from millstream.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -30,6 +33,10 @@ from millstream.datastream.connectors.kafka import (
     KafkaTopicPartition,
 )
 from millstream.datastream.connectors.kafka_client import KafkaFailure
+from millstream.datastream.formats.avro import (
+    ConfluentRegistryAvroDeserializationSchema,
+    ConfluentRegistryAvroSerializationSchema,
+)
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from millstream.testing.kafka import KafkaBroker
 
@@ -114,6 +121,41 @@ def test_records_have_kafkas_timestamps_and_a_slow_partition_holds_time_back(
     assert sorted(found) == [("1000", 1000), ("2000", 2000), ("5000", 5000)]
 
 
+class Watermarks(ProcessFunction):
+    def process_element(self, value: str, ctx: ProcessFunction.Context) -> Any:
+        yield f"{value}@{ctx.timer_service().current_watermark()}"
+
+
+class Named(TimestampAssigner):
+    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
+        return int(value)
+
+
+def test_time_waits_for_the_slowest_partition_also_for_one_that_is_empty(
+    env1: Env, kafka: KafkaBroker, topic: str
+) -> None:
+    out = f"{topic}-out"
+    kafka.create_topic(out)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
+    stream = env1.from_source(reading(kafka, topic).build(), strategy, "kafka").process(Watermarks())
+    stream.sink_to(writing(kafka, out, DeliveryGuarantee.AT_LEAST_ONCE))
+    job = env1.execute_async()
+
+    def after(*sent: tuple[int, str]) -> str:
+        for partition, value in sent:
+            already = len(kafka.read(out))
+            kafka.send(topic, [value], partition=partition)
+            _until(lambda: len(kafka.read(out)) == already + 1)  # noqa: B023
+        return kafka.read(out)[-1].decode()
+
+    try:
+        assert after((0, "5000"), (1, "7000"), (0, "6000")) == f"6000@{-(1 << 63)}"
+        assert after((2, "100"), (0, "8000")) == "8000@99"
+        assert after((2, "9000"), (1, "9001")) == "9001@6999"
+    finally:
+        job.cancel().result()
+
+
 def test_keys_headers_and_places_are_read_by_a_schema_for_whole_records(
     env: Env, kafka: KafkaBroker, topic: str
 ) -> None:
@@ -125,6 +167,19 @@ def test_keys_headers_and_places_are_read_by_a_schema_for_whole_records(
     source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_deserializer(Whole())
     built = source.set_topic_pattern(f"{topic}.*").set_bounded(KafkaOffsetsInitializer.latest()).build()
     assert list(env.from_source(built, NONE, "kafka").execute_and_collect()) == [(b"k", b"v", 2, 0)]
+
+
+def test_a_source_of_streams_by_name(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(topic, ["a", "b"])
+    service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": kafka.bootstrap})
+    for choose in ({"stream_ids": {topic}}, {"stream_pattern": f"{topic}.*"}):
+        builder = DynamicKafkaSource.builder().set_kafka_metadata_service(service)
+        builder = getattr(builder, f"set_{next(iter(choose))}")(*choose.values())
+        builder.set_deserializer(KafkaRecordDeserializationSchema.value_only(SimpleStringSchema()))
+        source = builder.set_bounded(KafkaOffsetsInitializer.latest()).build()
+        assert sorted(env.from_source(source, NONE, "kafka").execute_and_collect()) == ["a", "b"]
+    with pytest.raises(InvalidProgramError, match="set_kafka_metadata_service"):
+        DynamicKafkaSource.builder().set_stream_ids({"a"}).build()
 
 
 def test_json_goes_in_and_out(env: Env, kafka: KafkaBroker, topic: str) -> None:
@@ -150,8 +205,14 @@ def test_a_record_that_cannot_be_read_is_named_or_left_out(env: Env, kafka: Kafk
     env.from_source(source.build(), NONE, "kafka").print()
     with pytest.raises(Exception, match=f"offset 1 of partition 1 of topic '{topic}'.*not json"):
         env.execute()
-    stream = env.from_source(source.skip_bad_records().build(), NONE, "kafka")
+    stream = env.from_source(source.build().on_bad_records(BadRecords.skip()), NONE, "kafka")
     assert list(stream.execute_and_collect()) == [Row(n=1)]
+    unreadable = OutputTag("unreadable")
+    tolerant = source.build().on_bad_records(BadRecords.to(unreadable))
+    timed = env.from_source(tolerant, WatermarkStrategy.for_monotonous_timestamps(), "kafka")
+    timed.print()
+    found = list(timed.get_side_output(unreadable).execute_and_collect())
+    assert [(bad.where, bad.value) for bad in found] == [(f"offset 1 of partition 1 of topic '{topic}'", b"not json")]
 
 
 def test_offsets_are_committed_with_checkpoints_and_new_partitions_are_found(
@@ -237,23 +298,6 @@ def _restarts(env: Env) -> None:
     config.set_string("restart-strategy.fixed-delay.delay", "100 ms")
 
 
-def test_the_broker_may_be_killed_too(env: Env, tmp_path: Path) -> None:
-    with KafkaBroker() as own:
-        own.create_topic("in")
-        own.create_topic("out")
-        own.send("in", [str(i) for i in range(3000)])
-        env.enable_checkpointing(200)
-        _restarts(env)
-        slow = env.from_source(bounded(own, "in"), NONE, "kafka").map(lambda v: (time.sleep(0.001), v)[1])
-        slow.sink_to(writing(own, "out", DeliveryGuarantee.EXACTLY_ONCE))
-        job = env.execute_async()
-        _until(lambda: len(own.read("out")) > 100)
-        own.kill()
-        own.start()
-        job.get_job_execution_result().result()
-        assert Counter(map(int, own.read("out"))) == Counter(range(3000))
-
-
 def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
     env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
@@ -313,4 +357,85 @@ def test_what_cannot_be_is_said_before_anything_runs(env: Env, kafka: KafkaBroke
     sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_property("transaction.timeout.ms", "3600000")
     env.from_collection(["a"]).sink_to(sink.build())
     with pytest.raises(InvalidProgramError, match="allows at most 900,000"):
+        env.execute()
+
+
+def test_tls_and_passwords_and_wrong_ones_in_bounded_time(env: Env) -> None:
+    with KafkaBroker(secure=True) as own:
+        own.create_topic("in")
+        own.create_topic("out")
+        own.send("in", ["1", "2"])
+
+        def build(security: dict[str, str]) -> None:
+            where = {"bootstrap.servers": own.secure_bootstrap, **security}
+            source = KafkaSource.builder().set_properties(where).set_topics("in")
+            source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(KafkaOffsetsInitializer.latest())
+            schema = KafkaRecordSerializationSchema.builder().set_topic("out")
+            sink = KafkaSink.builder().set_transactional_id_prefix("secure")
+            sink.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
+            sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+            for key, value in where.items():
+                sink.set_property(key, value)
+            env.from_source(source.build(), NONE, "kafka").sink_to(sink.build())
+
+        for mechanism in ("PLAIN", "SCRAM-SHA-256"):
+            build(own.security(mechanism))
+            env.execute()
+        assert sorted(own.read("out")) == [b"1", b"1", b"2", b"2"]
+        began = time.monotonic()
+        build(own.security(password="wrong"))
+        with pytest.raises(KafkaFailure, match=r"does not let this user in.*sasl\.username"):
+            env.execute()
+        build({k: v for k, v in own.security().items() if k != "ssl.ca.location"})
+        with pytest.raises(KafkaFailure, match="cannot be spoken to with TLS.*ssl.ca.location"):
+            env.execute()
+        assert time.monotonic() - began < 60
+
+
+def test_a_broker_that_is_not_there_is_said_in_bounded_time(
+    env: Env, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_client, "TIMEOUT", 3.0)
+    nobody = reading(kafka, topic).set_bootstrap_servers("127.0.0.1:9").build()
+    env.from_source(nobody, NONE, "kafka").print()
+    began = time.monotonic()
+    with pytest.raises(KafkaFailure, match="127.0.0.1:9 does not answer.*bootstrap.servers"):
+        env.execute()
+    assert time.monotonic() - began < 15
+
+
+def test_records_that_are_gone_are_not_skipped_silently(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(topic, [str(i) for i in range(10)], partition=0)
+    kafka.delete_records(topic, 0, 6)
+    given = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
+    source = reading(kafka, topic).set_starting_offsets(given).set_bounded(KafkaOffsetsInitializer.latest())
+    env.from_source(source.build(), NONE, "kafka").print()
+    with pytest.raises(Exception, match=f"partition 0 of topic '{topic}' are no longer there.*retention"):
+        env.execute()
+    beyond = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 99})
+    env.from_source(reading(kafka, topic).set_starting_offsets(beyond).build(), NONE, "kafka").print()
+    with pytest.raises(KafkaFailure, match=f"partition 0 of topic '{topic}' ends at offset 10, .* from 99"):
+        env.execute()
+
+
+def test_avro_with_a_schema_registry_goes_in_and_out(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    text = '{"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}]}'
+    with registry_server() as registry:
+        out = ConfluentRegistryAvroSerializationSchema.for_generic(f"{topic}-value", text, registry.url)
+        schema = KafkaRecordSerializationSchema.builder().set_topic(topic)
+        sink = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap)
+        sink.set_record_serializer(schema.set_value_serialization_schema(out).build())
+        sink.set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
+        rows = [Row(n=i) for i in range(100)]
+        env.from_collection(rows, Types.ROW_NAMED(["n"], [Types.INT()])).sink_to(sink.build())
+        env.execute()
+        kafka.send(topic, ["not avro"])
+        back = ConfluentRegistryAvroDeserializationSchema.for_generic(text, registry.url)
+        source = reading(kafka, topic).set_value_only_deserializer(back).set_bounded(KafkaOffsetsInitializer.latest())
+        tolerant = source.build().on_bad_records(BadRecords.skip())
+        found = list(env.from_source(tolerant, NONE, "kafka").execute_and_collect())
+        assert sorted(row["n"] for row in found) == list(range(100))
+    # Nobody answers any more: that is no reason to skip records.
+    env.from_source(tolerant, NONE, "kafka").print()
+    with pytest.raises(Exception, match="The schema registry .* does not answer"):
         env.execute()

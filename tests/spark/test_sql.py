@@ -16,8 +16,8 @@ from tests.faults import sql_job
 
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.table import DataTypes, StreamTableEnvironment
-from millstream.table.udf import udf
+from millstream.table import DataTypes, ListView, StreamTableEnvironment
+from millstream.table.udf import AggregateFunction, udaf, udf
 
 pytestmark = pytest.mark.spark
 
@@ -83,6 +83,72 @@ def test_a_stream_a_table_and_a_stream_are_one_job(t_env: StreamTableEnvironment
     assert sorted(r for r in rows if r[1] == "a") == [
         ("INSERT", "a", 1), ("UPDATE_AFTER", "a", 4), ("UPDATE_BEFORE", "a", 1),
     ]  # fmt: skip
+
+
+def timed(t_env: StreamTableEnvironment, last: int) -> None:
+    t_env.execute_sql(
+        "CREATE TABLE timed (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n * 1000, 3), WATERMARK FOR ts AS ts) WITH ("
+        "'connector' = 'datagen', 'rows-per-second' = '10000000', 'fields.n.kind' = 'sequence', "
+        f"'fields.n.start' = '1', 'fields.n.end' = '{last}')"
+    )
+
+
+def test_frames_of_a_stream_by_rowtime(t_env: StreamTableEnvironment) -> None:
+    timed(t_env, 600)
+    sums = "SUM(n) OVER (PARTITION BY n % 3 ORDER BY ts RANGE BETWEEN INTERVAL '6' SECOND PRECEDING AND CURRENT ROW)"
+    found = final(t_env, f"SELECT n, {sums}, LAG(n, 2) OVER (PARTITION BY n % 3 ORDER BY ts) FROM timed")
+    expected = [(n, sum(m for m in (n, n - 3, n - 6) if m > 0), n - 6 if n > 6 else None) for n in range(1, 601)]
+    assert found == Counter(expected)
+
+
+def test_first_rows_of_windows_that_are_joined(t_env: StreamTableEnvironment) -> None:
+    timed(t_env, 300)
+    window = "TABLE(TUMBLE(TABLE timed, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
+    first = (
+        "(SELECT n, k, window_start, window_end FROM (SELECT n, n % 2 AS k, window_start, window_end, ROW_NUMBER() "
+        f"OVER (PARTITION BY window_start, window_end, n % 2 ORDER BY n DESC) AS rn FROM {window}) WHERE rn <= 2)"
+    )
+    found = final(
+        t_env,
+        f"SELECT a.n, b.n FROM {first} AS a JOIN {first} AS b ON a.window_start = b.window_start AND a.window_end = "
+        "b.window_end AND a.k = 0 AND b.k = 1 AND a.n + 1 = b.n",
+    )
+    # Of the window from 10 to 20 that are 16 and 18, 17 and 19.
+    assert found == Counter({(n, n + 1): 1 for n in range(1, 300) if n % 10 in (6, 8)})
+
+
+def test_rows_near_in_time_and_patterns_of_rows(t_env: StreamTableEnvironment) -> None:
+    timed(t_env, 200)
+    found = final(
+        t_env,
+        "SELECT a.n, b.n FROM timed AS a LEFT JOIN timed AS b ON a.n = b.n * 2 AND b.ts BETWEEN a.ts - INTERVAL '40' "
+        "SECOND AND a.ts",
+    )
+    assert found == Counter({(n, n // 2 if n % 2 == 0 and n <= 80 else None): 1 for n in range(1, 201)})
+    found = final(
+        t_env,
+        "SELECT * FROM timed MATCH_RECOGNIZE (ORDER BY ts MEASURES A.n AS a, SUM(B.n) AS s, C.n AS c ONE ROW PER MATCH "
+        "AFTER MATCH SKIP PAST LAST ROW PATTERN (A B+ C) DEFINE A AS A.n % 10 = 0, B AS B.n < A.n + 3, C AS C.n > 0)",
+    )
+    assert found == Counter({(n, 2 * n + 3, n + 3): 1 for n in range(10, 191, 10)})
+
+
+def test_aggregates_of_users_in_several_subtasks(t_env: StreamTableEnvironment) -> None:
+    class Listed(AggregateFunction[Any, Any]):
+        def create_accumulator(self) -> Any:
+            return [ListView()]
+
+        def accumulate(self, accumulator: Any, value: Any) -> None:
+            accumulator[0].add(value)
+
+        def get_value(self, accumulator: Any) -> Any:
+            return sum(accumulator[0].get())
+
+    numbers(t_env, 500)
+    kinds = {"result_type": DataTypes.BIGINT(), "accumulator_type": "ROW<l ARRAY<BIGINT>>"}
+    t_env.create_temporary_system_function("listed", udaf(Listed(), **kinds))
+    found = final(t_env, "SELECT n % 5, listed(n), MAX(n) FROM seq GROUP BY n % 5")
+    assert found == Counter({(k, sum(range(k or 5, 501, 5)), 500 - (5 - k) % 5): 1 for k in range(5)})
 
 
 def test_a_savepoint_of_two_subtasks_goes_on_in_three_and_in_one(config: Configuration, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from millstream.datastream import StreamExecutionEnvironment
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 
-from test_sql_transcripts import in_jobs, shown, written
+from sql_transcript import shown
+from test_sql_transcripts import in_jobs, written
 
 pytestmark = pytest.mark.spark
 FILES = sorted(p.stem for p in FOLDER.glob("*.yaml"))
@@ -72,4 +73,4 @@ def test_operators_of_sql(config: Configuration, tmp_path: Path) -> None:
     env._clock = FileClock(str(tmp_path / "clock"))
     sinks = in_jobs(env)
     env.execute("operators of SQL")
-    assert {name: shown(sink) for name, sink in sinks.items()} == {name: written(name) for name in sinks}
+    assert {name: shown(sink.results()) for name, sink in sinks.items()} == {name: written(name) for name in sinks}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from millstream.sql.functions.function import Kind
-from millstream.sql.functions.table import FUNCTIONS
+from millstream.sql.functions.table import functions
 from millstream.table.connectors.registry import BUILT_IN, find_connector
 from millstream.table.formats.registry import _FORMATS, format_class
 
@@ -28,7 +28,7 @@ def page() -> str:
     lines += ["Made by `make sql-docs` from the code; do not edit. [sql.md](sql.md) is where to begin.", ""]
     lines += ["## Statements", "", "| | |", "|---|---|", *(f"| {what} | {text} |" for what, text in STATEMENTS), ""]
     for kind, title in _KINDS.items():
-        found = sorted((f for f in FUNCTIONS.values() if f.kind is kind), key=lambda f: f.name)
+        found = sorted((f for f in functions().values() if f.kind is kind), key=lambda f: f.name)
         lines += [f"## {title}", "", "| SQL | Table API |", "|---|---|"]
         lines += [f"| `{f.name.replace('|', chr(92) + '|')}` | {f'`{f.api}`' if f.api else ''} |" for f in found]
         lines.append("")

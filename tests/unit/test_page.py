@@ -16,6 +16,8 @@ from millstream.common.job_client import JobClient
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import make_app
+from millstream.service.archiver import Archiver
+from millstream.service.history import Shelf, history_app
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, Sampler, service_of
@@ -104,6 +106,9 @@ def test_a_job_is_seen_running_and_a_slow_vertex_is_not_green(site: Site) -> Non
     drawer.get_by_role("heading", name="Subtasks").wait_for()
     assert drawer.locator("tbody tr").count() == 1
     assert re.search(r"made at test_page.py:\d+", drawer.inner_text())
+    # Where its time goes: it waits, in the user's own function.
+    drawer.get_by_role("button", name="waiting").click()
+    drawer.locator(".flame .mine", has_text=re.compile(r"test_page.py:\d+ _slow")).first.wait_for()
     site.page.keyboard.press("Escape")
 
 
@@ -156,3 +161,60 @@ def test_what_the_service_is_started_with_is_shown_without_its_secrets(site: Sit
     site.page.goto(f"{site.url}/ui/index.html#/service")
     site.page.get_by_text("******").wait_for()
     assert "abc" not in site.page.locator("main").inner_text()
+
+
+def test_a_job_that_has_ended_is_shown_from_its_archive_with_the_same_pages(site: Site) -> None:
+    job = site.start("archived", parallelism=1)
+    job.trigger_checkpoint().result()
+    job.cancel().result()
+    shelf = Shelf()
+    archiver = Archiver(service_of(site.registry, {}, None, 500), lambda entry, archive: None)
+    shelf.put(archiver.now(site.registry.entries()[0]))
+    options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
+    assert options is not None
+    server = PublicServer(history_app(shelf, {}, None, 500), options, "history")
+    server.start()
+    try:
+        site.page.goto(server.url)
+        site.page.get_by_role("link", name="archived").click()
+        site.page.locator(".tag", has_text="canceled").first.wait_for()
+        assert site.page.get_by_role("button", name="Cancel", exact=True).count() == 0
+        site.page.locator(".node", has_text="Source: numbers").click()
+        site.page.locator(".drawer tbody tr").first.wait_for()
+        site.page.get_by_role("link", name="Checkpoints").click()
+        site.page.locator("tbody tr", has_text="completed").first.wait_for()
+        assert site.page.locator("#pulse.bad").count() == 0
+    finally:
+        server.stop()
+
+
+def test_a_thousand_subtasks_are_drawn(site: Site) -> None:
+    job = site.start("many", parallelism=500)
+    site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
+    node = site.page.locator(".node", has_text="Source: numbers")
+    node.wait_for()
+    node.click()
+    site.page.locator(".drawer tbody tr").nth(499).wait_for()
+    began = time.monotonic()
+    site.page.get_by_role("link", name="Timeline").click()
+    site.page.locator(".lane").first.wait_for()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(site: Site, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    job = site.start("read aloud", _slow, parallelism=1)
+    site.page.goto(site.url)
+    site.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    found = []
+    for place in ("", "graph", "checkpoints", "exceptions", "timeline", "configuration", "/workers", "/service"):
+        hash_ = f"#{place}" if place.startswith("/") else f"#/jobs/{job.get_job_id()}/{place}" if place else "#/"
+        site.page.goto(f"{site.url}/ui/index.html{hash_}")
+        site.page.locator("#pulse", has_text="as of").wait_for()
+        if place == "graph":
+            site.page.locator(".node").first.click()
+            site.page.locator(".drawer tbody tr").first.wait_for()
+        told = axe.Axe().run(site.page).response["violations"]
+        found += [(place, v["id"], v["nodes"][0]["html"][:200]) for v in told if v["impact"] in ("serious", "critical")]
+    assert found == []

@@ -346,7 +346,8 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
         replica.commit()
         workload = cdc_replica.Workload(database, 7)
         workload.run(400)
-        command = [sys.executable, cdc_replica.__file__, source.conninfo, shop.slot, facts.conninfo, str(tmp_path)]
+        command = [sys.executable, cdc_replica.__file__, "postgres", source.conninfo, shop.slot, facts.conninfo]
+        command.append(str(tmp_path))
         confirmed = []
         # The first times while tables are read, then later and later.
         for seconds in (0.15, 0.25, 0.4, 0.8, 1.2):
@@ -364,3 +365,30 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
             job.wait()
     # The log was let go of as the job went on.
     assert len({str(c) for c in confirmed}) > 2
+
+
+def test_the_server_may_be_killed_too(postgres: PostgresServer, tmp_path: Path) -> None:
+    import psycopg
+
+    facts = postgres.new_database()
+    with PostgresServer() as own, psycopg.connect(facts) as replica:
+        conninfo = own.new_database()
+        replica.execute(cdc_replica.FACTS)
+        replica.commit()
+        with psycopg.connect(conninfo) as database:
+            for statement in cdc_replica.POSTGRES_TABLES:
+                database.execute(statement)
+            cdc_replica.Workload(database, 3).run(200)
+        settings = {**cdc_replica.settings(str(tmp_path)), "restart-strategy.fixed-delay.delay": "500 ms"}
+        env = LocalEnvironment(Configuration.from_dict(settings))
+        cdc_replica.build(env, cdc_replica.postgres_source(conninfo, "killed"), cdc_replica.Connect(facts))
+        job = env.execute_async()
+        try:
+            until(lambda: len(cdc_replica.replica(replica)) > 20)
+            own.kill()
+            own.start()
+            with psycopg.connect(conninfo) as database:
+                cdc_replica.Workload(database, 4).run(50)
+                cdc_replica.await_equal(database, replica)
+        finally:
+            job.cancel().result()

@@ -9,6 +9,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.job_client import JobClient
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import Service, make_app
 from millstream.service.front import Front
@@ -44,10 +46,17 @@ class World:
         self.client = TestClient(make_app(Service(self.registry, {"s3.secret-key": "x"}, slots=4)))
         self.started: list[JobClient] = []
 
-    def start(self, name: str, function: Any = lambda x: x, end: int = 10**9, **settings: str) -> str:
+    def start(
+        self,
+        name: str,
+        function: Any = lambda x: x,
+        end: int = 10**9,
+        source: Any = NumberSequenceSource,
+        **settings: str,
+    ) -> str:
         configuration = Configuration.from_dict({**LOCAL, **{k.replace("__", "."): v for k, v in settings.items()}})
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
-        numbers = env.from_source(NumberSequenceSource(1, end), WatermarkStrategy.no_watermarks(), "numbers")
+        numbers = env.from_source(source(1, end), WatermarkStrategy.no_watermarks(), "numbers")
         numbers.map(function).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
         client = env.execute_async(name)
         self.started.append(client)
@@ -97,6 +106,26 @@ def test_a_job_is_seen_with_its_vertices_subtasks_and_rates(world: World) -> Non
     assert {m["id"] for m in world.get(f"{path}/metrics")} >= {"0.numRecordsIn", "1.busyTimeMsPerSecond"}
     one = world.get(f"{path}/subtasks/1")
     assert one["subtask"] == 1 and set(one["status-duration"]) >= {"CREATED", "DEPLOYING", "RUNNING"}
+
+
+class Waiting(NumberSequenceSource):
+    """A source that says how much of it waits."""
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        inner = super().create_enumerator(parallelism, restored)
+        poll = inner.poll
+        inner.poll = lambda budget, now: replace(poll(budget, now), pending={0: 17})  # type: ignore[method-assign]
+        return inner
+
+
+def test_the_lag_of_a_source_is_a_metric(world: World) -> None:
+    job = world.start("behind", source=Waiting)
+    seen = world.until(f"/jobs/{job}", runs)
+    path = f"/jobs/{job}/vertices/{seen['vertices'][0]['id']}/subtasks/metrics?get=pendingRecords"
+    found = world.until(path, lambda m: len(m) == 1)
+    assert found[0]["sum"] == 17
+    behind = f"/jobs/{job}/vertices/{seen['vertices'][1]['id']}/metrics"
+    assert not any("pendingRecords" in m["id"] for m in world.get(behind))
 
 
 def test_lists_of_jobs_count_their_tasks(world: World) -> None:
@@ -457,3 +486,15 @@ def test_shells_are_told_how_to_complete_commands(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COMP_CWORD", "1")
     monkeypatch.setenv("_MILLSTREAM_COMPLETE", "bash_complete")
     assert "plain,savepoint" in CliRunner().invoke(cli, [], prog_name="millstream").output
+
+
+def test_a_job_can_only_be_left_to_a_cluster_that_runs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    program = tmp_path / "job.py"
+    program.write_text("raise AssertionError('not here')")
+    run = CliRunner().invoke
+    for words in (["run", "-d", str(program)], ["run", "-t", "session", str(program)], ["cluster", "status"]):
+        said = run(cli, words)
+        assert said.exit_code == 1 and "`millstream cluster start -d` starts one" in said.output
+    assert run(cli, ["run", "-d", "--local", str(program)]).exit_code == 2
+    assert run(cli, ["run", "-d", "-t", "local", str(program)]).exit_code == 2

@@ -378,8 +378,8 @@ def test_a_mismatch_shows_both_schemas(session: Session) -> None:
             "only be defined over a time attribute column",
             29,
         ),
-        ("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES A.a AS x PATTERN (A) DEFINE A AS A.a > 1)",
-         "MATCH_RECOGNIZE is not supported yet", 17),
+        ("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES A.a AS x PATTERN (A) DEFINE B AS B.a > 1)",
+         "Pattern variable 'B' has no occurrence in the pattern", 17),
     ],
 )  # fmt: skip
 def test_errors_say_what_and_where(session: Session, query: str, words: str, column: int) -> None:

@@ -8,10 +8,7 @@ from tests.sql import compare, oracle, reference
 RECORDED = sorted(p.stem for p in compare.RECORDED.glob("*.txt"))
 
 
-_OVER = pytest.mark.xfail(strict=True, reason="OVER is not there yet")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=_OVER) if n == "over" else n for n in RECORDED])
+@pytest.mark.parametrize("name", RECORDED)
 def test_scripts_print_what_pyflink_prints(name: str) -> None:
     expected = (compare.RECORDED / f"{name}.txt").read_text()
     assert compare.agreed(compare.here(name), expected) == expected

@@ -504,7 +504,11 @@ def test_state_lives_as_long_as_the_setting_says(session: Session) -> None:
 
 def test_a_hint_says_how_long_state_lives(session: Session) -> None:
     query = "SELECT /*+ STATE_TTL('t' = '1 d', 'u' = '2 d') */ a, COUNT(*) FROM t JOIN u ON a = k GROUP BY a"
-    assert only(session, query, n.Join).traits.state_ttl == 172_800_000
+    join = only(session, query, n.Join)
+    assert join.traits.state_ttl == 172_800_000
+    assert isinstance(join.node, n.Join) and join.node.side_ttls == (86_400_000, 172_800_000)
+    one = only(session, query.replace("'t' = '1 d', ", ""), n.Join).node
+    assert isinstance(one, n.Join) and one.side_ttls == (None, 172_800_000)
     assert only(session, query, n.Aggregate).traits.state_ttl == 172_800_000
     with pytest.raises(ValidationException, match="cannot match the name of input tables: `zz`"):
         session.bound(query.replace("'u'", "'zz'"))
@@ -739,7 +743,7 @@ def _seconds(session: Session, text: str) -> float:
     ("query", "wanted"),
     [
         ("q4", ["GroupAggregate", "Calc", "GroupAggregate", "Calc", "Join"]),
-        ("q5", ["Calc", "Join", "Calc", "GlobalWindowAggregate"]),
+        ("q5", ["Calc", "WindowJoin", "Calc", "GlobalWindowAggregate"]),
         ("q9", ["Rank", "Join"]),
         ("q11", ["WindowAggregate", "Calc"]),
         ("q18", ["Deduplicate", "Calc"]),

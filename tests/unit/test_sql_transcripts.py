@@ -5,17 +5,15 @@ Each is run with its batches as they are written, row by row, and with a restart
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import sql_scripted
-from sql_runs import KINDS, Bare, Change, batch_of
+from sql_runs import Bare, batch_of
+from sql_transcript import END, WAYS, Transcript, check, shown, steps_of
 
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.operators.base import Operator
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
 from millstream.sql.operators.calc import CalcOperator
@@ -23,7 +21,7 @@ from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
-from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator
+from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.materialize import MaterializeOperator
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
@@ -39,66 +37,10 @@ from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataTypes
 from millstream.testing import CollectSink, LocalJob
 
-_END = (1 << 63) - 1
 _INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
 _BIGINT = DataTypes.BIGINT()
 _COUNT, _SUM = AggregateCall("COUNT", (), _BIGINT), AggregateCall("SUM", (1,), _BIGINT)
 _WINDOW = [("start", _TIME), ("end", _TIME)]
-
-
-@dataclass
-class Transcript:
-    """An operator, the types of its input, and what happens: rows come, or the watermark, or the end."""
-
-    name: str
-    operator: Callable[[], Operator]
-    kinds: list[pa.DataType]
-    # Texts like "+I a 1", with the input's number in front where there are two; a watermark; or "end".
-    steps: list[tuple[str | int, str]] = field(default_factory=list)
-
-
-def _value(text: str, kind: pa.DataType) -> Any:
-    if text == "-":
-        return None
-    if kind == pa.float64():
-        return float(text)
-    return text if kind == _TEXT else int(text)
-
-
-def _changes(text: str, kinds: list[pa.DataType]) -> list[Change]:
-    rows = [part.split() for part in text.split(",") if part.strip()]
-    return [(r[0], *(_value(v, k) for v, k in zip(r[1:], kinds, strict=True))) for r in rows]
-
-
-def _shown(batches: list[Any]) -> str:
-    rows = []
-    for batch in batches:
-        columns = [(c.view(pa.int64()) if pa.types.is_timestamp(c.type) else c).to_pylist() for c in batch.columns]
-        for kind, row in zip(batch.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
-            rows.append(" ".join([KINDS[kind], *("-" if v is None else str(v) for v in row)]))
-    return ", ".join(rows)
-
-
-def steps_of(transcript: Transcript, one_by_one: bool = False) -> list[Any]:
-    """Return the steps: (input, batch), watermarks, and "end"."""
-    found: list[Any] = []
-    for step, _ in transcript.steps:
-        found += [step] if not isinstance(step, str) or step == "end" else _batches(transcript, step, one_by_one)
-    return found
-
-
-def _batches(transcript: Transcript, text: str, one_by_one: bool) -> list[tuple[int, Any]]:
-    index = 0
-    if text[0] in "12":
-        index, text = int(text[0]) - 1, text[1:]
-    plain = [pa.int64() if pa.types.is_timestamp(k) else k for k in transcript.kinds]
-    changes = _changes(text, plain)
-    found = []
-    for part in [[c] for c in changes] if one_by_one else [changes]:
-        batch = batch_of(part, plain)
-        typed = [c.view(k) for c, k in zip(batch.columns, transcript.kinds, strict=True)]
-        found.append((index, batch.with_columns(typed)))
-    return found
 
 
 def _times(column: int = 0) -> WindowTimes:
@@ -193,7 +135,7 @@ TRANSCRIPTS = [
                 windowing, _times(2), [0], [_COUNT, _SUM], [_TEXT, _INT, _TIME], _WINDOW
             ),
             [_TEXT, _INT, _TIME],
-            [("+I a 1 1, +I b 2 12, +I a 4 3", ""), (9, first), ("+I a 8 7, +I a 16 11", ""), (_END, rest)],
+            [("+I a 1 1, +I b 2 12, +I a 4 3", ""), (9, first), ("+I a 8 7, +I a 16 11", ""), (END, rest)],
         )
         for name, windowing, first, rest in (
             (
@@ -255,6 +197,25 @@ TRANSCRIPTS = [
         [("+I a 1, +U b 2, +U a 1, +U b 3, +U a 4", "+I a 1, -D a 1, +I b 2, -U b 2, +U b 3, -D b 3, +I a 4")],
     ),
     Transcript(
+        "top 1 of inserts",
+        lambda: TopOneOperator([0], [(1, True, False)], [_TEXT, _INT, _INT]),
+        [_TEXT, _INT, _INT],
+        [
+            ("+I a 1 0, +I a 3 1, +I a 3 2, +I b - 3", "+I a 1 0, -U a 1 0, +U a 3 1, +I b - 3"),
+            ("+I a 3 4, +I b 1 5, +I b 0 6, +I a 4 7", "-U b - 3, +U b 1 5, -U a 3 1, +U a 4 7"),
+        ],
+    ),
+    Transcript(
+        "top 2 of rows that are updated and never fall back",
+        lambda: TopNOperator([], [(1, True, False)], [_TEXT, _INT], 1, 2, True, unique=[0]),
+        [_TEXT, _INT],
+        [
+            ("+I a 1, +I b 2, +I c 1", "+I a 1 1, -U a 1 1, +U b 2 1, +I a 1 2"),
+            ("+U b 2, +U c 2", "-U b 2 1, +U b 2 1, -U a 1 2, +U c 2 2"),
+            ("+U c 3", "-U b 2 1, -U c 2 2, +U c 3 1, +U b 2 2"),
+        ],
+    ),
+    Transcript(
         "top 2 in batch",
         lambda: TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True, final_only=True),
         [_TEXT, _INT],
@@ -275,7 +236,7 @@ TRANSCRIPTS = [
             (7, "+I 3 2, +I 3 1, +I 5 1"),
             # Late is what is not behind the last row that was emitted, whatever the watermark says.
             ("+I 5 7, +I 6 7", ""),
-            (_END, "+I 6 7, +I 9 9"),
+            (END, "+I 6 7, +I 9 9"),
         ],
     ),
     Transcript("limit", lambda: LimitOperator(1, 2), [_INT], [("+I 1, +I 2", "+I 2"), ("+I 3, +I 4", "+I 3")]),
@@ -319,7 +280,7 @@ TRANSCRIPTS = [
             ("+I a 4 4, +I a 3 5", ""),
             (4, "+I a 3 3"),
             ("+I a 6 6, +I b 7 7, +I c 2 8", ""),
-            (_END, "+I b 7 7"),
+            (END, "+I b 7 7"),
         ],
     ),
     Transcript(
@@ -378,7 +339,7 @@ TRANSCRIPTS = [
             # The second is late by itself, but the session that it belongs to is open.
             ("+I b 7 3, +I a 16 2", ""),
             (12, "+I a 3 21 1 11"),
-            (_END, "+I a 1 8 20 25"),
+            (END, "+I a 1 8 20 25"),
         ],
     ),
     Transcript(
@@ -431,7 +392,7 @@ TRANSCRIPTS = [
             retracts=True,
         ),
         [_TEXT, _INT, _TIME],
-        [("+I a 1 1, +I a 3 6, -U a 1 1, +U a 5 7", ""), (9, "+I a 2 8 0 10"), (_END, "+I a 2 8 5 15")],
+        [("+I a 1 1, +I a 3 6, -U a 1 1, +U a 5 7", ""), (9, "+I a 2 8 0 10"), (END, "+I a 2 8 5 15")],
     ),
     Transcript(
         "rows that have their windows already",
@@ -444,7 +405,7 @@ TRANSCRIPTS = [
             _WINDOW,
         ),
         [_TEXT, _TIME, _TIME],
-        [("+I a 0 10, +I a 5 15, +I b 0 10, +I a 0 10", ""), (9, "+I a 2 0 10, +I b 1 0 10"), (_END, "+I a 1 5 15")],
+        [("+I a 0 10, +I a 5 15, +I b 0 10, +I a 0 10", ""), (9, "+I a 2 0 10, +I b 1 0 10"), (END, "+I a 1 5 15")],
     ),
     Transcript(
         "rows without nulls",
@@ -455,22 +416,20 @@ TRANSCRIPTS = [
 ]
 
 
-@pytest.mark.parametrize("way", ["as written", "row by row", "with restarts"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda t: t.name)
 def test_transcript(transcript: Transcript, way: str) -> None:
-    bare = Bare(transcript.operator())
-    for step, expected in transcript.steps:
-        if step == "end":
-            bare.operator.finish()
-        elif isinstance(step, int):
-            assert bare.operator.on_watermark(step) == step
-        else:
-            for index, batch in _batches(transcript, step, way == "row by row"):
-                bare.take(batch, index)
-        out, bare.out = bare.out, []
-        assert _shown(out) == expected, step
-        if way == "with restarts":
-            bare.restart()
+    check(transcript, way)
+
+
+@pytest.mark.parametrize("mini_batch", [False, True])
+def test_distinct_values_under_a_condition_that_no_row_of_a_batch_fulfils(mini_batch: bool) -> None:
+    kinds = [_TEXT, _INT, pa.bool_()]
+    call = AggregateCall("COUNT", (1,), _BIGINT, True, 2)
+    bare = Bare(GroupAggregateOperator([0], [call], kinds, mini_batch=mini_batch))
+    bare.take(batch_of([("+I", "a", 1, False), ("+I", "a", 1, None)], kinds))
+    bare.take(batch_of([("+I", "a", 1, True), ("+I", "a", 2, False)], kinds))
+    assert bare.changes() == [("+I", "a", 0), ("-U", "a", 0), ("+U", "a", 1)]
 
 
 def in_jobs(env: StreamExecutionEnvironment) -> dict[str, CollectSink]:
@@ -487,16 +446,11 @@ def written(name: str) -> str:
     return ", ".join(out for _, out in found.steps if out)
 
 
-def shown(sink: CollectSink) -> str:
-    """Return what a sink has got, as transcripts write it."""
-    return _shown(sink.results())
-
-
 def test_transcripts_as_jobs() -> None:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     sinks = in_jobs(env)
     LocalJob(env).run()
-    assert {name: shown(sink) for name, sink in sinks.items()} == {name: written(name) for name in sinks}
+    assert {name: shown(sink.results()) for name, sink in sinks.items()} == {name: written(name) for name in sinks}
 
 
 def test_null_is_refused_with_the_column() -> None:
@@ -637,6 +591,35 @@ def test_state_expires_when_it_is_not_touched() -> None:
     ]
 
 
+def test_a_first_row_is_known_for_a_time_from_when_it_came() -> None:
+    now = [0]
+    bare = Bare(FirstRowOperator([0], [_TEXT, _INT], ttl=50), clock=lambda: now[0])
+    for time in (0, 40, 50, 60):
+        now[0] = time
+        bare.take(batch_of([("+I", "a", time)], [_TEXT, _INT]))
+        bare.restart()
+    assert [c[2] for c in bare.changes()] == [0, 50]
+
+
+def test_rows_before_a_sink_expire() -> None:
+    now = [0]
+    bare = Bare(MaterializeOperator([0], [_TEXT, _INT], ttl=50), clock=lambda: now[0])
+    for time, kind, value in ((0, "+I", 1), (40, "+I", 2), (80, "-D", 2), (140, "-D", 1)):
+        now[0] = time
+        bare.take(batch_of([(kind, "a", value)], [_TEXT, _INT]))
+    assert bare.changes() == [("+I", "a", 1), ("+U", "a", 2), ("+U", "a", 1)]
+
+
+def test_partitions_of_a_top_n_expire() -> None:
+    now = [0]
+    operator = TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True, ttl=50)
+    bare = Bare(operator, clock=lambda: now[0])
+    for time, key in ((0, "a"), (40, "b"), (49, "a"), (90, "b"), (98, "a")):
+        now[0] = time
+        bare.take(batch_of([("+I", key, time)], [_TEXT, _INT]))
+    assert [c[3] for c in bare.changes() if c[0] == "+I"] == [1, 1, 2, 1]
+
+
 def test_rows_of_a_join_expire() -> None:
     now = [0]
     side = JoinSide((_INT,), (0,))
@@ -647,6 +630,19 @@ def test_rows_of_a_join_expire() -> None:
     bare.restart()
     now[0] = 50
     bare.take(batch_of([("+I", 1), ("+I", 2)], [_INT]), 1)
+    assert bare.changes() == [("+I", 2, 2)]
+
+
+def test_each_side_of_a_join_has_a_time_to_live_of_its_own() -> None:
+    now = [0]
+    sides = JoinSide((_INT,), (0,), ttl=20), JoinSide((_INT,), (0,))
+    bare = Bare(JoinOperator(JoinKind.INNER, *sides, (False,), None, Session(), ttl=50), clock=lambda: now[0])
+    for side in (0, 1):
+        bare.take(batch_of([("+I", 1 + side)], [_INT]), side)
+    bare.restart()
+    now[0] = 30
+    bare.take(batch_of([("+I", 2)], [_INT]), 0)
+    bare.take(batch_of([("+I", 1)], [_INT]), 1)
     assert bare.changes() == [("+I", 2, 2)]
 
 
@@ -666,7 +662,7 @@ def test_windows_of_processing_time_end_by_the_clock() -> None:
     assert bare.out == []
     now[0] = 9
     operator.on_processing_time()
-    assert _shown(bare.out) == "+I a 2 0 10"
+    assert shown(bare.out) == "+I a 2 0 10"
     assert operator.next_wake() is None
 
 
@@ -688,6 +684,6 @@ def test_windows_over_points_in_time_are_those_of_the_zone() -> None:
     bare.take(batch_of(rows, [_TEXT, stamp]))
     operator.on_watermark(first + 23 * hour - 1)
     day = 24 * hour
-    assert _shown(bare.out) == (
+    assert shown(bare.out) == (
         f"+I 1 {19812 * day} {19813 * day} {first - 1}, +I 2 {19813 * day} {19814 * day} {first + 23 * hour - 1}"
     )

@@ -143,9 +143,6 @@ def test_rows_cannot_be_changed_where_they_are(statement: str, word: str) -> Non
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("table.exec.emit.early-fire.enabled", "true", "a window gives one result, when it ends"),
-        ("table.exec.emit.late-fire.enabled", "true", "a window gives one result, when it ends"),
-        ("table.exec.emit.allow-lateness", "1 min", "rows that are late for a window are left out"),
         ("table.exec.legacy-cast-behaviour", "enabled", "use TRY_CAST"),
         ("table.exec.sink.type-length-enforcer", "ERROR", "text is cut to the length of its column"),
         ("table.column-expansion-strategy", "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS", "name the columns"),

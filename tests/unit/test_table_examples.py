@@ -49,10 +49,7 @@ def comparable(name: str, text: str) -> list[str]:
     return sorted(lines)
 
 
-_OVER = pytest.mark.xfail(strict=True, reason="OVER is not there yet")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=_OVER) if n == "over_window" else n for n in RECORDED])
+@pytest.mark.parametrize("name", RECORDED)
 def test_prints_what_apache_flink_printed(name: str, printed: dict[str, str]) -> None:
     expected = RECORDED[name].read_text().split("\n", 1)[1]
     assert comparable(name, printed[name]) == comparable(name, expected)

@@ -35,7 +35,7 @@ def cli() -> None:
 @click.option(
     "-t", "--target", type=click.Choice(["local", "remote", "session"]), help="Where: session is a cluster that runs."
 )
-@click.option("-d", "--detached", is_flag=True, help="With -t session: return as soon as the job is started.")
+@click.option("-d", "--detached", is_flag=True, help="Leave the job to a cluster; implies -t session.")
 @click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
 @DEFINES
 @click.option("-s", "--from-savepoint", metavar="PATH", help="Start from a savepoint.")
@@ -73,7 +73,8 @@ def run(
     arguments: tuple[str, ...],
 ) -> None:
     """Run a program, from its beginning or from where another run of it was."""
-    is_session = target in ("remote", "session")
+    # A job that is left alone is left to a cluster.
+    is_session = target in ("remote", "session") or (detached and target is None)
     settings = as_settings(defines, parallelism, None if is_session else master)
     brought = {
         "python.files": files,
@@ -84,14 +85,14 @@ def run(
     settings |= {key: value for key, value in brought.items() if value is not None}
     last_word = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
     if is_session and local:
-        raise click.UsageError("--local runs in this process, and -t session on a cluster: give one of them.")
+        raise click.UsageError("--local runs in this process, and -t session (or -d) on a cluster: give one of them.")
     if is_session:
         from millstream.cli.session_run import run_in_session
 
         given = list(arguments), _absolute(settings), last_word
         sys.exit(run_in_session(program, *given, address=master, detached=detached, pyflink=pyflink))
     if detached:
-        raise click.UsageError("-d leaves a job to a cluster: give it with -t session (`millstream cluster start -d`).")
+        raise click.UsageError("-d leaves a job to a cluster, and -t local runs it in this process: give one of them.")
     if pyflink:
         pyflink_names.install()
     if sys.stderr.isatty():

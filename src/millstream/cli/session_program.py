@@ -33,9 +33,15 @@ def main(path: str, descriptor: int) -> int:
         pyflink_names.install()
     master = spec["attachment"]["master"]
     last_word = {**spec["last_word"], ENGINE.key: ENGINE.text(EngineChoice.SPARK), "spark.master": master}
-    code = _run(spec, {**spec["settings"], "spark.master": master}, last_word)
-    if code != _TERMINATED:
-        member.await_jobs()
+    try:
+        code = _run(spec, {**spec["settings"], "spark.master": master}, last_word)
+        if code != _TERMINATED:
+            member.await_jobs()
+    except SystemExit:
+        # Terminated, while it waited for jobs that outlive the program.
+        code = _TERMINATED
+    if code == _TERMINATED:
+        member.cancel_jobs()
     return code
 
 

@@ -3,7 +3,7 @@
 In production a fault point is one look at a variable that is None. A test arms it, in the driver and in the workers,
 with the setting `millstream.testing.fault`:
 
-    <step>|<what: raise, kill-worker, kill-executor, kill-driver>|<at which time the step is reached>|<marker file>
+    <step>|<what: raise, kill-worker, kill-executor, kill-driver, kill-PID>|<at the how manieth time>|<marker file>
 
 The marker file makes it happen once, however many processes and restarts there are.
 """
@@ -44,6 +44,9 @@ DRIVER_POINTS = (
 # Reached only when something else has gone wrong before.
 RECOVERY_POINTS = ("driver.before-recover", "driver.in-recover", "driver.after-recover")
 
+# Reached where a sink commits several transactions, one after the other.
+TRANSACTION_POINTS = ("driver.between-transactions",)
+
 _reached: Callable[[str], None] | None = None
 
 
@@ -64,7 +67,9 @@ def arm(setting: str | None) -> None:
         _reached = None
         return
     step, what, time, marker = setting.split("|")
-    _reached = partial(_reach, step, _ACTIONS[what], [int(time)], marker)
+    pid = what.removeprefix("kill-")
+    act = partial(_kill, int(pid)) if pid.isdigit() else _ACTIONS[what]
+    _reached = partial(_reach, step, act, [int(time)], marker)
 
 
 def _reach(step: str, act: Callable[[str], None], left: list[int], marker: str, name: str) -> None:
@@ -82,6 +87,11 @@ def _reach(step: str, act: Callable[[str], None], left: list[int], marker: str, 
 
 def _raise(step: str) -> None:
     raise InjectedFault(f"injected at {step}")
+
+
+def _kill(pid: int, _: str) -> None:
+    """Kill another process, such as a server that the job talks to."""
+    os.kill(pid, signal.SIGKILL)
 
 
 def _kill_worker(_: str) -> None:

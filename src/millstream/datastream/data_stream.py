@@ -75,6 +75,7 @@ from millstream.state.descriptors import MapStateDescriptor
 
 if TYPE_CHECKING:
     from millstream.common.execution_config import ExecutionConfig
+    from millstream.datastream.connectors.spark_frames import EpochFunction
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
@@ -435,11 +436,14 @@ class DataStream(OperatorSettings, Generic[T_co]):
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator before yielded for a tag."""
         check_tag(output_tag, "get_side_output")
-        if not self._transformation.operator.tags_outputs:
+        # What a source could not read goes around its watermarks.
+        tagging = self._transformation.source or self._transformation
+        if not tagging.operator.tags_outputs:
             raise InvalidProgramError(
-                f"Operator {self._transformation.label} has no side outputs: only process functions do."
+                f"Operator {tagging.label} has no side outputs: only process functions do, and sources with "
+                "on_bad_records(BadRecords.to(tag))."
             )
-        return DataStream(self._environment, [StreamEnd(self._transformation, None, output_tag)])
+        return DataStream(self._environment, [StreamEnd(tagging, None, output_tag)])
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print every record; with more than one subtask each line begins with the subtask's number."""
@@ -454,6 +458,19 @@ class DataStream(OperatorSettings, Generic[T_co]):
         transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
         stream = self if transformer is None else transformer.apply(self)
         return stream._end(sink.name, SinkOperator(sink.typed(stream._type())))
+
+    def to_spark(self, function: EpochFunction) -> DataStreamSink:
+        """Hand the rows of every epoch as a Spark DataFrame to `function(frame, epoch)`, on the driver.
+
+        With checkpoints an epoch is handed over when its checkpoint is complete. It comes again, with the same number
+        and the same rows, if the job fails before that is noted: a function that does the same thing twice only once
+        for a number makes it exactly once. Numbers grow. Not in PyFlink.
+
+        Columns are the fields of the stream's rows, so their type must be declared.
+        """
+        from millstream.datastream.connectors.spark_frames import SparkFunctionSink
+
+        return self.sink_to(SparkFunctionSink(function, self._environment.get_configuration()))
 
     def add_sink(
         self,

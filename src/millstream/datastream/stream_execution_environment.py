@@ -78,6 +78,7 @@ from millstream.state.backend import Backend, backend_of
 if TYPE_CHECKING:
     from millstream.jobmaster.job import JobMaster
     from millstream.jobmaster.launch import Launch
+    from millstream.spark.frames import DataFrame, SparkSession
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -410,6 +411,26 @@ class StreamExecutionEnvironment:
         marked = stream.assign_timestamps_and_watermarks(watermark_strategy)
         marked._transformation.source = stream._transformation
         return marked.force_non_parallel() if stream._transformation.non_parallel else marked
+
+    def from_spark(self, frame: DataFrame, directory: str | None = None) -> DataStream[Row]:
+        """Make a stream of a Spark DataFrame, bounded or streaming: so everything that Spark reads is in reach.
+
+        Spark writes the rows as Parquet files when the job starts, and subtasks read those.
+
+        Args:
+            frame: the DataFrame, of `get_spark_session()` or a Spark of the program's own.
+            directory: where the files go. All workers must see it, and one who goes on from a checkpoint must find it
+                again; without it, it is a temporary one on this machine. Not in PyFlink.
+        """
+        from millstream.datastream.connectors.spark_frames import SparkFrameSource
+
+        return self.from_source(SparkFrameSource(frame, directory))
+
+    def get_spark_session(self) -> SparkSession:
+        """Return the SparkSession that jobs run on, started if there is none. Not in PyFlink."""
+        from millstream.spark.frames import session_of
+
+        return session_of(self._config)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream[str]:
         """Make a stream of the lines of a file, or of all files below a directory. Old: use a FileSource."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
@@ -86,6 +87,9 @@ class Chronicle:
         self._alike = 0
         self._progress = self._progress.after(reports)
         self._tasks.reported(reports, ended, now)
+
+    def sources_polled(self, pending: Mapping[int, Mapping[int, int]]) -> None:
+        self._progress = self._progress.sources_polled(pending)
 
     def epoch_took(self, seconds: float) -> None:
         self._progress = self._progress.epoch_took(seconds)

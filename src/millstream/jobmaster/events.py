@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.jobmaster.execution import Positions
@@ -61,12 +62,14 @@ class SourcesPolled:
         limited: whether there is more than the budget allowed.
         finished: the sources that have dealt out everything for good.
         poll_again: when it is worth asking again, should there be nothing.
+        pending: how many records wait to be dealt out, by source and subtask, of those that can tell.
     """
 
     shares: Shares
     limited: bool
     finished: frozenset[int]
     poll_again: float
+    pending: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

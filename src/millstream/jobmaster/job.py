@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -77,6 +79,7 @@ class JobMaster:
         self._is_woken = threading.Event()
         self._lock = threading.Lock()
         self._has_broken_down = False
+        self._sampled_until = 0.0
         self._runner: EpochRunner | None = None
         self._sources: Sources | None = None
         self._output: Output | None = None
@@ -109,6 +112,10 @@ class JobMaster:
         self._inbox.put(e.Requested(request=request))
         if self._machine.is_over or self._has_broken_down:
             self._refuse_late()
+
+    def sample(self, seconds: float) -> None:
+        """Have slots note what they do in the epochs of the next seconds; the view has what was seen."""
+        self._sampled_until = time.monotonic() + seconds
 
     def _wake(self) -> None:
         """A source has something to read."""
@@ -214,7 +221,9 @@ class JobMaster:
         self._is_woken.clear()
         read = sources.poll(asked.budgets, now, asked.running)
         again = now if read.shares else sources.next_poll(now, self._clock.now(), asked.budgets)
-        return e.SourcesPolled(shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again)
+        return e.SourcesPolled(
+            shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again, pending=read.pending
+        )
 
     def _note_positions(self, _: i.NotePositions) -> e.PositionsNoted:
         return e.PositionsNoted(positions=self._opened_sources().positions())
@@ -224,7 +233,10 @@ class JobMaster:
         assert self._runner is not None
         if self._is_cancelled.is_set():
             raise JobCancelledError(f"Job '{self.view.job_name}' was cancelled.")
-        reports = self._runner.run(asked.tasks)
+        tasks = asked.tasks
+        if self._sampled_until > time.monotonic():
+            tasks = [replace(task, sampled=True) for task in tasks]
+        reports = self._runner.run(tasks)
         fault_point("driver.before-ack")
         self._tell(e.EpochFinished(reports=reports))
         fault_point("driver.after-ack")

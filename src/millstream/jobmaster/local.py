@@ -18,6 +18,7 @@ from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.operators.slot import SlotRuntime
+from millstream.stack_sampler import StackSampler
 from millstream.state.keyed import StateStorage
 from millstream.surroundings import requests, stopwatch, timer_lag
 
@@ -41,6 +42,8 @@ class LocalSlots:
         surroundings = Surroundings(self._clock, requests, stopwatch(self._clock), timer_lag(self._clock))
         count = max(self._plan.slots(level) for level in range(self._plan.levels))
         self.slots = [SlotRuntime(pickle.loads(self._pickled), i, self._storage, surroundings) for i in range(count)]
+        for slot in self.slots:
+            slot.sampler = StackSampler()
 
     def run(self, tasks: list[LevelTask], attempt: str, go_on: Callable[[], None] = lambda: None) -> list[SlotReport]:
         """Run the levels of an epoch; `go_on` is called in between and may raise."""

@@ -249,6 +249,7 @@ class JobMachine:
 
     def _sources_polled(self, event: e.SourcesPolled) -> Instructions:
         job, shares, ending = self._ledger, event.shares, event.finished
+        job.chronicle.sources_polled(event.pending)
         held = job.execution.held_sources()
         unread = job.execution.unread_sources() - held
         # What is to be told: others know already that they end, or cannot before somebody has room.

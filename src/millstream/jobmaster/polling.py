@@ -12,6 +12,9 @@ _PART_OF_SILENCE = 16
 # and not before so many times as long as the answer took.
 _TIMES_ANSWER = 10
 
+# A source that is limited to a rate is asked so often.
+_PAUSE = 0.01
+
 # Epochs that come for little input may take this much of the time.
 _SHARE_OF_TIME = 0.05
 # How much the newest epoch says about what the next one takes.
@@ -42,6 +45,39 @@ class BackOff:
         silence = answered - self._silent_since
         wait = max(SOONEST, silence / _PART_OF_SILENCE, (answered - asked) * _TIMES_ANSWER)
         return answered + min(wait, LATEST)
+
+
+class RateLimit:
+    """How many records a source may be asked for that is limited to so many a second.
+
+    What it did not have when it was allowed to is not made up for later.
+
+    Example:
+        >>> limit = RateLimit(per_second=100, subtasks=2)
+        >>> [limit.allowed(1000, at) for at in (0.0, 0.5, 0.501, 9.0)]
+        [0, 25, 0, 50]
+    """
+
+    def __init__(self, per_second: float, subtasks: int) -> None:
+        self._per_second = per_second / subtasks
+        self._since: float | None = None
+
+    def allowed(self, budget: int, now: float) -> int:
+        """Return how many of so many records each subtask may be dealt out now; they count as read."""
+        if self._since is None:
+            self._since = now
+        # No more than in a second, however long it was silent.
+        self._since = max(self._since, now - max(1.0, 1 / self._per_second))
+        records = min(budget, int((now - self._since) * self._per_second))
+        if now < self.next():
+            return 0
+        self._since += records / self._per_second
+        return records
+
+    def next(self) -> float:
+        """Return when it may be asked: for a record, and not so often that a fast source is asked for each."""
+        assert self._since is not None
+        return self._since + max(1 / self._per_second, _PAUSE)
 
 
 @dataclass

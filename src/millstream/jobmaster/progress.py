@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.operators.protocol import Address, SlotReport, SubtaskReport
+from millstream.operators.sampling import Seen, added
 from millstream.operators.traffic import SlotTraffic
 
 
@@ -48,12 +49,16 @@ class Progress:
 
     Attributes:
         traffic: what each slot of this execution told last, if its slots stay.
+        pending: how many records sources have not dealt out yet, by source and subtask, of those that can tell.
+        samples: by vertex and slot, what was seen while somebody wanted to know.
     """
 
     epochs: int = 0
     last_epoch_seconds: float = 0.0
     subtasks: Mapping[Address, SubtaskProgress] = field(default_factory=dict)
     traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
+    pending: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    samples: Mapping[tuple[int, int], Seen] = field(default_factory=dict)
 
     def after(self, reports: list[SlotReport]) -> Progress:
         """Return the sums after another epoch."""
@@ -63,11 +68,23 @@ class Progress:
             subtasks[address] = subtasks.get(address, _NOTHING).after(report)
         told = {slot.slot: slot.traffic for slot in reports if slot.traffic is not None}
         traffic = {**self.traffic, **told} if told else self.traffic
-        return replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic)
+        after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic)
+        sampled = {(vertex, slot.slot): seen for slot in reports for vertex, seen in slot.samples.items()}
+        return after._with_samples(sampled) if sampled else after
+
+    def _with_samples(self, new: Mapping[tuple[int, int], Seen]) -> Progress:
+        samples = dict(self.samples)
+        for owner, seen in new.items():
+            samples[owner] = added(samples.get(owner, {}), seen)
+        return replace(self, samples=samples)
 
     def with_new_slots(self) -> Progress:
         """Return the sums when another execution begins."""
         return replace(self, traffic={})
+
+    def sources_polled(self, pending: Mapping[int, Mapping[int, int]]) -> Progress:
+        """Return the sums when sources have said how much they have."""
+        return replace(self, pending={**self.pending, **pending}) if pending else self
 
     def epoch_took(self, seconds: float) -> Progress:
         return replace(self, last_epoch_seconds=seconds)

@@ -9,11 +9,11 @@ from functools import partial
 from typing import TypeVar
 
 from millstream.checkpoint.snapshot import pack, unpack
-from millstream.common.errors import JobExecutionError, MillstreamError
+from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
 from millstream.jobmaster.execution import Positions
-from millstream.jobmaster.polling import BackOff
+from millstream.jobmaster.polling import BackOff, RateLimit
 from millstream.operators.protocol import JobPlan, Shares
-from millstream.operators.source import SourceOperator, SplitEnumerator
+from millstream.operators.source import Source, SourceOperator, SplitEnumerator
 
 log = logging.getLogger("millstream")
 
@@ -30,9 +30,11 @@ class Read:
     Attributes:
         limited: whether there is more than the budget allowed.
         finished: those that have dealt out everything for good.
+        pending: how many records wait, by source and subtask, of those that can tell.
     """
 
     shares: Shares
+    pending: Mapping[int, Mapping[int, int]]
     limited: bool
     finished: frozenset[int]
 
@@ -49,6 +51,7 @@ class Sources:
             wake: what sources call, from any thread, when they have something to read.
         """
         self._back_off: dict[int, BackOff] = {}
+        self._limits: dict[int, RateLimit] = {}
         self._enumerators: dict[int, SplitEnumerator] = {}
         self._operators: dict[int, str] = {}
         self._labels: dict[int, str] = {}
@@ -60,15 +63,21 @@ class Sources:
                 self._operators[vertex.id], self._labels[vertex.id] = vertex.head.id, vertex.head.label
                 make = partial(operator.source.create_enumerator, vertex.parallelism, restored)
                 enumerator = self._guarded(vertex.id, make)
+                _check_end(operator.source, enumerator)
                 enumerator.listen(wake)
                 self._enumerators[vertex.id] = enumerator
                 self._back_off[vertex.id] = BackOff()
+                rate = operator.source.rate_per_second
+                if rate is not None:
+                    self._limits[vertex.id] = RateLimit(rate, vertex.parallelism)
 
     def poll(self, budgets: Mapping[int, int], now: float, running: Collection[int]) -> Read:
         """Deal out the next input of those that may be read: for each subtask about so many records."""
+        allowed = {v: self._within_rate(v, budget, now) for v, budget in sorted(budgets.items())}
         dealt = {
             v: self._guarded(v, partial(self._enumerators[v].poll, budget, now))
-            for v, budget in sorted(budgets.items())
+            for v, budget in allowed.items()
+            if budget
         }
         for vertex, found in dealt.items():
             if found.shares:
@@ -77,7 +86,12 @@ class Sources:
             shares={v: d.shares for v, d in dealt.items() if d.shares},
             limited=any(d.limited for d in dealt.values()),
             finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
+            pending={v: d.pending for v, d in dealt.items() if d.pending is not None},
         )
+
+    def _within_rate(self, vertex: int, budget: int, now: float) -> int:
+        limit = self._limits.get(vertex)
+        return budget if limit is None else limit.allowed(budget, now)
 
     def next_poll(self, asked: float, answered: float, readable: Collection[int]) -> float:
         """Return when it is worth asking again after there was nothing."""
@@ -85,7 +99,9 @@ class Sources:
 
     def _next_poll(self, vertex: int, asked: float, answered: float) -> float:
         known = self._enumerators[vertex].next_poll(answered)
-        return self._back_off[vertex].next(asked, answered) if known is None else known
+        again = self._back_off[vertex].next(asked, answered) if known is None else known
+        limit = self._limits.get(vertex)
+        return again if limit is None else max(again, limit.next())
 
     def positions(self) -> Positions:
         """Return how far each source has been dealt out."""
@@ -118,3 +134,11 @@ class Sources:
                 enumerator.close()
             except Exception as e:
                 log.warning("source %s could not be closed: %s", self._labels[vertex], e)
+
+
+def _check_end(source: Source, enumerator: SplitEnumerator) -> None:
+    if source.is_bounded and type(enumerator).is_finished is SplitEnumerator.is_finished:
+        raise InvalidProgramError(
+            f"Source {source.name} is bounded, but {type(enumerator).__name__} does not say when it has come to its "
+            "end: give it a method is_finished()."
+        )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.operators.carried import has_requests, has_unread
+from millstream.operators.sampling import Seen
 from millstream.operators.source import Share
 from millstream.operators.traffic import SlotTraffic
 from millstream.operators.vertex import JobSettings, Vertex
@@ -59,6 +60,7 @@ class LevelTask:
         whole_state: whether state files must not depend on earlier ones.
         savepoint: where the state shall also be exported to.
         last_checkpoint: the last checkpoint that is complete, for functions that want to know.
+        sampled: whether somebody wants to know what slots do all the time.
     """
 
     epoch: int
@@ -77,6 +79,7 @@ class LevelTask:
     whole_state: bool = False
     savepoint: str | None = None
     last_checkpoint: int = 0
+    sampled: bool = False
 
     def wants_state_of(self, ended: Address) -> bool:
         """Tell whether a subtask that has ended, and has nothing else to do, must write its state all the same.
@@ -157,7 +160,11 @@ class LogLine:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotReport:
-    """What a slot did in one level of an epoch, what user code printed and logged, and now and then its traffic."""
+    """What a slot did in one level of an epoch, what user code printed and logged, and now and then its traffic.
+
+    Attributes:
+        samples: where it was sampled, what was seen, by vertex.
+    """
 
     level: int
     slot: int
@@ -165,3 +172,4 @@ class SlotReport:
     printed: str
     traffic: SlotTraffic | None = None
     logged: list[LogLine] = field(default_factory=list)
+    samples: dict[int, Seen] = field(default_factory=dict)

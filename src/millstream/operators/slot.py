@@ -14,6 +14,7 @@ from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_fram
 from millstream.operators.failures import Failure, SubtaskFailed
 from millstream.operators.memory_watch import explain, largest
 from millstream.operators.protocol import JobPlan, LevelTask, LogLine, SlotReport, SubtaskReport
+from millstream.operators.sampling import Sampler
 from millstream.operators.subtask import Subtask
 from millstream.operators.traffic import SlotTraffic
 from millstream.state.keyed import KeyedState, StateStorage
@@ -44,6 +45,9 @@ class SlotRuntime:
     # The same of what it has logged.
     take_logged: Callable[[], list[LogLine]] = staticmethod(list)
 
+    # Looks at what the slot does, where somebody wants to know.
+    sampler: Sampler | None = None
+
     def __init__(self, plan: JobPlan, slot: int, storage: StateStorage, surroundings: Surroundings) -> None:
         self._plan = plan
         self._slot = slot
@@ -67,6 +71,9 @@ class SlotRuntime:
         if task.epoch != self._epoch:
             self._epoch, self._began = task.epoch, self._stopwatch()
         last = task.level == self._plan.levels - 1
+        sampler = self.sampler if task.sampled else None
+        if sampler is not None:
+            sampler.begin()
         outbox = _Outbox(task.level, 0 if last else self._plan.slots(task.level + 1))
         frames, passing = self._sort(task.level, messages)
         for frame in passing:
@@ -80,6 +87,8 @@ class SlotRuntime:
                 if task.wants_state_of((subtask.vertex.id, subtask.index)):
                     subtasks.append(subtask.keep_state(task, attempt))
             else:
+                if sampler is not None:
+                    sampler.enter(subtask.vertex.id)
                 seconds, since = 0.0, self._stopwatch()
                 subtask.begin(task, attempt)
                 for message in self._run_subtask(subtask, task, frames.pop(subtask.vertex.id, []), outbox):
@@ -91,6 +100,10 @@ class SlotRuntime:
                 subtasks.append(replace(report, seconds=seconds + self._stopwatch() - since))
                 fault_point("task.after-report")
         self._check_memory(task.epoch)
+        samples = {}
+        if sampler is not None:
+            sampler.enter(None)
+            samples = sampler.take()
         mine = SlotReport(
             level=task.level,
             slot=self._slot,
@@ -98,6 +111,7 @@ class SlotRuntime:
             printed=self.take_printed(),
             logged=self.take_logged(),
             traffic=self.take_traffic(),
+            samples=samples,
         )
         if last:
             earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(f.body)]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Generic
+from typing import Any, Generic, Self
 
+from millstream.common.errors import InvalidProgramError
 from millstream.common.shapes import ANYTHING, Shape
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
+from millstream.operators.bad_records import COUNTER, BadRecord, BadRecords
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.output_tag import OutputTag
 from millstream.state.key_groups import stable_hash
 
 # A share is what one subtask reads in one epoch from one split: a piece of data only its source understands.
@@ -25,10 +29,12 @@ class Dealt:
     Attributes:
         shares: by subtask; empty when there is nothing to read now.
         limited: whether there was more than the budget allowed.
+        pending: how many records are there and not dealt out yet, by subtask; None when the source cannot tell.
     """
 
     shares: dict[int, list[Share]]
     limited: bool = False
+    pending: Mapping[int, int] | None = None
 
 
 class SplitEnumerator(ABC):
@@ -41,9 +47,9 @@ class SplitEnumerator(ABC):
         What was returned counts as read: the next call goes on behind it.
         """
 
-    @abstractmethod
     def is_finished(self) -> bool:
-        """Tell whether everything has been dealt out for good."""
+        """Tell whether everything has been dealt out for good; never, where nothing else is said."""
+        return False
 
     @abstractmethod
     def snapshot(self) -> Any:
@@ -61,7 +67,7 @@ class SplitEnumerator(ABC):
         """Take what has the source asked at once; it may be called from any thread, whenever there is input."""
 
     def committed(self, snapshot: Any) -> None:
-        """Everything that was dealt out up to a snapshot has been processed for good."""
+        """Everything that was dealt out up to a snapshot has been processed for good: a checkpoint is complete."""
 
     def close(self) -> None:
         """The job has ended."""
@@ -88,6 +94,14 @@ class SourceReader(ABC):
         """Return which split a share is of; each has watermarks of its own. None: the source has no splits."""
         return None
 
+    def in_turn(self, share: Share) -> bool:
+        """Tell whether the share's split begins only when those dealt out before it have been read, as files do.
+
+        Others begin when they are dealt out: from then on their watermark is waited for. So a split that has nothing
+        yet may be dealt out with a share that has no records.
+        """
+        return False
+
     def ends_split(self, share: Share) -> bool:
         """Tell whether nothing follows the share in its split."""
         return False
@@ -106,11 +120,15 @@ class Source(ABC, Generic[T_co]):
     shape: Shape = ANYTHING
     # Whether its readers give each record with its timestamp, as a pair.
     timestamped = False
+    # How many records a second it is read at most, over all subtasks.
+    rate_per_second: float | None = None
+    # What its readers do with records that cannot be read: `bad_records.meet(...)` stands in their place.
+    bad_records: BadRecords = BadRecords.fail()
 
     @property
-    @abstractmethod
     def is_bounded(self) -> bool:
-        """Whether the source ends by itself."""
+        """Whether the source ends by itself; then its enumerator says when, in `is_finished`."""
+        return False
 
     @abstractmethod
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
@@ -122,6 +140,26 @@ class Source(ABC, Generic[T_co]):
 
     def check(self) -> None:
         """Raise InvalidProgramError when there is nothing to read from; called in the driver before a job starts."""
+
+    def at_most(self, records_per_second: float) -> Self:
+        """Return the same source, read no faster than this over all subtasks.
+
+        Example:
+            >>> from millstream.datastream.connectors.number_seq import NumberSequenceSource
+            >>> NumberSequenceSource(1, 10).at_most(records_per_second=5).rate_per_second
+            5
+        """
+        if records_per_second <= 0:
+            raise InvalidProgramError(f"{self.name}: a rate must be above 0, it is {records_per_second}.")
+        limited = copy(self)
+        limited.rate_per_second = records_per_second
+        return limited
+
+    def on_bad_records(self, policy: BadRecords) -> Self:
+        """Return the same source, which fails at records that cannot be read, skips them, or sends them elsewhere."""
+        tolerant = copy(self)
+        tolerant.bad_records = policy
+        return tolerant
 
     def subtask_of(self, split: Any, parallelism: int) -> int:
         """Return which subtask reads a split, so that the split's watermark can be there too."""
@@ -138,9 +176,11 @@ class SourceOperator(Operator):
         self.source = source
         self.produced_type = source.produced_type
         self.assigns_timestamps = source.timestamped
+        self.tags_outputs = source.bad_records.tag is not None
 
     def open(self) -> None:
         context = self.setup.context
+        self._bad = None if self.source.bad_records.fails else context.get_metrics_group().counter(COUNTER)
         self.reader = self.source.create_reader(
             context.get_index_of_this_subtask(), context.get_number_of_parallel_subtasks()
         )
@@ -153,4 +193,23 @@ class SourceOperator(Operator):
             record, stamp = w.var(), w.var("t")
             w.line(f"{record}, {stamp} = {value.name}")
             value = replace(value.renamed(record, value.detached), timestamp=stamp)
-        downstream(replace(value, shape=self.source.shape))
+        if self.source.bad_records.fails:
+            downstream(replace(value, shape=self.source.shape))
+            return
+        is_bad = f"{value.name}.__class__ is {w.bind(BadRecord, 'bad_record')}"
+        met = f"{w.bind(self, 'source')}.met_bad_record({value.name})"
+        if self.tags_outputs:
+            tagged = w.var()
+            w.line(f"{tagged} = {met} if {is_bad} else {value.name}")
+            downstream(value.renamed(tagged, value.detached))
+            return
+        with w.block(f"if {is_bad}:"):
+            w.line(met)
+        with w.block("else:"):
+            downstream(replace(value, shape=self.source.shape))
+
+    def met_bad_record(self, record: BadRecord) -> tuple[OutputTag[BadRecord] | None, BadRecord]:
+        """Count a record that could not be read, and say where it goes."""
+        assert self._bad is not None
+        self._bad.inc()
+        return self.source.bad_records.tag, record

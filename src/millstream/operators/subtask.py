@@ -275,6 +275,7 @@ class Subtask:
         until = self._patient_until = self._look() + seconds
         may_read = (yield from self._take_earlier(until)) and seconds > 0
         waiting: list[tuple[OpenShare, int, bool]] = []
+        self._begin_splits(operator, todo if may_read else [])
         while todo and may_read and self._has_room():
             before = self._records_in
             for marker in self._markers:
@@ -302,6 +303,13 @@ class Subtask:
             yield from self._end()
         self._flush()
         yield from self._drain()
+
+    def _begin_splits(self, operator: SourceOperator, todo: list[OpenShare]) -> None:
+        """Have the time of splits waited for that are read beside one another, before any of them is read."""
+        for share in todo:
+            if share.split is not None and not operator.reader.in_turn(share.share):
+                for marker in self._markers:
+                    marker.start_split(share.split)
 
     def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""

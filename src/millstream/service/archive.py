@@ -63,6 +63,9 @@ class Archive:
         wanted = _names(query, "get")
         if rest == "/status":
             return {"status": self.line["state"]}
+        if rest.endswith("/flamegraph"):
+            # Flink's word for a job that does nothing any more.
+            return {"endTimestamp": -1}
         if rest.endswith("/subtasks/metrics"):
             by_subtask = _by_subtask(self._metrics(path.removesuffix("/subtasks/metrics") + "/metrics"))
             return aggregated_metrics(list(by_subtask.values()), wanted, _names(query, "agg"))

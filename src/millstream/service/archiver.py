@@ -7,6 +7,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from millstream.checkpoint.storage import open_storage, storage_options
@@ -46,7 +47,15 @@ class Archiver:
 
     def now(self, entry: Entry) -> Archive:
         """Return the archive of a job as it is now."""
-        return asyncio.run(archived(self._app, entry.view, self._operations.paths(entry.view.job_id)))
+        asked = archived(self._app, entry.view, self._operations.paths(entry.view.job_id))
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            # Also while the program ends, when no thread can be started any more.
+            return asyncio.run(asked)
+        # In a notebook the thread that asks has an event loop, which runs.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, asked).result()
 
     def _archive(self, entry: Entry) -> None:
         try:

@@ -11,6 +11,7 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.view import JobView
 from millstream.operators.vertex import Vertex
 from millstream.operators.watermarks import WatermarkOperator
+from millstream.operators.windows.operator import LATE_DROPPED
 from millstream.service.pictures.metrics import Value
 from millstream.service.pictures.pressure import NONE_TO
 from millstream.service.pictures.tasks import milliseconds, vertex_id
@@ -50,7 +51,13 @@ def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanatio
         metrics: by vertex, the metrics of its subtasks.
         now: the time, in seconds.
     """
-    return [*_stuck(view), *_held_up(view, metrics), *_skewed(view, metrics), *_event_time(view, now)]
+    return [
+        *_stuck(view),
+        *_held_up(view, metrics),
+        *_skewed(view, metrics),
+        *_event_time(view, now),
+        *_late(view, metrics),
+    ]
 
 
 def _stuck(view: JobView) -> list[Explanation]:
@@ -152,4 +159,26 @@ def _event_time(view: JobView, now: float) -> list[Explanation]:
             )
             title = f"Subtask {slow[1]} of {vertex.name} holds event time back"
             found.append(Explanation("event time", "low", title, text, vertex_id(vertex)))
+    return found
+
+
+def _late(view: JobView, metrics: Metrics) -> list[Explanation]:
+    """Say who has dropped records that came too late."""
+    found = []
+    for vertex in view.plan.vertices:
+        dropped = sum(
+            int(value)
+            for subtask in metrics.get(vertex.id, [])
+            for name, value in subtask.items()
+            if name.rpartition(".")[2] == LATE_DROPPED and isinstance(value, (int, float))
+        )
+        if dropped:
+            read = sum(int(m.get("numRecordsIn", 0)) for m in metrics[vertex.id])
+            text = (
+                f"{dropped:,} of {read:,} records came when their windows were over already, and were dropped"
+                f"{_where(vertex)}. Let watermarks follow later (for_bounded_out_of_orderness), keep windows for "
+                "longer (allowed_lateness), or take such records from a side output (side_output_late_data)."
+            )
+            title = f"Records come too late for {vertex.name}"
+            found.append(Explanation("late records", "low", title, text, vertex_id(vertex)))
     return found

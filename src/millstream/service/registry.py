@@ -35,6 +35,8 @@ class Job(Protocol):
 
     def ask(self, request: Request) -> None: ...
 
+    def sample(self, seconds: float) -> None: ...
+
 
 @dataclass(frozen=True)
 class Sample:

@@ -10,13 +10,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from millstream.operators.sampling import flame_graph
 from millstream.operators.vertex import Vertex
 from millstream.service.explain import explanations
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, names_of
 from millstream.service.jobs_api import JobsApi
 from millstream.service.listing import aggregated_metrics, listed_metrics
 from millstream.service.pictures import metrics, pressure, tasks
+from millstream.service.pictures.jobs import is_over
 from millstream.service.registry import Entry
+
+# Which stacks each kind of flame graph is of: those on which the processor worked, those on which it did not.
+_SAMPLED = {"full": (True, False), "on_cpu": (True,), "off_cpu": (False,)}
+# For how long slots are sampled after somebody has asked.
+_SAMPLE_SECONDS = 15.0
+# Flink's times for what has none: the job is over, nothing was seen yet.
+_OVER, _NOT_YET = -1, -3
 
 
 class VerticesApi:
@@ -35,6 +44,7 @@ class VerticesApi:
             Route(vertex, self.details),
             Route(f"{vertex}/accumulators", self.accumulators),
             Route(f"{vertex}/backpressure", self.back_pressure),
+            Route(f"{vertex}/flamegraph", self.flame_graph),
             Route(f"{vertex}/metrics", self.metrics),
             Route(f"{vertex}/jm-operator-metrics", self.no_metrics),
             Route(f"{vertex}/subtasktimes", self.times),
@@ -86,6 +96,24 @@ class VerticesApi:
         seen = [entry.view.tasks.get((vertex.id, i)) for i in range(vertex.parallelism)]
         attempts = [0 if t is None else t.attempt for t in seen]
         return answer(pressure.of_vertex(found, attempts, tasks.milliseconds(self._clock())))
+
+    async def flame_graph(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        kind = request.query_params.get("type", "full").lower()
+        if kind not in _SAMPLED:
+            raise Refused(400, f"type is {kind!r}: it must be one of {', '.join(_SAMPLED)}.")
+        if is_over(entry.view):
+            return answer({"endTimestamp": _OVER})
+        # As long as somebody asks.
+        entry.job.sample(_SAMPLE_SECONDS)
+        chosen = names_of(request, "subtaskindex")
+        found = entry.view.progress.samples
+        slots = [i for i in range(vertex.parallelism) if chosen is None or str(i) in chosen]
+        seen = [s for i in slots if (s := found.get((vertex.id, vertex.slot_offset + i)))]
+        if not seen:
+            return answer({"endTimestamp": _NOT_YET})
+        tree = flame_graph(seen, _SAMPLED[kind])
+        return answer({"endTimestamp": tasks.milliseconds(self._clock()), "data": tree})
 
     async def watermarks(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)

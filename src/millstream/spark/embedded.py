@@ -27,6 +27,8 @@ from millstream.spark.master import LOG_LEVEL, check_settings, master_of
 QUIET = "millstream.quiet"
 ARCHIVE = "millstream.spark.class-archive"
 
+# Where the driver is this process, and its JVM needs nothing but Spark's jars.
+_OWN_JVM = ("local", "spark://")
 _LOCAL = re.compile(r"local(?:\[([*\d]+)(?:,\s*(\d+))?\])?")
 
 _lock = threading.Lock()
@@ -63,7 +65,7 @@ def default_parallelism(config: Configuration) -> int:
 
 def needs_jvm(config: Configuration) -> bool:
     """Tell whether Spark is to run in a JVM of this process's own that it has not got."""
-    if attachment() is not None or not master_of(config).startswith("local") or "PYSPARK_GATEWAY_PORT" in os.environ:
+    if attachment() is not None or not master_of(config).startswith(_OWN_JVM) or "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
     # Who has not imported it has no Spark.
     context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
@@ -115,12 +117,12 @@ def _settings(config: Configuration) -> JvmSettings:
 
 
 def _environment(config: Configuration) -> dict[str, str]:
-    variables = {
-        **os.environ,
-        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
-        DIRECTORY_VARIABLE: make_directory(),
-        "SPARK_HOME": spark_home(),
-    }
+    variables = {**os.environ, "SPARK_HOME": spark_home()}
+    if not master_of(config).startswith("local"):
+        # Executors are elsewhere: they must reach this machine, and cannot be reached through its files.
+        return variables
+    variables.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    variables[DIRECTORY_VARIABLE] = make_directory()
     if master_of(config).startswith("local-cluster"):
         # What Spark's scripts tell the launcher of executors, and where these may write.
         variables.setdefault("SPARK_SCALA_VERSION", "2.13")

@@ -27,6 +27,7 @@ from millstream.operators.logs import Logged
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
+from millstream.stack_sampler import StackSampler
 from millstream.surroundings import requests, resident, stopwatch, timer_lag, wall_clock
 
 # How the JVM side of a Python shuffle wants its keys.
@@ -89,6 +90,7 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
         clock = plan.settings.clock or wall_clock
         surroundings = Surroundings(clock, requests, stopwatch(clock), timer_lag(clock), resident)
         runtime = SlotRuntime(plan, slot, storage, surroundings)
+        runtime.sampler = StackSampler()
         _runtimes[job.key, slot] = runtime
     runtime.take_printed, runtime.take_logged = printed.take, _logged.take
     return runtime

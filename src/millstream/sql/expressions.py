@@ -95,6 +95,7 @@ class AggregateCall:
         order: for those that depend on it, (column, descending, nulls first).
         options: what is not a column, such as LISTAGG's separator or PERCENTILE's share.
         user: the user's aggregate function, None for those of the language.
+        argument_types: of the arguments of a user's function.
     """
 
     function: str
@@ -105,6 +106,7 @@ class AggregateCall:
     order: tuple[tuple[int, bool, bool], ...] = ()
     options: tuple[Any, ...] = ()
     user: Any = None
+    argument_types: tuple[DataType, ...] = ()
 
 
 def walk(expression: Expression) -> Iterator[Expression]:

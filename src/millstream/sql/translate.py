@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,20 +14,25 @@ from millstream.operators.partitioners import GlobalPartitioner, Partitioner
 from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
-from millstream.sql.expressions import Column, Expression
+from millstream.sql.expressions import AggregateCall, Column, Expression
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.correlate import CorrelateOperator
 from millstream.sql.operators.expand import ExpandOperator
 from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
+from millstream.sql.operators.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join import JoinOperator, JoinSide
-from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator
+from millstream.sql.operators.last_row import EarliestRowOperator, FirstRowOperator, LastRowOperator, TopOneOperator
 from millstream.sql.operators.local_aggregate import (
     MOST_ROWS,
     LocalGroupAggregateOperator,
     LocalWindowAggregateOperator,
 )
+from millstream.sql.operators.match import MatchOperator
 from millstream.sql.operators.materialize import MaterializeOperator
+from millstream.sql.operators.over import OverOperator
+from millstream.sql.operators.over_batch import BatchOverOperator
+from millstream.sql.operators.over_columns import ColumnOverOperator, streamed
 from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
 from millstream.sql.operators.session import Session
 from millstream.sql.operators.set_operation import SetOperationOperator
@@ -34,16 +40,24 @@ from millstream.sql.operators.sink import ByKeyOperator, NotNullOperator, TableS
 from millstream.sql.operators.sort import LimitOperator, SortOperator
 from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
 from millstream.sql.operators.streams import StreamScanOperator, ToRowsOperator
+from millstream.sql.operators.table_aggregate import TableAggregateOperator
+from millstream.sql.operators.temporal_join import TemporalJoinOperator
 from millstream.sql.operators.top_n import TopNOperator
+from millstream.sql.operators.user_aggregates import in_session
 from millstream.sql.operators.watermark import RowWatermarkOperator
 from millstream.sql.operators.window_aggregate import (
     GlobalWindowAggregateOperator,
     WindowAggregateOperator,
     WindowTimes,
 )
+from millstream.sql.operators.window_firing import FiringWindowOperator
+from millstream.sql.operators.window_join import WindowJoinOperator
+from millstream.sql.operators.window_rank import WindowRankOperator
+from millstream.sql.operators.window_rows import KeptInput
 from millstream.sql.operators.window_table import WindowTableOperator
 from millstream.sql.operators.windowing import Windowing
 from millstream.sql.plan import nodes
+from millstream.sql.plan.changelog import RETRACT, UPDATE_FAST, is_over_time
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.schema import TimeAttribute
 
@@ -52,6 +66,7 @@ MINI_BATCH_SIZE = "table.exec.mini-batch.size"
 WATERMARK_INTERVAL = "pipeline.auto-watermark-interval"
 IDLE_TIMEOUT = "table.exec.source.idle-timeout"
 NOT_NULL = "table.exec.sink.not-null-enforcer"
+STATE_TTL = "table.exec.state.ttl"
 
 _RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})
 
@@ -122,6 +137,10 @@ class Translator:
         partitioner: Partitioner = ColumnKeyPartitioner(keys) if keys else GlobalPartitioner()
         return [StreamEnd(e.source, partitioner, e.tag, input_index) for e in self._ends(planned)]
 
+    def _calls(self, calls: Sequence[AggregateCall]) -> tuple[AggregateCall, ...]:
+        """Return aggregates as operators take them."""
+        return in_session(calls, self._session)
+
     # --- nodes
 
     def _scan(self, planned: Planned) -> list[StreamEnd]:
@@ -156,13 +175,30 @@ class Translator:
     def _aggregate(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.Aggregate)
+        if not self._session.batch and any(c.user is not None and c.user.func_type == "pandas" for c in node.calls):
+            raise TableException(
+                "Pandas UDAFs are not supported in streaming mode currently: use one in a window, or a general udaf()."
+            )
         operator = GroupAggregateOperator(
             node.keys,
-            node.calls,
+            self._calls(node.calls),
             kinds_of(before),
             retracts=bool(before.traits.changes & _RETRACTIONS),
             pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
             mini_batch=self._session.flag(MINI_BATCH),
+            final_only=self._session.batch,
+            ttl=planned.traits.state_ttl,
+        )
+        return self._one(planned, operator, self._by_key(before, node.keys), single=not node.keys)
+
+    def _table_aggregate(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.TableAggregate)
+        (call,) = self._calls([node.call])
+        operator = TableAggregateOperator(
+            node.keys,
+            call,
+            kinds_of(before),
             final_only=self._session.batch,
             ttl=planned.traits.state_ttl,
         )
@@ -205,24 +241,36 @@ class Translator:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.WindowAggregate)
         spec, batch = node.window, self._session.batch
-        kinds = kinds_of(before)
+        kinds, calls = kinds_of(before), self._calls(node.calls)
         properties = _properties(node)
         times = WindowTimes(spec.time, spec.is_event_time, self._session.time_zone, node.has_window)
         partition = node.keys
         operator: Operator
+        if node.has_window is not None:
+            times.are_points = spec.are_points or not spec.is_event_time
         if node.counts is not None:
-            operator = CountWindowOperator(*node.counts, times, node.keys, node.calls, kinds)
+            operator = CountWindowOperator(*node.counts, times, node.keys, calls, kinds)
         elif spec.kind is nodes.WindowKind.SESSION and node.has_window is None:
             partition = spec.partition or node.keys
-            operator = SessionWindowOperator(
-                spec.size, times, partition, node.keys, node.calls, kinds, properties, batch
+            operator = SessionWindowOperator(spec.size, times, partition, node.keys, calls, kinds, properties, batch)
+        elif node.fires is not None:
+            operator = FiringWindowOperator(
+                Windowing.of(spec),
+                times,
+                node.keys,
+                calls,
+                kinds,
+                properties,
+                node.fires,
+                retracts=bool(before.traits.changes & _RETRACTIONS),
+                pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
             )
         else:
             operator = WindowAggregateOperator(
                 Windowing.of(spec),
                 times,
                 node.keys,
-                node.calls,
+                calls,
                 kinds,
                 properties,
                 retracts=bool(before.traits.changes & _RETRACTIONS),
@@ -328,9 +376,14 @@ class Translator:
         first: int,
         last: int | None,
         shows_rank: bool,
-    ) -> TopNOperator:
-        (before,) = planned.inputs
+    ) -> Operator:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, (nodes.Rank, nodes.Sort))
         changes, unique = before.traits.changes, None
+        pairs, ttl = Changes.UPDATE_BEFORE in planned.traits.changes, planned.traits.state_ttl
+        if first == last == 1 and not shows_rank and node.strategy != RETRACT:
+            batch = self._session.batch
+            return TopOneOperator(partition, order, kinds_of(before), pairs=pairs, final_only=batch, ttl=ttl)
         if Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes:
             unique = min((sorted(key) for key in before.traits.upsert_keys), key=len, default=None)
         return TopNOperator(
@@ -340,11 +393,73 @@ class Translator:
             first,
             last,
             shows_rank,
-            retracts=bool(changes - INSERTS),
+            retracts=bool(changes - INSERTS) and node.strategy != UPDATE_FAST,
             unique=unique,
-            pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+            pairs=pairs,
             final_only=self._session.batch,
+            ttl=ttl,
         )
+
+    def _window_rank(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.WindowRank)
+        operator = WindowRankOperator(
+            self._given_windows(node.window, node.has_window),
+            node.has_window[1],
+            node.partition,
+            node.order,
+            kinds_of(before),
+            node.first,
+            node.last,
+            node.shows_rank,
+            last_wins=node.is_deduplicate and node.order[0][1],
+        )
+        return self._one(planned, operator, self._by_key(before, node.partition))
+
+    def _window_join(self, planned: Planned) -> list[StreamEnd]:
+        node, (left, right) = planned.node, planned.inputs
+        assert isinstance(node, nodes.WindowJoin)
+        operator = WindowJoinOperator(
+            node.kind,
+            self._given_windows(node.window, node.left_window),
+            KeptInput(kinds_of(left), node.left_keys, node.left_window[1]),
+            KeptInput(kinds_of(right), node.right_keys, node.right_window[1]),
+            node.null_safe,
+            node.condition,
+            self._session,
+        )
+        return self._joined(planned, operator)
+
+    def _given_windows(self, spec: nodes.WindowSpec, has_window: tuple[int, int]) -> WindowTimes:
+        """Return when windows end that rows have been given."""
+        times = WindowTimes(has_window[1], spec.is_event_time, self._session.time_zone, has_window)
+        times.are_points = spec.are_points or not spec.is_event_time
+        return times
+
+    def _match(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Match)
+        operator = MatchOperator(node, kinds_of(before), kinds_of(planned), self._session)
+        return self._one(planned, operator, self._by_key(before, node.partition), single=not node.partition)
+
+    def _over(self, planned: Planned) -> list[StreamEnd]:
+        node, (before,) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Over)
+        over, kinds = replace(node.over, calls=self._calls(node.over.calls)), kinds_of(before)
+        operator: Operator
+        if self._session.batch:
+            operator = BatchOverOperator(over, kinds)
+        elif is_over_time(node):
+            time = over.order[0][0]
+            rowtime = time if before.node.fields[time].time is TimeAttribute.ROWTIME else None
+            preceding = None if over.start is None else -over.start
+            calls = streamed(over).calls
+            operator = OverOperator(
+                over.partition, rowtime, over.rows, preceding, calls, kinds, planned.traits.state_ttl
+            )
+        else:
+            operator = ColumnOverOperator(streamed(over), kinds)
+        return self._one(planned, operator, self._by_key(before, over.partition), single=not over.partition)
 
     def _deduplicate(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
@@ -364,7 +479,7 @@ class Translator:
         elif node.is_event_time:
             operator = EarliestRowOperator(node.keys, kinds, node.time)
         else:
-            operator = FirstRowOperator(node.keys, kinds)
+            operator = FirstRowOperator(node.keys, kinds, planned.traits.state_ttl)
         return self._one(planned, operator, self._by_key(before, node.keys), single=not node.keys)
 
     def _normalize(self, planned: Planned) -> list[StreamEnd]:
@@ -384,8 +499,12 @@ class Translator:
         node = planned.node
         assert isinstance(node, nodes.Join)
         keys = (node.left_keys, node.right_keys)
+        # A side that no hint is about lives as long as the setting says.
+        setting = None if node.state_ttl is None else self._session.milliseconds(STATE_TTL, 0)
+        ttls = [setting if ttl is None else ttl for ttl in node.side_ttls]
         left, right = (
-            JoinSide(tuple(kinds_of(p)), k, unique=_is_upsert(p, k)) for p, k in zip(planned.inputs, keys, strict=True)
+            JoinSide(tuple(kinds_of(p)), k, unique=_is_upsert(p, k), ttl=ttl)
+            for p, k, ttl in zip(planned.inputs, keys, ttls, strict=True)
         )
         inner = node.kind is nodes.JoinKind.INNER
         operator = JoinOperator(
@@ -401,12 +520,56 @@ class Translator:
         ends = [e for i, p in enumerate(planned.inputs) for e in self._by_key(p, keys[i], i)]
         return self._one(planned, operator, ends, single=not node.left_keys)
 
+    def _sides(self, planned: Planned) -> tuple[JoinSide, JoinSide]:
+        node, (left, right) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Join)
+        return JoinSide(tuple(kinds_of(left)), node.left_keys), JoinSide(tuple(kinds_of(right)), node.right_keys)
+
+    def _joined(self, planned: Planned, operator: Operator) -> list[StreamEnd]:
+        """Add a join whose inputs come by its keys."""
+        node, (left, right) = planned.node, planned.inputs
+        assert isinstance(node, nodes.Join)
+        ends = [*self._by_key(left, node.left_keys), *self._by_key(right, node.right_keys, 1)]
+        return self._one(planned, operator, ends, single=not node.left_keys)
+
+    def _interval_join(self, planned: Planned) -> list[StreamEnd]:
+        node = planned.node
+        assert isinstance(node, nodes.IntervalJoin)
+        times = (node.left_time, node.right_time) if node.is_event_time else None
+        left, right = self._sides(planned)
+        operator = IntervalJoinOperator(
+            node.kind, left, right, times, node.lower, node.upper, node.null_safe, node.condition, self._session
+        )
+        return self._joined(planned, operator)
+
+    def _temporal_join(self, planned: Planned) -> list[StreamEnd]:
+        node = planned.node
+        assert isinstance(node, nodes.TemporalJoin)
+        if not node.is_event_time:
+            raise TableException(
+                "Processing-time temporal join is not supported yet: its right side is a connector that can look up "
+                "rows, or the join is FOR SYSTEM_TIME AS OF a rowtime."
+            )
+        left, right = self._sides(planned)
+        keeps_all = node.kind is nodes.JoinKind.LEFT
+        operator = TemporalJoinOperator(
+            left,
+            right,
+            (node.left_time, node.right_time),
+            keeps_all,
+            node.null_safe,
+            node.condition,
+            self._session,
+        )
+        return self._joined(planned, operator)
+
     def _sink(self, planned: Planned) -> list[StreamEnd]:
         node, (before,) = planned.node, planned.inputs
         assert isinstance(node, nodes.Sink)
         ends = self._checked(planned, node, self._ends(before))
         if node.materialize is not None:
-            operator = MaterializeOperator(node.materialize, kinds_of(before))
+            ttl = self._session.milliseconds(STATE_TTL, 0)
+            operator = MaterializeOperator(node.materialize, kinds_of(before), ttl)
             added = self._add(planned, operator, _by_columns(ends, node.materialize), suffix="-materialize")
             added.name = f"SinkMaterializer(pk=[{', '.join(node.table.primary_key)}])"
             ends = [StreamEnd(added)]
@@ -503,6 +666,7 @@ _MAKERS: Mapping[type, _Make] = {
     nodes.Filter: Translator._calc,
     nodes.Union: Translator._union,
     nodes.Aggregate: Translator._aggregate,
+    nodes.TableAggregate: Translator._table_aggregate,
     nodes.MiniBatch: Translator._union,
     nodes.LocalAggregate: Translator._local_aggregate,
     nodes.GlobalAggregate: Translator._global_aggregate,
@@ -511,12 +675,18 @@ _MAKERS: Mapping[type, _Make] = {
     nodes.Watermark: Translator._watermark,
     nodes.WindowAggregate: Translator._window_aggregate,
     nodes.Join: Translator._join,
+    nodes.IntervalJoin: Translator._interval_join,
+    nodes.TemporalJoin: Translator._temporal_join,
     nodes.WindowTable: Translator._window_table,
     nodes.Expand: Translator._expand,
     nodes.Correlate: Translator._correlate,
     nodes.SetOperation: Translator._set_operation,
     nodes.Sort: Translator._sort,
     nodes.Rank: Translator._rank,
+    nodes.WindowRank: Translator._window_rank,
+    nodes.WindowJoin: Translator._window_join,
+    nodes.Over: Translator._over,
+    nodes.Match: Translator._match,
     nodes.Deduplicate: Translator._deduplicate,
     nodes.ChangelogNormalize: Translator._normalize,
     nodes.Sink: Translator._sink,

@@ -54,6 +54,12 @@ class ApiBinder:
         """Return a row for each group."""
         return self._told(lambda: self._binder.aggregate(node, keys, items), node)
 
+    def table_aggregate(
+        self, node: Node, keys: Sequence[syntax.SelectItem], call: syntax.Call, names: Sequence[str]
+    ) -> Node:
+        """Return the rows that a function makes of each group, behind the group's keys."""
+        return self._told(lambda: self._binder.table_aggregate(node, keys, call, names), node)
+
     def join(self, left: Node, right: Node, condition: syntax.Expression | None, kind: JoinKind) -> Node:
         """Return pairs of rows."""
         return self._told(lambda: self._binder.join(left, right, condition, kind), left, right)

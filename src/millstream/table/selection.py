@@ -292,6 +292,42 @@ class Selection:
         items = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
         return binder.select(node, items)
 
+    def aggregated(self, keys: _Fields, func: Any) -> Node:
+        """Return the keys of each group, and behind them what an aggregate function makes of its rows."""
+        call, names = self._called(func)
+        binder = self._t_env._binder()
+        namer = _Namer(self._t_env, self._window)
+        trees, items = self._group_keys(keys, namer)
+        node = binder.aggregate(self._node, trees, [*items, syntax.SelectItem(call, "_agg$")])
+        kind = node.fields[len(items)].type
+        kept = [syntax.SelectItem(syntax.Name((i.alias or "",)), i.alias) for i in items]
+        value = syntax.Name(("_agg$",))
+        if not isinstance(kind, RowType):
+            return binder.select(node, [*kept, syntax.SelectItem(value, names[0] if names else "f0")])
+        called = [*names, *kind.names[len(names) :]]
+        made = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
+        return binder.select(node, [*kept, *made])
+
+    def flat_aggregated(self, keys: _Fields, func: Any) -> Node:
+        """Return the keys of each group, and behind them the rows that a function makes of its rows."""
+        call, names = self._called(func)
+        _, items = self._group_keys(keys, _Namer(self._t_env, None))
+        return self._t_env._binder().table_aggregate(self._node, items, call, names)
+
+    def _group_keys(self, keys: _Fields, namer: _Namer) -> tuple[list[syntax.Expression], list[syntax.SelectItem]]:
+        """Return what is grouped by, and the keys as columns; a window is none."""
+        trees: list[syntax.Expression] = []
+        items: list[syntax.SelectItem] = []
+        for place, key in enumerate(keys):
+            tree = tree_of(key)
+            if self._window is not None and tree == syntax.Name((self._window.alias,)):
+                trees.append(self._window.tree)
+                continue
+            trees.append(self.tree(key))
+            names = key._names if isinstance(key, Expression) else ()
+            items.append(syntax.SelectItem(trees[-1], names[0] if names else namer.name(tree, place)))
+        return trees, items
+
     def lateral(self, func: Any, predicate: Expression[bool] | None, kind: str) -> Node:
         """Return each row with the rows that a table function makes of it."""
         call, names = self._called(func)

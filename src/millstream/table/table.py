@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.deprecated import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.common.missing import missing_function
-from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import JoinKind, Node
 from millstream.table.catalog import ResolvedSchema
@@ -16,7 +16,11 @@ from millstream.table.expression import Expression, tree_of
 from millstream.table.selection import Selection, tables_columns
 from millstream.table.table_schema import TableSchema
 from millstream.table.trees import InlineCall
-from millstream.table.udf import UserDefinedFunctionWrapper, UserDefinedTableFunctionWrapper
+from millstream.table.udf import (
+    UserDefinedAggregateFunctionWrapper,
+    UserDefinedFunctionWrapper,
+    UserDefinedTableFunctionWrapper,
+)
 from millstream.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:
@@ -27,8 +31,6 @@ if TYPE_CHECKING:
     from millstream.table.table_result import TableResult
 
 __all__ = ["GroupWindowedTable", "GroupedTable", "OverWindowedTable", "Table", "WindowGroupedTable"]
-
-UDAF = "aggregate functions of users are not there yet"
 
 
 class Table:
@@ -241,8 +243,14 @@ class Table:
         """Make rows of each row with a table function."""
         return self._then(self._selection().flat_mapped(func))
 
-    aggregate = missing_function("aggregate", UDAF)
-    flat_aggregate = missing_function("flat_aggregate", UDAF)
+    def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
+        """Make a row of all rows with an aggregate function; of a result of type ROW every field is a column."""
+        return self.group_by().aggregate(func)
+
+    def flat_aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
+        """Make rows of all rows with a table aggregate function."""
+        return self.group_by().flat_aggregate(func)
+
     to_changelog = missing_function("to_changelog", "process table functions are not there yet")
     from_changelog = missing_function("from_changelog", "process table functions are not there yet")
 
@@ -307,8 +315,13 @@ class GroupedTable:
         """Return a row for each group: keys and aggregates."""
         return self._table._then(self._table._selection().grouped(self._keys, fields))
 
-    aggregate = missing_function("aggregate", UDAF)
-    flat_aggregate = missing_function("flat_aggregate", UDAF)
+    def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
+        """Make a row of each group with an aggregate function; of a result of type ROW every field is a column."""
+        return AggregatedTable(self._table._then(self._table._selection().aggregated(self._keys, func)))
+
+    def flat_aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
+        """Make rows of each group with a table aggregate function."""
+        return FlatAggregateTable(self._table._then(self._table._selection().flat_aggregated(self._keys, func)))
 
 
 class GroupWindowedTable:
@@ -341,7 +354,10 @@ class WindowGroupedTable:
         chosen = self._table._selection(window=self._window)
         return self._table._then(chosen.grouped(self._keys, fields))
 
-    aggregate = missing_function("aggregate", UDAF)
+    def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
+        """Make a row of each group with an aggregate function; of a result of type ROW every field is a column."""
+        chosen = self._table._selection(window=self._window)
+        return AggregatedTable(self._table._then(chosen.aggregated(self._keys, func)))
 
 
 class OverWindowedTable:
@@ -360,19 +376,23 @@ class OverWindowedTable:
 class AggregatedTable:
     """What `aggregate` of a table gives."""
 
-    def __init__(self) -> None:
-        raise TableException(f"AggregatedTable: {UDAF}.")
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
-    select = missing_function("select", UDAF)
+    def select(self, *fields: Expression[Any]) -> Table:
+        """Return columns: of the groups' keys, and of what the function has made."""
+        return self._table.select(*fields)
 
 
 class FlatAggregateTable:
     """What `flat_aggregate` of a table gives."""
 
-    def __init__(self) -> None:
-        raise TableException(f"FlatAggregateTable: {UDAF}.")
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
-    select = missing_function("select", UDAF)
+    def select(self, *fields: Expression[Any]) -> Table:
+        """Return columns: of the groups' keys, and of the rows that the function has made."""
+        return self._table.select(*fields)
 
 
 def inline(function: UserDefinedFunctionWrapper, *arguments: syntax.Expression) -> InlineCall:

@@ -304,6 +304,12 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
         if is_table_aggregate:
             self.kind = "table_aggregate"
 
+    def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
+        """Return what is called with accumulators, in a subtask: the function has been opened."""
+        from millstream.table.user_aggregates import opened_aggregate
+
+        return opened_aggregate(self, types, result, context)
+
 
 def _types(given: Any) -> list[DataType] | None:
     if given is None:
@@ -420,7 +426,19 @@ def udaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Make an aggregate function of an AggregateFunction. Queries with one are refused for now."""
+    """Make an aggregate function of an AggregateFunction; also as a decorator.
+
+    With `func_type="pandas"` it is a function of pandas.Series, one for each argument with the values of all rows of a
+    group, a window or a frame, that returns one value.
+
+    Example:
+        >>> from millstream.table import DataTypes
+        >>> @udaf(result_type=DataTypes.DOUBLE(), func_type="pandas")
+        ... def mean(values):
+        ...     return values.mean()
+        >>> mean.kind
+        'aggregate'
+    """
     _check_kind(func_type, "general", "pandas")
     given = (input_types, result_type, accumulator_type, func_type, deterministic, name)
     if f is None:
@@ -437,7 +455,7 @@ def udtaf(
     name: str | None = None,
     func_type: str = "general",
 ) -> Any:
-    """Make a table aggregate function of a TableAggregateFunction. Queries with one are refused for now."""
+    """Make a table aggregate function of a TableAggregateFunction: for `flat_aggregate`."""
     if func_type != "general":
         raise ValueError(f"The func_type must be 'general', got {func_type}.")
     given = (input_types, result_type, accumulator_type, func_type, deterministic, name, True)

@@ -42,7 +42,13 @@ class UserCallable:
         self._opened = isinstance(self._user, UserDefinedFunction)
         if self._opened:
             self._user.open(_function_context(context.runtime_context))
-        self._call: Callable[..., Any] = self._user.eval if self._opened else self._user
+        self._call = self._called(self._user)
+
+    @staticmethod
+    def _called(user: Any) -> Callable[..., Any]:
+        """Return what is called for each row."""
+        found: Callable[..., Any] = getattr(user, "eval", user)
+        return found
 
     def close(self) -> None:
         """The subtask has ended."""
@@ -87,7 +93,7 @@ class ScalarCall(UserCallable):
             # What was appended before it failed says which row it is.
             self._told(e, given, len(found))
             raise
-        return _column(self.name, found, self._result, self._zone)
+        return result_column(self.name, found, self._result, self._zone)
 
 
 class AsyncScalarCall(ScalarCall):
@@ -96,7 +102,7 @@ class AsyncScalarCall(ScalarCall):
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
         given = self._python(columns)
         found = asyncio.run(self._all(given, rows))
-        return _column(self.name, found, self._result, self._zone)
+        return result_column(self.name, found, self._result, self._zone)
 
     async def _all(self, given: list[list[Any]], rows: int) -> list[Any]:
         gate = asyncio.Semaphore(_MOST_AT_ONCE)
@@ -148,7 +154,8 @@ def _of_pandas(name: str, found: Any, kind: DataType, rows: int) -> pa.Array:
     return column
 
 
-def _column(name: str, values: list[Any], kind: DataType, zone: str) -> pa.Array:
+def result_column(name: str, values: list[Any], kind: DataType, zone: str) -> pa.Array:
+    """Return what a function has returned as a column."""
     try:
         return to_column(values, kind, zone)
     except TypeMismatchError as e:
@@ -182,7 +189,9 @@ class TableCall(UserCallable):
                 raise
             counts.append(len(found) - before)
         made = zip(*found, strict=True) if found else [()] * len(self._results)
-        return counts, [_column(self.name, list(c), k, self._zone) for c, k in zip(made, self._results, strict=True)]
+        return counts, [
+            result_column(self.name, list(c), k, self._zone) for c, k in zip(made, self._results, strict=True)
+        ]
 
     def _rows(self, given: Any) -> Iterator[tuple[Any, ...]]:
         if given is None:

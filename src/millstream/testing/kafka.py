@@ -18,6 +18,8 @@ from millstream.spark.java import find_java
 _VERSION = "4.1.0"
 _CLUSTER = "bWlsbHN0cmVhbS10ZXN0cw"
 _START_SECONDS = 60.0
+# Who is let in where the broker asks.
+_USER, _PASSWORD = "ann", "secret"
 
 
 class KafkaBroker:
@@ -29,13 +31,20 @@ class KafkaBroker:
             source = KafkaSource.builder().set_bootstrap_servers(broker.bootstrap)...
     """
 
-    def __init__(self, **settings: Any) -> None:
-        """Take settings of the broker, with `_` in place of dots in their names."""
+    def __init__(self, secure: bool = False, **settings: Any) -> None:
+        """Take settings of the broker, with `_` in place of dots in their names.
+
+        Args:
+            secure: whether it also listens at `secure_bootstrap`, for clients with TLS and a password.
+            **settings: any of Kafka's.
+        """
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self._directory = tempfile.mkdtemp(prefix="millstream-kafka-")
-        self._port, self._controller = _free_ports(2)
+        self._port, self._controller, secure_port = _free_ports(3)
+        self._is_secure = secure
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap = f"127.0.0.1:{self._port}"
+        self.secure_bootstrap = f"127.0.0.1:{secure_port}"
 
     def __enter__(self) -> KafkaBroker:
         self.start()
@@ -43,6 +52,44 @@ class KafkaBroker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def security(self, mechanism: str = "PLAIN", password: str = _PASSWORD) -> dict[str, str]:
+        """Return what clients of `secure_bootstrap` must know; the mechanism is PLAIN or SCRAM-SHA-256."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": self._file("certificate.pem"),
+            "sasl.mechanism": mechanism,
+            "sasl.username": _USER,
+            "sasl.password": password,
+        }
+
+    def _secure(self) -> dict[str, Any]:
+        """Return the settings of the listener with TLS and a password."""
+        key, certificate, both = map(self._file, ("key.pem", "certificate.pem", "keys.pem"))
+        command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=kafka"
+        command += f" -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
+        subprocess.run(command.split(), check=True, capture_output=True)
+        with open(both, "w") as file, open(key) as first, open(certificate) as second:
+            file.write(first.read() + second.read())
+        module = "org.apache.kafka.common.security.{}LoginModule required"
+        users = f'user_{_USER}="{_PASSWORD}"'
+        return {
+            "listeners": f"{self._listeners()},SECURE://{self.secure_bootstrap}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap},SECURE://{self.secure_bootstrap}",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
+            "listener.name.secure.ssl.keystore.type": "PEM",
+            "listener.name.secure.ssl.keystore.location": both,
+            "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "listener.name.secure.plain.sasl.jaas.config": f"{module.format('plain.Plain')} {users};",
+            "listener.name.secure.scram-sha-256.sasl.jaas.config": f"{module.format('scram.Scram')};",
+        }
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+    def _listeners(self) -> str:
+        return f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller}"
 
     @property
     def _configuration(self) -> str:
@@ -68,8 +115,8 @@ class KafkaBroker:
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{self._controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "listeners": self._listeners(),
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": os.path.join(self._directory, "data"),
@@ -83,12 +130,15 @@ class KafkaBroker:
             "num.io.threads": 2,
             "log.cleaner.enable": "false",
             "auto.create.topics.enable": "false",
+            **(self._secure() if self._is_secure else {}),
             **self._settings,
         }
         with open(self._configuration, "w") as file:
             file.writelines(f"{name}={value}\n" for name, value in settings.items())
         command = [find_java().path, "-cp", self._classpath(), "kafka.tools.StorageTool", "format"]
         command += ["-t", _CLUSTER, "-c", self._configuration]
+        if self._is_secure:
+            command += ["--add-scram", f"SCRAM-SHA-256=[name={_USER},password={_PASSWORD}]"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise MillstreamError(f"Kafka's directory cannot be formatted: {done.stderr[-500:]}")
@@ -132,6 +182,13 @@ class KafkaBroker:
 
         admin = self._admin()
         admin.create_partitions([NewPartitions(name, total)])[name].result(30)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete the records of a partition before an offset, as retention would."""
+        from confluent_kafka import TopicPartition
+
+        wanted, admin = TopicPartition(topic, partition, before), self._admin()
+        admin.delete_records([wanted])[wanted].result(30)
 
     def send(self, topic: str, values: Any, partition: int | None = None, key: bytes | None = None) -> None:
         """Write values (bytes or str) to a topic, and wait until they are there."""
@@ -189,6 +246,17 @@ class KafkaBroker:
             return sum(max(p.offset, 0) for p in found)
         finally:
             consumer.close()
+
+    @property
+    def pid(self) -> int:
+        """The broker's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """Kill the broker as a power cut would."""

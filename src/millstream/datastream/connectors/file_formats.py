@@ -7,13 +7,14 @@ import lzma
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.typeinfo import TypeInformation, Types
+from millstream.datastream.connectors.base import BadRecord, BadRecords
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile, decompressed, is_compressed
-from millstream.datastream.connectors.lines import UNKNOWN, line_blocks, line_number, text_lines
+from millstream.datastream.connectors.lines import UNKNOWN, LineNumbers, line_blocks, text_lines
 
 __all__ = ["BulkFormat", "StreamFormat"]
 
@@ -24,6 +25,8 @@ BYTES_PER_RECORD = 64
 LEAST_SPLIT_BYTES = 1 << 20
 # Long files are read front to back by all subtasks together, so that event time goes on evenly.
 MOST_SPLIT_BYTES = 32 << 20
+
+FAIL = BadRecords.fail()
 
 
 class FileShare(NamedTuple):
@@ -63,6 +66,8 @@ class FileFormat(ABC):
     """Reads files. It is pickled on its way to the workers."""
 
     produced_type: TypeInformation | None = None
+    # What becomes of records that cannot be read: set where a source says so.
+    bad_records = FAIL
 
     @abstractmethod
     def measure(self, access: FileAccess, file: FoundFile) -> Extent:
@@ -115,13 +120,14 @@ class StreamFormat(FileFormat):
         return Extent(file.size, 1 / BYTES_PER_RECORD, LEAST_SPLIT_BYTES, MOST_SPLIT_BYTES)
 
     def read(self, access: FileAccess, share: FileShare) -> Iterator[Collection[Any]]:
+        bad = self.bad_records
         with access.open(share.path) as file:
             if is_compressed(share.path):
-                part = FilePart(access, share.path, decompressed(share.path, file), 0, UNKNOWN, UNKNOWN)
+                part = FilePart(access, share.path, decompressed(share.path, file), 0, UNKNOWN, UNKNOWN, bad)
             elif not (self.splittable or self.cuttable):
-                part = FilePart(access, share.path, file, 0, share.size, share.size)
+                part = FilePart(access, share.path, file, 0, share.size, share.size, bad)
             else:
-                part = FilePart(access, share.path, file, share.start, share.end, share.size)
+                part = FilePart(access, share.path, file, share.start, share.end, share.size, bad)
             yield from self.read_part(part)
 
     @abstractmethod
@@ -139,6 +145,8 @@ class FilePart:
     start: int
     end: int
     size: int
+    bad: BadRecords = FAIL
+    numbers: LineNumbers = field(default_factory=LineNumbers)
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield whole lines, many at a time, with the position of the first."""
@@ -152,9 +160,23 @@ class FilePart:
 
     def damaged(self, offset: int, reason: str, fix: str) -> MillstreamError:
         """Return the error for a record that cannot be read."""
+        return MillstreamError(f"FileSource: {self._place(offset)}: {reason}. {fix}")
+
+    def _place(self, offset: int) -> str:
         with self.access.open(self.path) as file:
-            number = line_number(decompressed(self.path, file), offset)
-        return MillstreamError(f"FileSource: {self.path}, line {number} (byte {offset}): {reason}. {fix}")
+            number = self.numbers.at(decompressed(self.path, file), offset)
+        return f"{self.path}, line {number} (byte {offset})"
+
+    def bad_record(self, offset: int, text: str, reason: str) -> BadRecord:
+        """Return what stands for a record that cannot be read; where the job is to fail, raise what is wrong."""
+        # Looking for the line costs something, and of what is skipped nobody asks.
+        where = self._place(offset) if self.bad.fails or self.bad.tag is not None else self.path
+        line = text.rstrip("\r\n")
+        try:
+            line.encode()
+        except UnicodeEncodeError:
+            return self.bad.meet(BadRecord(where, line.encode(errors="surrogateescape"), reason))
+        return self.bad.meet(BadRecord(where, line, reason))
 
 
 class TextLineFormat(StreamFormat):

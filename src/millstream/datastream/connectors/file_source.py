@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,6 +63,9 @@ class _FileReader(SourceReader):
 
     def split_of(self, share: FileShare) -> int:
         return share.split
+
+    def in_turn(self, share: FileShare) -> bool:
+        return True
 
     def ends_split(self, share: FileShare) -> bool:
         return share.ends
@@ -123,7 +127,9 @@ class FileSource(Source):
 
     def reached_with(self, options: dict[str, dict[str, Any]]) -> FileSource:
         """Return the source with what file systems need to know, by protocol."""
-        return FileSource(replace(self._settings, options=options))
+        reached = copy(self)
+        reached._settings = replace(self._settings, options=options)
+        return reached
 
     def check(self) -> None:
         check_paths(FileAccess(self._settings.options), self._settings.paths)
@@ -135,7 +141,9 @@ class FileSource(Source):
         return FileEnumerator(access, s.file_format, s.paths, s.interval, s.splits_files, parallelism, position)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return _FileReader(self._settings.file_format, FileAccess(self._settings.options))
+        tolerant = copy(self._settings.file_format)
+        tolerant.bad_records = self.bad_records
+        return _FileReader(tolerant, FileAccess(self._settings.options))
 
 
 class FileSourceBuilder:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import BadRecords, Dealt, Share, Source, SourceReader, SplitEnumerator
 from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.connectors.spark_source import SparkStreamSource, as_source
 
@@ -124,6 +125,9 @@ class _Reader(SourceReader):
         split = self._of(share).split_of(share.inner)
         return None if split is None else (share.source, split)
 
+    def in_turn(self, share: HybridShare) -> bool:
+        return self._of(share).in_turn(share.inner)
+
     def ends_split(self, share: HybridShare) -> bool:
         return self._of(share).ends_split(share.inner)
 
@@ -181,7 +185,14 @@ class HybridSource(Source[T_co]):
     def reached_with(self, options: dict[str, dict[str, Any]]) -> HybridSource[T_co]:
         """Return the source with what file systems need to know, by protocol."""
         kinds = (FileSource, HybridSource)
-        return HybridSource(tuple(s.reached_with(options) if isinstance(s, kinds) else s for s in self._sources))
+        reached = copy(self)
+        reached._sources = tuple(s.reached_with(options) if isinstance(s, kinds) else s for s in self._sources)
+        return reached
+
+    def on_bad_records(self, policy: BadRecords) -> Self:
+        tolerant = super().on_bad_records(policy)
+        tolerant._sources = tuple(source.on_bad_records(policy) for source in self._sources)
+        return tolerant
 
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
         return _Enumerator(self._sources, parallelism, _position(restored, len(self._sources)))
@@ -208,6 +219,15 @@ class HybridSourceBuilder:
             raise InvalidProgramError(
                 f"HybridSource: '{added.name}' would never be read, because '{self._sources[-1].name}' before it "
                 "never ends; only the last source may be unbounded."
+            )
+        if added.bad_records != BadRecords.fail():
+            raise InvalidProgramError(
+                f"HybridSource: what '{added.name}' does with bad records is said of the HybridSource itself, with "
+                "on_bad_records(...)."
+            )
+        if added.rate_per_second is not None:
+            raise InvalidProgramError(
+                f"HybridSource: '{added.name}' is limited to a rate: limit the HybridSource itself, with at_most(...)."
             )
         self._sources = (*self._sources, added)
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 # How long a broker may take to answer, in seconds.
 TIMEOUT = 20.0
+# How long it is waited for one answer before it is asked what the matter is.
+_ATTEMPT = 2.0
 
 # Settings of Flink's connector and of Java's client that have no meaning for the client library.
 _NOT_CLIENTS = re.compile(
@@ -35,8 +38,12 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
         >>> client_settings({"bootstrap.servers": "b:9092", "value.deserializer": "x"})["bootstrap.servers"]
         'b:9092'
     """
-    # What it logs would go to standard error; what is wrong is told as an error.
-    settings: dict[str, Any] = {"log_level": 0}
+    settings: dict[str, Any] = {
+        # What it logs would go to standard error; what is wrong is told as an error.
+        "log_level": 0,
+        # It connects to a broker it has just heard of only after a pause: half a second before every transaction.
+        "reconnect.backoff.ms": "10",
+    }
     for key, value in properties.items():
         if key == "sasl.jaas.config":
             found = dict(_JAAS.findall(value))
@@ -74,9 +81,40 @@ def reason(exception: Exception) -> str:
     return said(exception.args[0]) if exception.args else str(exception)
 
 
-def unreachable(bootstrap: str, exception: Exception) -> KafkaFailure:
-    """Return the error that says that no broker answers."""
-    return KafkaFailure(
-        f"Kafka at {bootstrap} does not answer: {reason(exception)}. Check bootstrap.servers, the network, and "
-        "security.protocol and sasl.* if the broker asks who you are."
-    )
+class Admin:
+    """The client library's way to ask a cluster about itself. What is wrong is told in a sentence, in bounded time."""
+
+    def __init__(self, settings: Mapping[str, Any], bootstrap: str) -> None:
+        library()
+        from confluent_kafka.admin import AdminClient
+
+        self._bootstrap = bootstrap
+        self._refused: str | None = None
+        told: dict[str, Any] = {**settings, "error_cb": self._met}
+        self.client = AdminClient(told)
+
+    def _met(self, error: KafkaError) -> None:
+        if error.name() == "_AUTHENTICATION":
+            fix = "check sasl.username, sasl.password and sasl.mechanism"
+            self._refused = f"does not let this user in ({said(error)}): {fix}"
+        elif error.name() == "_SSL":
+            fix = "check ssl.ca.location and security.protocol"
+            self._refused = f"cannot be spoken to with TLS ({said(error)}): {fix}"
+
+    def cluster(self) -> Any:
+        """Return its brokers and topics."""
+        exception = library().KafkaException
+        end = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                return self.client.list_topics(timeout=_ATTEMPT)
+            except exception as e:
+                # Only then the client says what is the matter.
+                self.client.poll(0)
+                if self._refused is not None:
+                    raise KafkaFailure(f"Kafka at {self._bootstrap} {self._refused}.") from e
+                if time.monotonic() > end:
+                    raise KafkaFailure(
+                        f"Kafka at {self._bootstrap} does not answer: {reason(e)}. Check bootstrap.servers, the "
+                        "network, and security.protocol and sasl.* if the broker asks who you are."
+                    ) from e

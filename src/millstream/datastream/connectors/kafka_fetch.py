@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -20,13 +21,36 @@ _PATIENCE = 0.1
 class _Flow:
     """What has come of one partition."""
 
-    def __init__(self) -> None:
-        self.waiting: deque[Any] = deque()
+    def __init__(self, at: int) -> None:
+        # As it came: messages in the order of their offsets.
+        self.waiting: deque[list[Any]] = deque()
         # Behind which offset nothing is left for now, as far as the broker has said.
         self.end = -1
         # The offset that is read next.
-        self.at = -1
+        self.at = at
         self.is_paused = False
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, self.waiting))
+
+    def take(self, end: int) -> list[Any]:
+        """Take messages before an offset that wait."""
+        while self.waiting:
+            messages = self.waiting.popleft()
+            # After a seek the client may bring what is before it, from the batch it is in.
+            start = 0 if messages[0].offset() >= self.at else bisect_left(messages, self.at, key=_offset)
+            stop = len(messages) if messages[-1].offset() < end else bisect_left(messages, end, key=_offset)
+            if stop < len(messages):
+                self.waiting.appendleft(messages[max(start, stop) :])
+                return messages[start:stop]
+            if start < stop:
+                return messages[start:]
+        return []
+
+
+def _offset(message: Any) -> int:
+    return int(message.offset())
 
 
 class Fetcher:
@@ -42,7 +66,7 @@ class Fetcher:
         flow = self._go_to(partition, start)
         last = time.monotonic()
         while flow.at < end:
-            batch = _take(flow, end)
+            batch = flow.take(end)
             if batch:
                 last = time.monotonic()
                 flow.at = batch[-1].offset() + 1
@@ -69,35 +93,53 @@ class Fetcher:
         at = self._kafka.TopicPartition(*partition, start)
         if flow is not None:
             self._consumer.incremental_unassign([self._kafka.TopicPartition(*partition)])
-        flow = self._flows[partition] = _Flow()
-        flow.at = start
+        flow = self._flows[partition] = _Flow(start)
         self._consumer.incremental_assign([at])
         return flow
 
     def _resume(self, partition: Partition, flow: _Flow) -> None:
-        if flow.is_paused and len(flow.waiting) < _MOST_WAITING // 2:
+        if flow.is_paused and flow.length < _MOST_WAITING // 2:
             self._consumer.resume([self._kafka.TopicPartition(*partition)])
             flow.is_paused = False
 
     def _poll(self) -> None:
-        for message in self._consumer.consume(_MESSAGES, _PATIENCE):
-            error = message.error()
-            if error is None:
-                flow = self._flows.get((message.topic(), message.partition()))
-                if flow is not None:
-                    flow.waiting.append(message)
-            elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
-                flow = self._flows.get((message.topic(), message.partition()))
-                if flow is not None:
-                    flow.end = message.offset()
-            else:
-                self._failed(message, error)
+        # What is there; asked for so many with patience, the client would wait until all of them are.
+        messages = self._consumer.consume(_MESSAGES, 0) or self._consumer.consume(1, _PATIENCE)
+        good = [message for message in messages if message.error() is None]
+        if len(good) < len(messages):
+            for message in messages:
+                self._look_at(message, message.error())
+        for partition, found in self._by_partition(good).items():
+            flow = self._flows.get(partition)
+            if flow is not None:
+                flow.waiting.append(found)
         for partition, flow in self._flows.items():
-            if len(flow.waiting) > _MOST_WAITING and not flow.is_paused:
+            if flow.length > _MOST_WAITING and not flow.is_paused:
                 self._consumer.pause([self._kafka.TopicPartition(*partition)])
                 flow.is_paused = True
             else:
                 self._resume(partition, flow)
+
+    def _by_partition(self, messages: list[Any]) -> dict[Partition, list[Any]]:
+        if not messages:
+            return {}
+        if len(self._flows) == 1:
+            return {next(iter(self._flows)): messages}
+        found: dict[Partition, list[Any]] = {}
+        for message in messages:
+            found.setdefault((message.topic(), message.partition()), []).append(message)
+        return found
+
+    def _look_at(self, message: Any, error: Any) -> None:
+        """See what the client has to tell beside messages."""
+        if error is None:
+            return
+        if error.code() == self._kafka.KafkaError._PARTITION_EOF:
+            flow = self._flows.get((message.topic(), message.partition()))
+            if flow is not None:
+                flow.end = message.offset()
+        else:
+            self._failed(message, error)
 
     def _failed(self, message: Any, error: Any) -> None:
         if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
@@ -113,18 +155,3 @@ class Fetcher:
 
     def close(self) -> None:
         self._consumer.close()
-
-
-def _take(flow: _Flow, end: int) -> list[Any]:
-    """Take the messages before an offset that wait."""
-    waiting = flow.waiting
-    taken: list[Any] = []
-    while waiting and len(taken) < _MESSAGES:
-        offset = waiting[0].offset()
-        if offset >= end:
-            break
-        message = waiting.popleft()
-        # After a seek the client may bring what is before it, from the batch it is in.
-        if offset >= flow.at:
-            taken.append(message)
-    return taken

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from millstream.datastream.connectors.kafka_client import TIMEOUT, KafkaFailure, library, reason
+from millstream.datastream.connectors.kafka_client import TIMEOUT, Admin, KafkaFailure, library, reason
 
 # A partition: topic and number.
 Partition = tuple[str, int]
@@ -95,25 +95,17 @@ class Cluster:
     """Asks a cluster for its partitions and their offsets. Lives on the driver."""
 
     def __init__(self, settings: dict[str, Any], bootstrap: str) -> None:
-        kafka = library()
-        from confluent_kafka.admin import AdminClient
-
-        self._kafka = kafka
+        self._kafka = library()
         self.bootstrap = bootstrap
         self._settings = settings
         keys = ("isolation.level", "group.id", "enable.auto.commit", "enable.partition.eof", "auto.offset.reset")
-        self._admin = AdminClient({k: v for k, v in settings.items() if k not in keys})
+        self._admin = Admin({k: v for k, v in settings.items() if k not in keys}, bootstrap)
         self._committed = settings.get("isolation.level", "read_committed") == "read_committed"
         self._consumer: Any = None
 
     def topics(self) -> dict[str, list[int]]:
         """Return all topics and the numbers of their partitions."""
-        try:
-            found = self._admin.list_topics(timeout=TIMEOUT)
-        except self._kafka.KafkaException as e:
-            from millstream.datastream.connectors.kafka_client import unreachable
-
-            raise unreachable(self.bootstrap, e) from e
+        found = self._admin.cluster()
         return {name: sorted(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
 
     def offsets(self, partitions: Iterable[Partition], start: KafkaOffsetsInitializer) -> dict[Partition, int]:
@@ -153,6 +145,10 @@ class Cluster:
         """Return the offset behind the newest record of each partition that may be read."""
         return self._list(partitions, ("latest", 0), self._committed)
 
+    def written(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """Return the offset behind the newest record of each partition, committed or not."""
+        return self._list(partitions, ("latest", 0), committed=False)
+
     def _list(self, partitions: list[Partition], spec: tuple[str, int], committed: bool) -> dict[Partition, int]:
         if not partitions:
             return {}
@@ -163,7 +159,7 @@ class Cluster:
         asked = OffsetSpec.for_timestamp(time) if kind == "timestamp" else getattr(OffsetSpec, kind)()
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         request = {TopicPartition(topic, number): asked for topic, number in partitions}
-        futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT)
+        futures = self._admin.client.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT)
         found: dict[Partition, int] = {}
         for partition, future in futures.items():
             try:

@@ -17,6 +17,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from millstream.datastream.connectors.kafka_client import TIMEOUT, KafkaFailure
@@ -193,6 +194,14 @@ def _scram(say: Callable[[bytes], bytes], digest: str, name: str, password: str)
     say(f"{final},p={proof}".encode())
 
 
+def _transaction_name(answer: _Reader) -> str:
+    """Read one transaction of a list: its name, producer and state."""
+    name = answer.compact_text()
+    answer.number("q"), answer.compact_text()
+    answer.tags()
+    return name
+
+
 class Coordinators:
     """Asks the coordinators of transactions. Lives on the driver."""
 
@@ -211,7 +220,7 @@ class Coordinators:
             answer.number("i")
             return answer.number("h")
 
-        error = self._persist(transaction, end)
+        error = self._ask_coordinator(transaction, end)
         if error:
             raise KafkaFailure(f"Kafka refuses to commit transaction {transaction} (its error {error}).")
 
@@ -229,7 +238,7 @@ class Coordinators:
             found[:] = [TransactionState(name, state, answer.number("q"), answer.number("h"))]
             return error
 
-        error = self._persist(transaction, describe)
+        error = self._ask_coordinator(transaction, describe)
         if error == _NOT_FOUND:
             return None
         if error:
@@ -240,27 +249,32 @@ class Coordinators:
         """Return the transactions that are open and whose names begin like this."""
         found: set[str] = set()
         for address in self._brokers():
-            answer = self._connection(address).ask(
-                _LIST, 0, _compact_list([_compact_text("Ongoing")]) + _compact_list([]), flexible=True
-            )
-            answer.number("i"), answer.number("h")
-            answer.compact_list(answer.compact_text)
 
-            def one(answer: _Reader = answer) -> str:
-                name = answer.compact_text()
-                answer.number("q"), answer.compact_text()
-                answer.tags()
-                return name
+            def listed(connection: _Connection) -> int:
+                asked = _compact_list([_compact_text("Ongoing")]) + _compact_list([])
+                answer = connection.ask(_LIST, 0, asked, flexible=True)
+                answer.number("i")
+                error = answer.number("h")
+                answer.compact_list(answer.compact_text)
+                found.update(answer.compact_list(partial(_transaction_name, answer)))
+                return error
 
-            found.update(name for name in answer.compact_list(one) if name.startswith(prefix))
-        return sorted(found)
+            error = self._persist(partial(self._connection, address), f"broker {address[0]}:{address[1]}", listed)
+            if error:
+                raise KafkaFailure(f"Kafka does not tell which transactions are open (its error {error}).")
+        return sorted(name for name in found if name.startswith(prefix))
 
-    def _persist(self, transaction: str, ask: Callable[[_Connection], int]) -> int:
-        """Ask a transaction's coordinator, again while it is not ready; return its error, 0 for none."""
+    def _ask_coordinator(self, transaction: str, ask: Callable[[_Connection], int]) -> int:
+        return self._persist(
+            partial(self._coordinator, transaction), f"the coordinator of transaction {transaction}", ask
+        )
+
+    def _persist(self, connect: Callable[[], _Connection], who: str, ask: Callable[[_Connection], int]) -> int:
+        """Ask somebody, again while they are not ready; return their error, 0 for none."""
         end = time.monotonic() + 3 * TIMEOUT
         while True:
             try:
-                error = ask(self._coordinator(transaction))
+                error = ask(connect())
                 why = _PASSING.get(error)
                 if why is None:
                     return error
@@ -268,7 +282,7 @@ class Coordinators:
                 why = str(e)
             self.close()
             if time.monotonic() > end:
-                raise KafkaFailure(f"The coordinator of transaction {transaction} does not answer: {why}.")
+                raise KafkaFailure(f"Kafka: {who} does not answer: {why}.")
             time.sleep(0.05)
 
     def _coordinator(self, transaction: str) -> _Connection:

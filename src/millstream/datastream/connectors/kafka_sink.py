@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.faults import fault_point
 from millstream.common.serialization import SerializationSchema
 from millstream.datastream.connectors.base import (
     CommitContext,
@@ -22,12 +25,12 @@ from millstream.datastream.connectors.base import (
 )
 from millstream.datastream.connectors.kafka_client import (
     TIMEOUT,
+    Admin,
     KafkaFailure,
     client_settings,
     library,
     reason,
     said,
-    unreachable,
 )
 from millstream.datastream.connectors.kafka_protocol import Address, Coordinators
 from millstream.operators.context import RuntimeContext
@@ -42,8 +45,6 @@ __all__ = [
 
 # What a broker allows unless it was told otherwise.
 _TRANSACTION_TIMEOUT_MS = 900_000
-# So many records are handed over before the library's reports are taken.
-_POLL_EVERY = 4096
 
 
 class KafkaTopicSelector(ABC):
@@ -189,14 +190,22 @@ class _Producer:
             self._failure = said(error)
 
     def _told(self, statistics: str) -> None:
+        if self._producer_id >= 0:
+            return
         told = json.loads(statistics)["eos"]
         self._producer_id, self._epoch = told["producer_id"], told["producer_epoch"]
 
+    def introduce(self) -> None:
+        """Have the coordinator know its name, and be done with what others have left open under it."""
+        self._try(lambda: self._producer.init_transactions(TIMEOUT))
+
     def begin(self) -> None:
         """Begin its transaction."""
+        self._try(self._producer.begin_transaction)
+
+    def _try(self, act: Callable[[], object]) -> None:
         try:
-            self._producer.init_transactions(TIMEOUT)
-            self._producer.begin_transaction()
+            act()
         except self._kafka.KafkaException as e:
             raise KafkaFailure(f"Transaction {self._id} cannot be begun: {reason(e)}.") from e
 
@@ -234,6 +243,38 @@ class _Producer:
             return
 
 
+class _Transactions:
+    """The producers of a writer's transactions, one for each.
+
+    To find the coordinator and to be known to it takes a client up to half a second, so the producer of the next
+    transaction does that while this one is being written.
+    """
+
+    def __init__(self, settings: _Settings) -> None:
+        self._settings = settings
+        self._next: Future[_Producer] | None = None
+
+    def begin(self, name: str) -> _Producer:
+        """Return the producer of a transaction that has begun; the name is one that nobody else has."""
+        prepared, self._next = self._next, None
+        found = self._introduced(name) if prepared is None else prepared.result()
+        found.begin()
+        self._next = Future()
+        threading.Thread(target=self._prepare, args=(self._next, f"{name}-next"), daemon=True).start()
+        return found
+
+    def _prepare(self, place: Future[_Producer], name: str) -> None:
+        try:
+            place.set_result(self._introduced(name))
+        except Exception as e:
+            place.set_exception(e)
+
+    def _introduced(self, name: str) -> _Producer:
+        producer = _Producer(self._settings.transaction(name))
+        producer.introduce()
+        return producer
+
+
 class _Writer(SinkWriter):
     """Writes records as they come; a transaction is open from the first of them to a checkpoint."""
 
@@ -242,8 +283,10 @@ class _Writer(SinkWriter):
     def __init__(self, settings: _Settings, checkpoints: bool) -> None:
         self._settings = settings
         self._checkpoints = checkpoints
+        self._transactions = _Transactions(settings)
         self._name = ""
-        self._count = 0
+        # What writes a record: it begins a transaction where none is open.
+        self._produce: Callable[[str | None, bytes, bytes | None], None] = self._produce_first
         self._plain: _Producer | None = None
         self._open: _Producer | None = None
         # The transaction that is open behind an epoch that counts; and whether an epoch is being written.
@@ -257,7 +300,6 @@ class _Writer(SinkWriter):
         self._topic, self._selector = schema.topic, schema.selector
         self._key = None if schema.key is None else schema.key.serialize
         self._value = schema.value.serialize
-        self._full = BufferError
 
     def begin(self, transaction: str) -> None:
         if self._in_epoch:
@@ -266,18 +308,27 @@ class _Writer(SinkWriter):
         self._name, self._in_epoch = transaction, True
 
     def write(self, value: Any) -> None:
-        producer = self._open or self._producer()
-        topic = self._topic if self._selector is None else self._selector(value)
-        key = None if self._key is None else self._key(value)
+        selector, key = self._selector, self._key
+        topic = self._topic if selector is None else selector(value)
+        try:
+            self._produce(topic, self._value(value), None if key is None else key(value))
+        except BufferError:
+            self._produce_with_patience(topic, self._value(value), None if key is None else key(value))
+
+    def _produce_first(self, topic: str | None, value: bytes, key: bytes | None) -> None:
+        """There is no producer yet."""
+        self._produce = self._producer().produce
+        self._produce(topic, value, key)
+
+    def _produce_with_patience(self, topic: str | None, value: bytes, key: bytes | None) -> None:
+        """The client has more in its memory than it may: wait until Kafka has taken some of it."""
+        assert self._open is not None
         while True:
+            self._open.poll(0.05)
             try:
-                producer.produce(topic, self._value(value), key)
-                break
-            except self._full:
-                producer.poll(0.05)
-        self._count += 1
-        if self._count % _POLL_EVERY == 0:
-            producer.poll()
+                return self._produce(topic, value, key)
+            except BufferError:
+                continue
 
     def _producer(self) -> _Producer:
         if not self._settings.is_transactional:
@@ -285,9 +336,8 @@ class _Writer(SinkWriter):
                 self._plain = _Producer(self._settings.client())
             self._open = self._plain
             return self._plain
-        self._open = _Producer(self._settings.transaction(self._name))
+        self._open = self._transactions.begin(self._name)
         self._open_name = self._name
-        self._open.begin()
         return self._open
 
     def prepare_commit(self, flush: bool) -> Transaction | None:
@@ -308,8 +358,13 @@ class _Writer(SinkWriter):
         transaction = self._open.prepared()
         # The one before is committed by now, or its checkpoint has failed and the job starts anew.
         self._prepared = [*self._prepared[-8:], self._open]
-        self._open = self._open_name = self._carried = None
+        self._forget_open()
+        self._carried = None
         return transaction
+
+    def _forget_open(self) -> None:
+        self._open = self._open_name = None
+        self._produce = self._produce_first
 
     def carry(self) -> str | None:
         return self._carried
@@ -328,7 +383,7 @@ class _Writer(SinkWriter):
         lost, self._carried = self._carried, None
         if self._open is not None and self._settings.is_transactional:
             self._open.abort()
-            self._open = self._open_name = None
+            self._forget_open()
             if lost is not None:
                 raise KafkaFailure(
                     f"KafkaSink: transaction {lost} holds records of an epoch that failed: the job goes back to its "
@@ -348,25 +403,19 @@ class _Committer(Committer):
         self._settings = settings
         self._context = context
         self._kafka = library()
-        from confluent_kafka.admin import AdminClient
-
-        self._admin = AdminClient(client_settings({"bootstrap.servers": settings.bootstrap, **_security(settings)}))
+        own = client_settings({"bootstrap.servers": settings.bootstrap, **_security(settings)})
+        self._admin = Admin(own, settings.bootstrap)
         self._coordinators = Coordinators(client_settings(settings.properties), self._brokers)
 
     def _brokers(self) -> list[Address]:
-        try:
-            found = self._admin.list_topics(timeout=TIMEOUT).brokers
-        except self._kafka.KafkaException as e:
-            raise unreachable(self._settings.bootstrap, e) from e
-        return [(str(b.host), int(b.port)) for b in found.values()]
+        return [(str(b.host), int(b.port)) for b in self._admin.cluster().brokers.values()]
 
     def check(self) -> None:
         """See that the broker allows transactions to be open for so long."""
         from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
-        brokers = self._admin.list_topics(timeout=TIMEOUT).brokers if self._brokers() else {}
-        asked = [ConfigResource(ConfigResource.Type.BROKER, str(next(iter(brokers))))]
-        (future,) = self._admin.describe_configs(asked).values()
+        asked = [ConfigResource(ConfigResource.Type.BROKER, str(next(iter(self._admin.cluster().brokers))))]
+        (future,) = self._admin.client.describe_configs(asked).values()
         try:
             most = int(future.result(TIMEOUT)["transaction.max.timeout.ms"].value)
         except self._kafka.KafkaException:
@@ -382,6 +431,7 @@ class _Committer(Committer):
     def commit(self, committables: list[tuple[int, Transaction]]) -> None:
         for _, transaction in committables:
             self._commit(Transaction(*transaction))
+            fault_point("driver.between-transactions")
 
     def _commit(self, transaction: Transaction) -> None:
         known = self._coordinators.state(transaction.id)

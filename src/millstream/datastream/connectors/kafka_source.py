@@ -11,7 +11,15 @@ from typing import Any
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema
 from millstream.common.typeinfo import TypeInformation
-from millstream.datastream.connectors.base import Dealt, Share, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.base import (
+    BadRecord,
+    BadRecords,
+    Dealt,
+    Share,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
 from millstream.datastream.connectors.kafka_client import KafkaFailure, client_settings, library
 from millstream.datastream.connectors.kafka_fetch import Fetcher
 from millstream.datastream.connectors.kafka_offsets import (
@@ -20,7 +28,7 @@ from millstream.datastream.connectors.kafka_offsets import (
     KafkaTopicPartition,
     Partition,
 )
-from millstream.operators.failures import shorten
+from millstream.operators.bad_records import FormatUnavailable
 
 __all__ = ["KafkaRecord", "KafkaRecordDeserializationSchema", "KafkaSource", "KafkaSourceBuilder"]
 
@@ -57,6 +65,22 @@ class KafkaRecordDeserializationSchema(ABC):
         """Return the type of the values, None for any."""
         return None
 
+    @staticmethod
+    def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
+        """Return what reads values and leaves the rest of records alone."""
+        return _ValueOnly(deserialization_schema)
+
+
+class _ValueOnly(KafkaRecordDeserializationSchema):
+    def __init__(self, schema: DeserializationSchema) -> None:
+        self._schema = schema
+
+    def deserialize(self, record: KafkaRecord) -> Any:
+        return None if record.value is None else self._schema.deserialize(record.value)
+
+    def get_produced_type(self) -> TypeInformation | None:
+        return self._schema.get_produced_type()
+
 
 @dataclass(frozen=True)
 class _Settings:
@@ -71,7 +95,6 @@ class _Settings:
     bounded: bool = False
     values: DeserializationSchema | None = None
     records: KafkaRecordDeserializationSchema | None = None
-    skips_bad: bool = False
 
     @property
     def bootstrap(self) -> str:
@@ -108,8 +131,10 @@ class _Settings:
 
 
 class _Enumerator(SplitEnumerator):
-    """Deals out intervals of offsets up to what the broker says is there. A share is (topic, "
-    "partition, from, to, ends)."""
+    """Deals out intervals of offsets up to what the broker says is there.
+
+    A share is (topic, partition, from, to, ends).
+    """
 
     def __init__(self, settings: _Settings, parallelism: int, restored: Any) -> None:
         self._settings = settings
@@ -122,12 +147,15 @@ class _Enumerator(SplitEnumerator):
         self._next: dict[Partition, int] = dict(restored["next"])
         self._stop: dict[Partition, int] = dict(restored["stop"])
         self._looks_at: float | None = None
-        self._waiting = 0
+        self._turn = 0
+        # Partitions that no subtask knows of yet.
+        self._new: list[Partition] = []
         self._discover(first=not restored["next"])
 
     def _discover(self, first: bool) -> None:
         """Find partitions that are not known yet; those that come later are read from their beginning."""
         new = [p for p in self._found() if p not in self._next]
+        self._new += new
         start = self._settings.start if first else KafkaOffsetsInitializer.earliest()
         stop = self._settings.stop
         if new and stop is not None:
@@ -161,19 +189,47 @@ class _Enumerator(SplitEnumerator):
             self._looks_at = now + every if self._looks_at is None else self._looks_at
         unread = [p for p in self._next if p not in self._stop or self._next[p] < self._stop[p]]
         ends = self._cluster.latest(unread)
-        there = {p: min(ends[p], self._stop.get(p, ends[p])) for p in unread}
+        self._check_within(ends)
+        there = {p: max(min(ends[p], self._stop.get(p, ends[p])), self._next[p]) for p in unread}
         ready = [p for p in unread if self._next[p] < there[p]]
+        self._turn += 1
         shares: dict[int, list[Share]] = {}
-        of_subtask = [subtask_of(p, self._parallelism) for p in ready]
-        for partition, subtask in zip(ready, of_subtask, strict=True):
-            start = self._next[partition]
-            each = max(budget // of_subtask.count(subtask), 1)
-            to = min(start + each, there[partition])
-            ends_here = to == self._stop.get(partition)
-            shares.setdefault(subtask, []).append((*partition, start, to, ends_here))
-            self._next[partition] = to
-        self._waiting = sum(there[p] - self._next[p] for p in unread)
-        return Dealt(shares, limited=self._waiting > 0)
+        for subtask, partitions in self._by_subtask(ready).items():
+            for partition, records in portions(partitions, budget, self._turn):
+                start = self._next[partition]
+                to = min(start + records, there[partition])
+                ends_here = to == self._stop.get(partition)
+                shares.setdefault(subtask, []).append((*partition, start, to, ends_here))
+                self._next[partition] = to
+        for subtask, partitions in self._by_subtask(self._unknown(shares)).items():
+            # Nothing to read, but their time is waited for from now on.
+            shares.setdefault(subtask, []).extend((*p, self._next[p], self._next[p], False) for p in partitions)
+        pending = {s: sum(there[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unread).items()}
+        return Dealt(shares, limited=any(pending.values()), pending=pending)
+
+    def _check_within(self, ends: dict[Partition, int]) -> None:
+        """Waiting until a partition has come to an offset that it does not have would leave out all before it."""
+        beyond = [p for p, end in ends.items() if self._next[p] > end]
+        # What is written and not committed is there, though it may not be read yet.
+        for (topic, number), end in self._cluster.written(beyond).items():
+            at = self._next[topic, number]
+            if at > end:
+                raise KafkaFailure(
+                    f"Kafka: partition {number} of topic {topic!r} ends at offset {end}, and the job is to read from "
+                    f"{at}: the topic was deleted and made anew, or the offset was never there. Start from one that is."
+                )
+
+    def _unknown(self, shares: dict[int, list[Share]]) -> list[Partition]:
+        """Return the new partitions of which nothing is dealt out, unless there is nothing to come of them."""
+        dealt = {(topic, number) for found in shares.values() for topic, number, *_ in found}
+        new, self._new = self._new, []
+        return [p for p in new if p not in dealt and self._next[p] < self._stop.get(p, self._next[p] + 1)]
+
+    def _by_subtask(self, partitions: list[Partition]) -> dict[int, list[Partition]]:
+        found: dict[int, list[Partition]] = {}
+        for partition in partitions:
+            found.setdefault(subtask_of(partition, self._parallelism), []).append(partition)
+        return found
 
     def is_finished(self) -> bool:
         return self._settings.stop is not None and all(self._next[p] >= self._stop[p] for p in self._next)
@@ -189,9 +245,23 @@ class _Enumerator(SplitEnumerator):
         self._cluster.close()
 
 
+def portions(partitions: list[Partition], budget: int, turn: int) -> list[tuple[Partition, int]]:
+    """Return how many records of each partition are read; where not all can have one, others have it in the next turn.
+
+    Example:
+        >>> portions([("a", 0), ("a", 1)], 10, 0)
+        [(('a', 0), 5), (('a', 1), 5)]
+        >>> portions([("a", 0), ("a", 1), ("a", 2)], 2, 1)
+        [(('a', 1), 1), (('a', 2), 1)]
+    """
+    count = len(partitions)
+    if budget >= count:
+        return [(p, budget // count) for p in partitions]
+    return [(partitions[(turn + i) % count], 1) for i in range(budget)]
+
+
 def subtask_of(partition: Partition, parallelism: int) -> int:
-    """Return which subtask reads a partition: neighbours go to neighbours, topics begin at "
-    "different ones, as in Flink."""
+    """Return which subtask reads a partition: neighbours to neighbours, topics begin at different ones, as in Flink."""
     topic, number = partition
     h = 0
     for c in topic:
@@ -200,10 +270,10 @@ def subtask_of(partition: Partition, parallelism: int) -> int:
 
 
 class _Reader(SourceReader):
-    def __init__(self, settings: _Settings, subtask: int) -> None:
+    def __init__(self, settings: _Settings, subtask: int, bad: BadRecords) -> None:
         self._settings = settings
         self._fetcher = Fetcher(settings.client(subtask))
-        self._convert = _converter(settings)
+        self._convert = _converter(settings, bad)
 
     def read(self, share: Share) -> Iterator[Collection[Any]]:
         topic, partition, start, end, _ = share
@@ -220,7 +290,7 @@ class _Reader(SourceReader):
         self._fetcher.close()
 
 
-def _converter(settings: _Settings) -> Callable[[list[Any]], list[tuple[Any, int]]]:
+def _converter(settings: _Settings, bad: BadRecords) -> Callable[[list[Any]], list[tuple[Any, int]]]:
     """Return what makes values with timestamps of messages."""
     if settings.records is not None:
         schema = settings.records
@@ -239,8 +309,16 @@ def _converter(settings: _Settings) -> Callable[[list[Any]], list[tuple[Any, int
             value = message.value()
             return None if value is None else deserialize(value)
 
+    only_values = settings.records is None
+
     def converted(messages: list[Any]) -> list[tuple[Any, int]]:
         try:
+            if only_values:
+                values = [m.value() for m in messages]
+                if None not in values:
+                    found = list(map(deserialize, values))
+                    if None not in found:
+                        return [(value, m.timestamp()[1]) for value, m in zip(found, messages, strict=True)]
             return [(value, m.timestamp()[1]) for m in messages if (value := one(m)) is not None]
         except Exception:
             # Once more, one by one: which of them is it?
@@ -251,18 +329,19 @@ def _converter(settings: _Settings) -> Callable[[list[Any]], list[tuple[Any, int
         for message in messages:
             try:
                 value = one(message)
+            except FormatUnavailable:
+                raise
             except Exception as e:
-                if settings.skips_bad:
-                    continue
-                raise KafkaFailure(
-                    f"The record at offset {message.offset()} of partition {message.partition()} of topic "
-                    f"{message.topic()!r}, {shorten(message.value())}, cannot be read: {e}"
-                ) from e
+                value = bad.meet(BadRecord(_place(message), message.value(), str(e) or repr(e)))
             if value is not None:
                 found.append((value, message.timestamp()[1]))
         return found
 
     return converted
+
+
+def _place(message: Any) -> str:
+    return f"offset {message.offset()} of partition {message.partition()} of topic {message.topic()!r}"
 
 
 class KafkaSource(Source[Any]):
@@ -308,7 +387,7 @@ class KafkaSource(Source[Any]):
         return _Enumerator(self._settings, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return _Reader(self._settings, subtask)
+        return _Reader(self._settings, subtask, self.bad_records)
 
     def subtask_of(self, split: Any, parallelism: int) -> int:
         return subtask_of(split, parallelism)
@@ -326,6 +405,10 @@ class KafkaSourceBuilder:
 
     def build(self) -> KafkaSource:
         """Return the source; refuses what cannot be read."""
+        return KafkaSource(self.settle())
+
+    def settle(self) -> _Settings:
+        """Return what was said; refuses what cannot be read."""
         settings = self._settings
         if "bootstrap.servers" not in settings.properties:
             raise InvalidProgramError("KafkaSource: say where Kafka is with set_bootstrap_servers(...).")
@@ -343,7 +426,7 @@ class KafkaSourceBuilder:
                 "KafkaSource: committed offsets are those of a group: name it with set_group_id(...)."
             )
         client_settings(settings.properties)
-        return KafkaSource(settings)
+        return settings
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
         """Say where Kafka is: `host:port`, several with commas."""
@@ -404,7 +487,3 @@ class KafkaSourceBuilder:
     def set_properties(self, props: dict[str, str]) -> KafkaSourceBuilder:
         """Set properties of the consumer."""
         return self._with(properties={**self._settings.properties, **{k: str(v) for k, v in props.items()}})
-
-    def skip_bad_records(self) -> KafkaSourceBuilder:
-        """Leave out records that cannot be read, instead of failing the job."""
-        return self._with(skips_bad=True)

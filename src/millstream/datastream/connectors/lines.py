@@ -83,10 +83,19 @@ def text_lines(block: bytes, charset: str, errors: str = "replace") -> list[str]
     return lines
 
 
-def line_number(file: BinaryIO, offset: int) -> int:
-    """Return the number of the line at a position, counted from 1; for error messages only."""
-    number = 1
-    while offset > 0 and (chunk := file.read(min(BLOCK_BYTES, offset))):
-        number += chunk.count(b"\n")
-        offset -= len(chunk)
-    return number
+class LineNumbers:
+    """Finds the numbers of lines, counted from 1, each behind the one before; for error messages only."""
+
+    def __init__(self) -> None:
+        self._at, self._number = 0, 1
+
+    def at(self, file: BinaryIO, offset: int) -> int:
+        """Return the number of the line at a position of a file that stands at its beginning."""
+        if offset < self._at:
+            self._at, self._number = 0, 1
+        if self._at:
+            file.seek(self._at)
+        while self._at < offset and (chunk := file.read(min(BLOCK_BYTES, offset - self._at))):
+            self._number += chunk.count(b"\n")
+            self._at += len(chunk)
+        return self._number

@@ -2,6 +2,11 @@
 
 from millstream.datastream.formats.avro_files import AvroBulkWriters, AvroFormat, AvroInputFormat
 from millstream.datastream.formats.avro_messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from millstream.datastream.formats.avro_registry import (
+    ConfluentRegistryAvroDeserializationSchema,
+    ConfluentRegistryAvroSerializationSchema,
+    SchemaRegistry,
+)
 from millstream.datastream.formats.avro_schema import AvroSchema
 from millstream.datastream.formats.avro_type import GenericRecordAvroTypeInfo
 
@@ -12,5 +17,8 @@ __all__ = [
     "AvroRowDeserializationSchema",
     "AvroRowSerializationSchema",
     "AvroSchema",
+    "ConfluentRegistryAvroDeserializationSchema",
+    "ConfluentRegistryAvroSerializationSchema",
     "GenericRecordAvroTypeInfo",
+    "SchemaRegistry",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +12,13 @@ from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.io import InputFormat
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
 from millstream.datastream.connectors import file_formats
+from millstream.datastream.connectors.base import BadRecord
 from millstream.datastream.connectors.file_access import FileAccess, FoundFile
 from millstream.datastream.connectors.file_formats import BYTES_PER_RECORD, BulkFormat, Extent, FileShare
 from millstream.datastream.connectors.file_source import FileSource
 from millstream.datastream.formats.avro_schema import AvroSchema, avro_library, check_record_schema
 from millstream.datastream.formats.avro_type import GenericRecordAvroTypeInfo
-from millstream.datastream.formats.avro_values import TAGGED, AvroMisfit, fitter, real_default
+from millstream.datastream.formats.avro_values import TAGGED, AvroMisfit, fitter, reader_schema
 from millstream.datastream.utils import ResultTypeQueryable
 
 __all__ = ["AvroBulkWriters", "AvroFormat", "AvroInputFormat"]
@@ -55,32 +55,25 @@ class AvroFormat(BulkFormat):
         """Yield the records of the blocks whose mark begins in the share."""
         with access.open(share.path) as file:
             blocks = _Blocks(share.path, file, self._schema, self._reader_schema)
-            if blocks.go_to(share.start, share.end):
-                while blocks.mark < min(share.end, share.size - MARK_BYTES):
+            is_there = blocks.go_to(share.start, share.end)
+            while is_there and (mark := blocks.mark) < min(share.end, share.size - MARK_BYTES):
+                try:
                     yield blocks.read()
+                except MillstreamError as e:
+                    if self.bad_records.fails:
+                        raise
+                    # On with the next block that can be found.
+                    yield [BadRecord(f"{share.path}, the block at byte {mark + MARK_BYTES}", None, str(e))]
+                    file.seek(0)
+                    blocks = _Blocks(share.path, file, self._schema, self._reader_schema)
+                    is_there = blocks.go_to(mark + MARK_BYTES, share.end)
 
     @cached_property
     def _reader_schema(self) -> Any:
-        """The schema as fastavro takes it, but with the values that its defaults stand for."""
-        parsed = copy.deepcopy(self._schema.parsed)
-        _make_defaults_real(parsed, self._schema.names)
-        _make_defaults_real(list(parsed["__named_schemas"].values()), self._schema.names)
-        return parsed
+        return reader_schema(self._schema)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_schema": self._schema, "produced_type": self.produced_type}
-
-
-def _make_defaults_real(schema: Any, names: dict[str, Any]) -> None:
-    if isinstance(schema, list):
-        for part in schema:
-            _make_defaults_real(part, names)
-    elif isinstance(schema, dict):
-        for field in schema.get("fields", ()):
-            if "default" in field:
-                field["default"] = real_default(field["type"], field["default"], names)
-            _make_defaults_real(field["type"], names)
-        _make_defaults_real([schema.get(key) for key in ("type", "items", "values")], names)
 
 
 class _Blocks:

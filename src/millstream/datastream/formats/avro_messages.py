@@ -81,6 +81,10 @@ class AvroRowDeserializationSchema(DeserializationSchema):
                 f"The Avro message {shorten(message)} cannot be read ({str(e) or type(e).__name__}); it must have been "
                 "written with the schema that it is read with."
             ) from None
+        return self.row_of(record)
+
+    def row_of(self, record: Any) -> Row | None:
+        """Return what Avro has read as a row."""
         row: Row | None = self._row(record)
         return row
 

@@ -5,6 +5,7 @@ fastavro writes a float for an int and leaves out fields that the schema does no
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -335,3 +336,23 @@ def real_default(schema: Any, default: Any, names: dict[str, Any]) -> Any:
         given = {f["name"]: default.get(f["name"], f.get("default")) for f in schema["fields"]}
         return {f["name"]: real_default(f["type"], given[f["name"]], names) for f in schema["fields"]}
     return default
+
+
+def reader_schema(schema: AvroSchema) -> Any:
+    """Return a schema to read by as fastavro takes it, but with the values that its defaults stand for."""
+    parsed = copy.deepcopy(schema.parsed)
+    _make_defaults_real(parsed, schema.names)
+    _make_defaults_real(list(parsed["__named_schemas"].values()), schema.names)
+    return parsed
+
+
+def _make_defaults_real(schema: Any, names: dict[str, Any]) -> None:
+    if isinstance(schema, list):
+        for part in schema:
+            _make_defaults_real(part, names)
+    elif isinstance(schema, dict):
+        for field in schema.get("fields", ()):
+            if "default" in field:
+                field["default"] = real_default(field["type"], field["default"], names)
+            _make_defaults_real(field["type"], names)
+        _make_defaults_real([schema.get(key) for key in ("type", "items", "values")], names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -74,8 +74,13 @@ class CsvDialect:
     def _lstrip(self, line: str) -> str:
         return line.lstrip(" ") if self.separator == "\t" else line.lstrip(" \t")
 
-    def exactly(self, text: str, skips_errors: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """Yield the fields of each record, character by character, and where it begins."""
+    def exactly(self, text: str, met: Callable[[int, CsvError], None] | None = None) -> Iterator[tuple[int, list[str]]]:
+        """Yield the fields of each record, character by character, and where it begins.
+
+        Args:
+            text: the text.
+            met: told of a record that cannot be read, before the next one is yielded; else it is an error.
+        """
         at = 0
         while True:
             if self.comments:
@@ -85,11 +90,12 @@ class CsvDialect:
             try:
                 fields, behind = self._record(text, at)
             except CsvError as e:
-                if not skips_errors:
+                if met is None:
                     raise
+                met(at, e)
                 # On with the line behind the trouble; of a quote that is never closed, behind where its record begins.
                 trouble = at if isinstance(e, UnclosedError) else e.at
-                at = _behind_line(text, trouble)
+                at = behind_line(text, trouble)
                 continue
             yield at, fields
             at = behind
@@ -199,6 +205,6 @@ class CsvDialect:
         return self.separator.join(fields)
 
 
-def _behind_line(text: str, at: int) -> int:
+def behind_line(text: str, at: int) -> int:
     found = re.compile(r"\r\n|\r|\n").search(text, at)
     return found.end() if found else len(text)

@@ -13,13 +13,14 @@ from millstream.common.types import Row
 from millstream.datastream.connectors.file_access import FileAccess
 from millstream.datastream.connectors.file_formats import FilePart, StreamFormat
 from millstream.datastream.formats.csv_cuts import can_be_cut, cut_behind_record
-from millstream.datastream.formats.csv_dialect import CsvError, UnclosedError
+from millstream.datastream.formats.csv_dialect import CsvError, UnclosedError, behind_line
 from millstream.datastream.formats.csv_rows import RowReader, RowWriter
 from millstream.datastream.formats.csv_schema import CsvSchema
 
 __all__ = ["CsvBulkWriters", "CsvReaderFormat"]
 
-_FIX = "Correct the file, or leave such records out with CsvReaderFormat.with_ignore_parse_errors()."
+# Bytes that are not text come through decoding and are found again in the fields.
+_KEPT = "surrogateescape"
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -113,13 +114,14 @@ class _PartReader:
     def _read(self, block: bytes, offset: int, at_head: bool, final: bool) -> list[Row]:
         if at_head and offset == 0 and block.startswith(_MARK):
             block, offset = block[len(_MARK) :], len(_MARK)
-        text = self._decoded(block, offset)
+        text, is_text = self._decoded(block)
         try:
             if at_head:
                 behind = self._behind_head(text)
-                offset += len(text[:behind].encode())
+                offset += _length(text[:behind])
                 text = text[behind:]
-            return self._rows.rows(self._records(text))
+            if is_text:
+                return self._rows.rows(self._records(text))
         except UnclosedError:
             if not final and not self._single_lines:
                 raise
@@ -128,11 +130,12 @@ class _PartReader:
         # Something is wrong: find out what and where.
         return self._one_by_one(text, offset)
 
-    def _decoded(self, block: bytes, offset: int) -> str:
+    def _decoded(self, block: bytes) -> tuple[str, bool]:
+        """Return a text, and whether all of it is one."""
         try:
-            return block.decode(errors="replace" if self._ignores_errors else "strict")
-        except UnicodeDecodeError as e:
-            raise self._part.damaged(offset + e.start, f"byte {block[e.start]:#04x} is not UTF-8", _FIX) from None
+            return block.decode(errors="replace" if self._ignores_errors else "strict"), True
+        except UnicodeDecodeError:
+            return block.decode(errors=_KEPT), False
 
     def _records(self, text: str) -> list[list[str]]:
         records = self._dialect.records(text)
@@ -145,23 +148,23 @@ class _PartReader:
         at = 0
         pieces = _lines(text) if self._single_lines else [text]
         for piece in pieces:
-            rows += self._rows_of(piece, offset + len(text[:at].encode()) if at else offset)
+            rows += self._rows_of(piece, offset + _length(text[:at]) if at else offset)
             at += len(piece)
         return rows
 
     def _rows_of(self, text: str, offset: int) -> list[Row]:
-        rows = []
-        start = 0
-        try:
-            for start, fields in self._dialect.exactly(text, self._ignores_errors):  # noqa: B007
-                try:
-                    rows.append(self._rows.row(fields))
-                except CsvError:
-                    if not self._ignores_errors:
-                        raise
-        except CsvError as e:
-            where = offset + len(text[: max(start, e.at)].encode())
-            raise self._part.damaged(where, str(e), _FIX) from None
+        rows: list[Any] = []
+
+        def met(start: int, error: CsvError) -> None:
+            if not self._ignores_errors:
+                where = offset + _length(text[: max(start, error.at)])
+                rows.append(self._part.bad_record(where, text[start : behind_line(text, start)], str(error)))
+
+        for start, fields in self._dialect.exactly(text, met):
+            try:
+                rows.append(self._rows.row(_checked(fields)))
+            except CsvError as e:
+                met(start, e)
         return rows
 
     def _behind_head(self, text: str) -> int:
@@ -185,13 +188,28 @@ class _PartReader:
             )
 
 
+def _length(text: str) -> int:
+    """Return how many bytes a text was."""
+    return len(text.encode(errors=_KEPT))
+
+
+def _checked(fields: list[str]) -> list[str]:
+    """Refuse fields with bytes that are not UTF-8."""
+    for field in fields:
+        try:
+            field.encode()
+        except UnicodeEncodeError as e:
+            raise CsvError(f"byte {ord(field[e.start]) - 0xDC00:#04x} is not UTF-8") from None
+    return fields
+
+
 def _lines(text: str) -> list[str]:
     """Return lines with their ends."""
     if "\r" not in text:
         parts = text.split("\n")
         lines = [f"{part}\n" for part in parts[:-1]]
         return [*lines, parts[-1]] if parts[-1] else lines
-    return [line.decode() for line in text.encode().splitlines(keepends=True)]
+    return [line.decode(errors=_KEPT) for line in text.encode(errors=_KEPT).splitlines(keepends=True)]
 
 
 class CsvBulkWriters:

@@ -20,8 +20,6 @@ from millstream.operators.failures import shorten
 
 __all__ = ["JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
-_FIX = "Correct the file, or leave such lines out with JsonLinesFormat(ignore_parse_errors=True)."
-
 
 def _no_constant(name: str) -> Any:
     raise JsonError(f"{name} is not JSON")
@@ -228,5 +226,5 @@ class JsonLinesFormat(StreamFormat):
                     yield read(text.strip("\r\n"))
             except (ValueError, RecursionError) as e:
                 if not self._ignores_errors:
-                    raise part.damaged(offset, f"{shorten(text)} cannot be read: {e}", _FIX) from None
+                    yield part.bad_record(offset, text, str(e))
             offset += len(line)

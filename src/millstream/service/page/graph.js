@@ -1,6 +1,7 @@
 // The job graph, live: colour says how busy a vertex is or who holds it up, edges how much goes over them.
 import { ask } from "./api.js";
 import { el, state, svg, table } from "./dom.js";
+import { flameView } from "./flame.js";
 import { HEIGHT, layout, WIDTH } from "./layout.js";
 import { plot } from "./plot.js";
 import { bytes, count, eventTime, length, percent, rate } from "./words.js";
@@ -14,6 +15,7 @@ export function graphTab(place, id) {
   const drawer = el("aside", { class: "drawer", "aria-label": "Vertex", hidden: true });
   const split = el("div", { class: "split" }, board, drawer);
   place.append(split, el("p", { class: "muted small" }, "Green works, yellow is held up a little or busy, red is held up or works without a pause, grey waits for input. Choose a vertex to see its subtasks."));
+  const flames = flameView(id);
   let chosen = null, zoom = 1, history = new Map(), last = null, drawn = null;
 
   function choose(vertex) {
@@ -97,8 +99,9 @@ export function graphTab(place, id) {
       el("div", { class: "titled" }, el("h2", { style: "margin:0" }, vertex.name), el("button", { type: "button", onclick: () => (location.hash = `#/jobs/${id}/graph`) }, "Close")),
       el("ul", { class: "small muted" }, (node.operators || []).map((o) => el("li", {}, o.name, o["made-at"] ? ` – made at ${o["made-at"]}` : ""))),
       el("h3", {}, "Records a second"), plot(kept.map((k) => k.in), rate), el("h3", {}, "Share of time held up"), plot(kept.map((k) => k.blocked), percent, 1),
-      el("h3", {}, "Subtasks"), table(["#", "State", "In", "Out", "Sent", "Time", "Event time"], rows, { right: [2, 3, 4], label: "Subtasks" }),
+      el("h3", {}, "Subtasks"), table(["#", "State", "In", "Out", "Sent", "Time", "Event time"], rows, { right: [2, 3, 4], label: "Subtasks" }), flames.place,
     );
+    await flames.refresh(vertex.id);
     drawer.scrollTop = scrolled;
   }
 

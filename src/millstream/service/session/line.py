@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -33,6 +34,11 @@ class Line:
                 yield json.loads(line)
         except OSError:
             return
+
+    def hear_no_more(self) -> None:
+        """Let nothing more come; what has come is still received."""
+        with contextlib.suppress(OSError):
+            self._end.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
         self._file.close()

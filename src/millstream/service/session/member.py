@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import IncurableError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # How often a job that waits for slots looks whether it was cancelled, in seconds.
 _LOOK = 0.1
+# How long jobs may take to be cancelled.
+_CANCEL_SECONDS = 5.0
 # How long this process may go on without the cluster it belonged to.
 _ALONE_SECONDS = 5.0
 
@@ -79,6 +82,14 @@ class Member:
         """Wait for the end of all jobs: they are the cluster's, and outlive the program that started them."""
         for entry in JOBS.entries():
             entry.job.result.exception()
+        self._archiver.wait()
+
+    def cancel_jobs(self) -> None:
+        """Cancel all jobs: the cluster ends."""
+        results = [entry.job.result for entry in JOBS.entries()]
+        for entry in JOBS.entries():
+            entry.job.cancel()
+        wait(results, _CANCEL_SECONDS)
         self._archiver.wait()
 
     def _ended(self, entry: Entry, archive: Callable[[], Archive]) -> None:

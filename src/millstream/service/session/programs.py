@@ -169,7 +169,8 @@ class Programs:
         with self._lock:
             self._programs[program_id] = program
             self._forget()
-        threading.Thread(target=self._listen, args=(program,), name=f"program-{program_id[:8]}", daemon=True).start()
+        for target in (self._listen, self._await_end):
+            threading.Thread(target=target, args=(program,), name=f"program-{program_id[:8]}", daemon=True).start()
         return program
 
     def _forget(self) -> None:
@@ -182,10 +183,14 @@ class Programs:
         """Do what a program's process asks for, until it has ended."""
         for message in program.line:
             self._TOLD[message["what"]](self, program, message)
-        # Its end of the line is closed with the process, by whatever ended that.
         code = program.process.wait()
         program.line.close()
         self._ended(program, code)
+
+    def _await_end(self, program: Program) -> None:
+        """Hang up when a program's process has ended: processes that it has forked may hold its end of the line."""
+        program.process.wait()
+        program.line.hear_no_more()
 
     def _job_started(self, program: Program, message: dict[str, Any]) -> None:
         with self._lock:

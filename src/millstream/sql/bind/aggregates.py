@@ -90,8 +90,9 @@ class AggregateBinder:
         partition = tuple(self.bind(p) for p in window.partition)
         order = tuple(self._sort_key(k) for k in window.order)
         rows = window.unit == "ROWS"
-        start = self._bound(window.start, rows) if window.start is not None else None
-        end = self._bound(window.end, rows) if window.end is not None else 0
+        by_time = bool(order) and type_rules.is_temporal(order[0][0].type)
+        start = self._bound(window.start, rows, by_time) if window.start is not None else None
+        end = self._bound(window.end, rows, by_time) if window.end is not None else 0
         if window.unit is None and not window.order:
             end = None
         if e.name.upper() in _RANKING:
@@ -115,7 +116,7 @@ class AggregateBinder:
             end=over.end or base.end,
         )
 
-    def _bound(self, bound: syntax.Bound, rows: bool) -> int | None:
+    def _bound(self, bound: syntax.Bound, rows: bool, by_time: bool) -> int | None:
         if bound.side == 0:
             return 0
         if bound.distance is None:
@@ -123,8 +124,8 @@ class AggregateBinder:
         distance = self._binder.folded(self.bind(bound.distance))
         if not isinstance(distance, Constant) or not isinstance(distance.value, int):
             raise Refused("A bound of a window must be a constant", bound.at)
-        if rows == type_rules.is_interval(distance.type):
-            what = "a number of rows" if rows else "an interval"
+        if (by_time and not rows) != type_rules.is_interval(distance.type):
+            what = "a number of rows" if rows else "an interval" if by_time else "a number"
             raise Refused(f"Data Type mismatch between ORDER BY and RANGE clause: expected {what}", bound.at)
         return bound.side * distance.value
 
@@ -149,4 +150,4 @@ def _window_property_type(name: str, time: DataType) -> DataType:
     return TimestampType(3, False)
 
 
-_RANKING = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK", "CUME_DIST", "PERCENT_RANK", "NTILE"])
+_RANKING = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK", "CUME_DIST", "PERCENT_RANK", "NTILE", "LAG", "LEAD"])

@@ -131,8 +131,9 @@ class Groups:
         arguments = tuple(place(a) for a in call.arguments)
         condition = None if call.condition is None else place(_is_true(call.condition))
         order = tuple((place(k), d, n) for k, d, n in call.order)
+        types = () if call.user is None else tuple(a.type for a in call.arguments)
         return AggregateCall(
-            call.function, arguments, call.type, call.distinct, condition, order, call.options, call.user
+            call.function, arguments, call.type, call.distinct, condition, order, call.options, call.user, types
         )
 
     def _grouped(self, below: Node, calls: list[AggregateCall], time: int | None) -> Node:

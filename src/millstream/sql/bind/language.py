@@ -39,7 +39,7 @@ class LanguageFunctions:
 
     def names(self) -> list[str]:
         """Return the names of all functions."""
-        return sorted(f for f in table.FUNCTIONS if f.replace("_", "").isalnum())
+        return sorted(f for f in table.functions() if f.replace("_", "").isalnum())
 
     def folded(self, expression: Expression) -> Expression:
         """Return the constant that an expression is, or the expression."""

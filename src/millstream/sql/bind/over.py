@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from millstream.sql.bind import steps
-from millstream.sql.bind.terms import Frame, Overed
-from millstream.sql.expressions import AggregateCall, Column, Expression, replaced, walk
+from millstream.sql.bind.terms import Aggregated, Frame, Overed
+from millstream.sql.errors import ValidationException
+from millstream.sql.expressions import AggregateCall, Column, Constant, Expression, replaced, walk
+from millstream.sql.functions.evaluate import folded
 from millstream.sql.plan.nodes import Node, Over, OverSpec
 from millstream.sql.schema import Field, Fields
 
+_WITH_A_NUMBER = frozenset(["LAG", "LEAD", "NTILE"])
 # Where an expression is a column.
 Place = Callable[[Expression], int]
 
@@ -39,7 +42,22 @@ def _call(over: Overed, place: Place) -> AggregateCall:
     call = over.call
     condition = None if call.condition is None else place(call.condition)
     arguments = tuple(place(a) for a in call.arguments)
-    return AggregateCall(call.function, arguments, over.type, call.distinct, condition, (), call.options, call.user)
+    options = (*call.options, *_distance(call))
+    types = () if call.user is None else tuple(a.type for a in call.arguments)
+    return AggregateCall(call.function, arguments, over.type, call.distinct, condition, (), options, call.user, types)
+
+
+def _distance(call: Aggregated) -> tuple[int, ...]:
+    """Return by how many rows LAG and LEAD look away, and into how many parts NTILE divides."""
+    if call.function not in _WITH_A_NUMBER:
+        return ()
+    place = 0 if call.function == "NTILE" else 1
+    number = folded(call.arguments[place]) if len(call.arguments) > place else None
+    if number is None:
+        return (1,)
+    if not isinstance(number, Constant) or not isinstance(number.value, int):
+        raise ValidationException(f"The number of {call.function} must be a constant.")
+    return (number.value,)
 
 
 def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, Place]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.match import matched
 from millstream.sql.bind.scope import Scope, Source
 from millstream.sql.bind.temporal import temporal_join
 from millstream.sql.expressions import Column, Expression, conjunction
@@ -106,7 +107,9 @@ class RelationBinder:
         if isinstance(relation, syntax.Unnest):
             return self._correlated(steps.one_row(), Scope(outer=self._outer), relation, "", (), JoinKind.INNER, None)
         if isinstance(relation, syntax.Matched):
-            raise Refused("MATCH_RECOGNIZE is not supported yet; use CEP.pattern of the DataStream API", relation.at)
+            below, scope = self.bind(relation.relation)
+            found = matched(self._binder, relation, below, scope)
+            return found, self._scope(found, ())
         raise Refused(f"{type(relation).__name__} cannot stand in FROM", relation.at)
 
     def _scope(self, node: Node, path: tuple[str, ...]) -> Scope:

@@ -13,7 +13,7 @@ from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.grouping import Groups, GroupWindow, NotGrouped, grouping_sets
 from millstream.sql.bind.over import with_overs
-from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.scope import Scope, Source
 from millstream.sql.bind.terms import TypedExpression, has_aggregate, is_over_free
 from millstream.sql.expressions import Column, Constant, Expression
 from millstream.sql.language import syntax
@@ -48,7 +48,7 @@ class SelectBinder:
         node, scope = binder.relation(select.relation, outer)
         self._state_ttl = state_ttl(select, scope)
         if self._state_ttl is not None and isinstance(node, Join):
-            node = replace(node, state_ttl=self._state_ttl)
+            node = replace(node, state_ttl=self._state_ttl, side_ttls=side_ttls(select, scope, len(node.left.fields)))
         if select.where is not None:
             condition = ExpressionBinder(binder, scope).boolean(select.where, "WHERE")
             self._refuse_aggregate(condition, "WHERE", select.where)
@@ -218,15 +218,27 @@ def _hidden_names(keys: Sequence[Expression], below: Sequence[str], taken: Seque
 
 def state_ttl(select: syntax.Select, scope: Scope) -> int | None:
     """Return how long state lives by the STATE_TTL hints of a SELECT, the longest of its tables; None without one."""
-    said = {}
+    return max((length for _, length in _said_ttls(select, scope)), default=None)
+
+
+def side_ttls(select: syntax.Select, scope: Scope, width: int) -> tuple[int | None, int | None]:
+    """Return how long the state of each side of a join lives by the hints, where so many columns are of the left."""
+    said = _said_ttls(select, scope)
+    left = max((length for source, length in said if source.start < width), default=None)
+    return left, max((length for source, length in said if source.start >= width), default=None)
+
+
+def _said_ttls(select: syntax.Select, scope: Scope) -> list[tuple[Source, int]]:
+    said = []
     for hint in select.hints:
         for table, length in hint.options if hint.name == "STATE_TTL" else ():
-            if not any(s.is_called(tuple(table.split("."))) for s in scope.sources):
+            called = [s for s in scope.sources if s.is_called(tuple(table.split(".")))]
+            if not called:
                 raise Refused(
                     f"The options of following hints cannot match the name of input tables: `{table}`", hint.at
                 )
-            said[table] = parse_duration_ms(length)
-    return max(said.values(), default=None)
+            said.append((called[0], parse_duration_ms(length)))
+    return said
 
 
 def _joined(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -9,11 +9,15 @@ from typing import cast as typed
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.functions import resolved_user_call
 from millstream.sql.bind.relations import Given, joined_fields
 from millstream.sql.bind.scope import Scope
-from millstream.sql.bind.terms import has_aggregate
+from millstream.sql.bind.terms import cast, has_aggregate
+from millstream.sql.expressions import AggregateCall
 from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import Join, JoinKind, Node
+from millstream.sql.plan.nodes import Join, JoinKind, Node, TableAggregate
+from millstream.sql.schema import Field, Fields
+from millstream.sql.types import RowType
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
@@ -42,6 +46,35 @@ class TableSteps:
         group = None if keys is None else tuple(keys)
         select = syntax.Select(tuple(items), relation=Given(node), group=group)
         return SelectBinder(typed("Binder", self), select, None).bound()[0]
+
+    def table_aggregate(
+        self, node: Node, keys: Sequence[syntax.SelectItem], call: syntax.Call, names: Sequence[str]
+    ) -> Node:
+        """Return the keys of each group, with the rows that a function makes of its rows."""
+        found = typed("Binder", self)
+        binder = ExpressionBinder(found, Scope.of(node.fields))
+        user = found.user_function(call.name)
+        if user is None or user.kind != "table_aggregate":
+            raise Refused(f"flat_aggregate() takes a table aggregate function, and {call.name} is none")
+        keyed = [binder.bind(k.value) for k in keys]
+        given = [binder.bind(a) for a in call.arguments]
+        resolved = resolved_user_call(call.name, user, [a.type for a in given], call.at)
+        assert resolved.type is not None
+        given = [cast(a, t) for a, t in zip(given, resolved.arguments, strict=True)]
+        width = len(keyed)
+        below = steps.project(node, [*keyed, *given], [f"$f{i}" for i in range(width + len(given))])
+        if isinstance(resolved.type, RowType):
+            made = list(zip(resolved.type.names, resolved.type.field_types(), strict=True))
+        else:
+            made = [("f0", resolved.type)]
+        called = [*names, *(name for name, _ in made[len(names) :])]
+        fields = [Field(k.alias or f"$f{i}", e.type) for i, (k, e) in enumerate(zip(keys, keyed, strict=True))]
+        fields += [Field(name, kind) for name, (_, kind) in zip(called, made, strict=True)]
+        arguments = tuple(range(width, width + len(given)))
+        aggregate = AggregateCall(
+            call.name, arguments, resolved.type, user=user, argument_types=tuple(a.type for a in given)
+        )
+        return TableAggregate(Fields(tuple(fields)), below, tuple(range(width)), aggregate)
 
     def join(
         self, left: Node, right: Node, condition: syntax.Expression | None = None, kind: JoinKind = JoinKind.INNER

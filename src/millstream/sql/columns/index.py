@@ -1,7 +1,7 @@
 """Finds the slot of a key.
 
 Keys of numbers and times are words of 64 bits, and their index is a hash table in numpy: a batch of keys is looked up
-by vectors. Other keys, with text in them for example, are Python's and their index is a dict. Figures are in adr/0020.
+by vectors. So are short texts. Other keys are Python's and their index is a dict. Figures are in adr/0020 and adr/0021.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from millstream.sql.columns.growing import Growing
 from millstream.sql.columns.keys import Grouped, grouped, hashable_values
-from millstream.sql.columns.numbers import is_number_like, plain, valid_of
+from millstream.sql.columns.words import Word, columns_of, count_of_words, have_words, words_of
 
 Slots = NDArray[np.int64]
 
@@ -53,15 +53,15 @@ class Index(Protocol):
 
 def index_for(kinds: Sequence[pa.DataType]) -> Index:
     """Return an empty index for keys of some types."""
-    return WordIndex(len(kinds)) if kinds and all(map(is_number_like, kinds)) else DictIndex()
+    return KeyIndex(kinds) if have_words(kinds) else DictIndex()
 
 
 class DictIndex:
     """An index of keys of any kind."""
 
-    def __init__(self) -> None:
-        self._slots: dict[Any, int] = {}
-        self._next = 0
+    def __init__(self, slots: dict[Any, int] | None = None, count: int = 0) -> None:
+        self._slots = {} if slots is None else slots
+        self._next = count
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
         by_key = grouped(columns, rows)
@@ -114,12 +114,14 @@ class WordIndex:
         self._mask = size - 1
         self._used = 0
 
-    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
-        words, nulls = self._key_words(columns)
-        return self._lookup(words, nulls)[0]
+    def find(self, words: list[Word], nulls: Word | None) -> Slots:
+        """Return the slots of keys; -1 for those that are not there."""
+        return self._lookup(words, self._with_nulls(nulls, len(words[0])))[0]
 
-    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
-        words, nulls = self._key_words(columns)
+    def find_or_add(self, words: list[Word], nulls: Word | None) -> tuple[Slots, Slots]:
+        """Return the slots of keys, and the rows in which those come first that were added for it."""
+        rows = len(words[0])
+        nulls = self._with_nulls(nulls, rows)
         found, place = self._lookup(words, nulls)
         missing = np.flatnonzero(found < 0)
         if not len(missing):
@@ -133,26 +135,17 @@ class WordIndex:
         found[missing] = added
         return found, missing.take(first)
 
-    def _key_words(self, columns: Sequence[pa.Array]) -> tuple[list[NDArray[np.uint64]], NDArray[np.uint64] | None]:
-        words, nulls = [], None
-        for i, column in enumerate(columns):
-            word, valid = _word(column), valid_of(column)
-            if valid is not None:
-                word = np.where(valid, word, np.uint64(0))
-                flags = (~valid).astype(np.uint64) << np.uint64(i)
-                nulls = flags if nulls is None else nulls | flags
-            words.append(word)
+    def _with_nulls(self, nulls: Word | None, rows: int) -> Word | None:
+        """Return which columns are null: of all keys, once one was."""
         if nulls is not None and self._nulls is None:
             self._nulls = Growing(np.uint64)
             self._nulls.extend(np.zeros(self._count, np.uint64))
             # What is null is hashed too from here on.
             self._make_table(len(self._table))
             self._place_all(np.flatnonzero(self._live.values))
-        if nulls is None and self._nulls is not None:
-            nulls = np.zeros(len(words[0]), np.uint64)
-        return words, nulls
+        return np.zeros(rows, np.uint64) if nulls is None and self._nulls is not None else nulls
 
-    def _places(self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None) -> NDArray[np.int64]:
+    def _places(self, words: list[Word], nulls: Word | None) -> NDArray[np.int64]:
         h = words[0] * _MULTIPLIER
         for word in words[1:] if nulls is None else [*words[1:], nulls]:
             h ^= h >> np.uint64(29)
@@ -162,9 +155,7 @@ class WordIndex:
 
     # Rows are picked by their numbers, not by masks: numpy takes five times as long for a mask without a pattern.
 
-    def _lookup(
-        self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None
-    ) -> tuple[Slots, NDArray[np.int64]]:
+    def _lookup(self, words: list[Word], nulls: Word | None) -> tuple[Slots, NDArray[np.int64]]:
         """Return the slots of keys, -1 for those that are not there, and of those the places where they would be."""
         place = self._places(words, nulls)
         slots = self._table.take(place).astype(np.int64)
@@ -191,9 +182,7 @@ class WordIndex:
             words, nulls = [w.take(on) for w in words], None if nulls is None else nulls.take(on)
         return found, place
 
-    def _equal(
-        self, slots: Slots, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None
-    ) -> NDArray[np.bool_]:
+    def _equal(self, slots: Slots, words: list[Word], nulls: Word | None) -> NDArray[np.bool_]:
         equal: NDArray[np.bool_] = slots >= 0
         for kept, word in zip(self._words, words, strict=True):
             equal &= kept.values.take(slots, mode="clip") == word
@@ -201,9 +190,7 @@ class WordIndex:
             equal &= self._nulls.values.take(slots, mode="clip") == nulls
         return equal
 
-    def _add(
-        self, words: list[NDArray[np.uint64]], nulls: NDArray[np.uint64] | None, place: NDArray[np.int64]
-    ) -> tuple[Slots, Slots]:
+    def _add(self, words: list[Word], nulls: Word | None, place: NDArray[np.int64]) -> tuple[Slots, Slots]:
         """Add keys that are not there, some of which may be equal; return their slots, and where each comes first.
 
         Args:
@@ -227,9 +214,7 @@ class WordIndex:
         self._used += len(first)
         return numbers.take(owner), first
 
-    def _take_places(
-        self, words: list[NDArray[np.uint64]], place: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _take_places(self, words: list[Word], place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give each key a place in the table; return which of the equal ones has it, and where; -1 for the others."""
         table, count = self._table, len(place)
         owner, taken = np.arange(count), np.full(count, -1, np.int64)
@@ -280,7 +265,18 @@ class WordIndex:
             lost = np.flatnonzero(table.take(place) != slots)
             slots, place = slots.take(lost), (place.take(lost) + 1) & self._mask
 
-    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+    def keys(self) -> tuple[Slots, list[Word], Word | None]:
+        """Return all slots that have a key, and those keys."""
+        slots = np.flatnonzero(self._live.values)
+        nulls = None if self._nulls is None else self._nulls.values.take(slots)
+        return slots, [kept.values.take(slots) for kept in self._words], nulls
+
+    def __len__(self) -> int:
+        """Return the number of the next slot."""
+        return self._count
+
+    def remove(self, slots: Slots) -> None:
+        """Forget keys."""
         self._live.values[slots] = False
         words = [kept.values[slots] for kept in self._words]
         place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
@@ -291,9 +287,37 @@ class WordIndex:
             slots, place = slots.take(on), (place.take(on) + 1) & self._mask
 
 
-def _word(column: pa.Array) -> NDArray[np.uint64]:
-    values = plain(column)
-    if values.dtype.kind == "f":
-        values = values.astype(np.float64) + 0.0
-        return np.where(np.isnan(values), np.nan, values).view(np.uint64)
-    return values.astype(np.int64, copy=False).view(np.uint64)
+class KeyIndex:
+    """An index of keys that are words, as long as there is no long text among them; then it is a dict."""
+
+    def __init__(self, kinds: Sequence[pa.DataType]) -> None:
+        self._kinds = list(kinds)
+        self._words = WordIndex(count_of_words(kinds))
+        self._any: DictIndex | None = None
+
+    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
+        words = self._words_of(columns)
+        return self._dict.find(columns, rows) if words is None else self._words.find(*words)
+
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+        words = self._words_of(columns)
+        return self._dict.find_or_add(columns, rows) if words is None else self._words.find_or_add(*words)
+
+    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+        if self._any is None:
+            self._words.remove(slots)
+        else:
+            self._any.remove(slots, columns)
+
+    def _words_of(self, columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | None:
+        return words_of(columns) if self._any is None else None
+
+    @property
+    def _dict(self) -> DictIndex:
+        """The same keys with the same slots in a dict, from the first long text on."""
+        if self._any is None:
+            slots, words, nulls = self._words.keys()
+            keys = _python_keys(columns_of(words, nulls, self._kinds), len(slots))
+            self._any = DictIndex(dict(zip(keys, slots.tolist(), strict=True)), len(self._words))
+            self._words = WordIndex(count_of_words(self._kinds))
+        return self._any

@@ -13,11 +13,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.sql.columns.numbers import is_number_like, plain, valid_of
-from millstream.state.hashes import hashes_of_ints
+from millstream.state.hashes import hashes_of_ints, hashes_of_texts
 from millstream.state.key_groups import stable_hash
 
 _NULL_HASH = stable_hash(None)
 _MOST_COMBINED = 1 << 62
+# Texts that have so many bytes on average are hashed byte by byte, all at once; longer ones, each distinct one once.
+_SHORT = 24
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,24 @@ def hashes(columns: Sequence[pa.Array], rows: int) -> NDArray[np.uint32]:
     return combined
 
 
+def _bytes_of(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the bytes of texts, and where each begins and ends in them."""
+    _, places, body = column.buffers()
+    edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    data = np.zeros(0, np.uint8) if body is None else np.frombuffer(body, np.uint8)[edges[0] : edges[-1]]
+    edges -= edges[0]
+    return data, edges[:-1], edges[1:]
+
+
 def _hashes(column: pa.Array) -> NDArray[np.uint32]:
     if is_number_like(column.type) and not pa.types.is_floating(column.type):
         found, valid = hashes_of_ints(plain(column).astype(np.int64)), valid_of(column)
         return found if valid is None else np.where(valid, found, np.uint32(_NULL_HASH)).astype(np.uint32)
+    if pa.types.is_string(column.type) and len(column):
+        texts = _bytes_of(column)
+        if len(texts[0]) <= _SHORT * len(column):
+            found, valid = hashes_of_texts(*texts), valid_of(column)
+            return found if valid is None else np.where(valid, found, np.uint32(_NULL_HASH)).astype(np.uint32)
     encoded = _encodable(column).dictionary_encode(null_encoding="encode")
     distinct = np.fromiter(map(stable_hash, encoded.dictionary.to_pylist()), np.uint32, len(encoded.dictionary))
     return distinct[encoded.indices.to_numpy()]  # type: ignore[no-any-return]

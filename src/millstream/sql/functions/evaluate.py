@@ -15,10 +15,9 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, columns_of, replaced, walk
-from millstream.sql.functions import casts, json_functions
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.function import Function, Site, Value
-from millstream.sql.functions.table import FUNCTIONS
+from millstream.sql.functions.table import functions
 from millstream.sql.functions.vectors import as_array, from_stored, scattered, stored
 
 _Evaluate = Callable[[Batch], Value]
@@ -67,7 +66,7 @@ def folded(expression: Expression, context: EvaluationContext | None = None) -> 
         if isinstance(expression, UserCall):
             return UserCall(expression.type, expression.name, expression.function, arguments)
         expression = Call(expression.type, expression.function, arguments, expression.options)
-        function = FUNCTIONS[expression.function]
+        function = functions()[expression.function]
         if not function.deterministic or not all(isinstance(a, Constant) for a in arguments):
             return expression
         if context is None and _is_of_a_zone(expression):
@@ -88,8 +87,12 @@ def _is_of_a_zone(expression: Call) -> bool:
 
 def _is_json_in_json(outer: Expression, inner: Expression) -> bool:
     """Tell whether an argument is JSON that is written into other JSON: that it is a call tells so."""
-    makers = json_functions.MAKERS
-    return isinstance(outer, Call) and outer.function in makers and isinstance(inner, Call) and inner.function in makers
+    if not isinstance(outer, Call) or not isinstance(inner, Call):
+        return False
+    # Here, since most queries have no JSON.
+    from millstream.sql.functions.json_functions import MAKERS
+
+    return outer.function in MAKERS and inner.function in MAKERS
 
 
 def scalar(constant: Constant) -> pa.Scalar:
@@ -120,7 +123,7 @@ def _compile(expression: Expression, context: EvaluationContext) -> _Evaluate:
 
 
 def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
-    function: Function = FUNCTIONS[expression.function]
+    function: Function = functions()[expression.function]
     kernel = function.kernel
     if kernel is None:
         raise TableException(f"{expression.function} cannot stand in an expression here.")
@@ -161,9 +164,12 @@ def can_fail(expression: Expression) -> bool:
             return True
         if isinstance(part, Call):
             if part.function == "CAST":
+                # Here, since it comes with all functions.
+                from millstream.sql.functions import casts
+
                 if casts.can_fail(part.arguments[0].type, part.type):
                     return True
-            elif FUNCTIONS[part.function].fails:
+            elif functions()[part.function].fails:
                 return True
     return False
 

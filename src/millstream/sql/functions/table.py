@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Constant
-from millstream.sql.functions import (
-    aggregates,
-    arithmetic,
-    casts,
-    clock,
-    codes,
-    collections,
-    comparison,
-    dates,
-    formatting,
-    forms,
-    json_functions,
-    math,
-    patterns,
-    strings,
-    texts,
-    values,
-)
 from millstream.sql.functions.function import Arguments, Function, Resolved
 from millstream.sql.types import DataType, IntType, VarCharType, quoted
 
 _FAMILIES = (
-    *(arithmetic, comparison, forms, casts, values, math, strings, texts, patterns, codes, clock, dates, formatting),
-    *(collections, json_functions, aggregates),
+    *("arithmetic", "comparison", "forms", "casts", "values", "math", "strings", "texts", "patterns", "codes", "clock"),
+    *("dates", "formatting", "collections", "json_functions", "aggregates"),
 )
 
-FUNCTIONS: dict[str, Function] = {f.name: f for family in _FAMILIES for f in family.FUNCTIONS}
+
+@cache
+def functions() -> dict[str, Function]:
+    """Return all functions by name; read when one is asked for first, since many queries ask for none."""
+    families = [import_module(f"{__package__}.{name}") for name in _FAMILIES]
+    return {f.name: f for family in families for f in family.FUNCTIONS}
 
 
 def find(name: str) -> Function | None:
     """Return the function of a name, in any case; None if there is none."""
-    return FUNCTIONS.get(name.upper())
+    return functions().get(name.upper())
 
 
 def resolve(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -18,6 +18,31 @@ class OpenedFunction(Protocol):
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
         """Return the column of results for columns of arguments, or for so many rows where there are none."""
+
+    def close(self) -> None:
+        """The subtask has ended."""
+
+
+class OpenedAggregate(Protocol):
+    """An aggregate function in a subtask, after its `open`."""
+
+    def begin(self) -> Any:
+        """Return a new accumulator."""
+
+    def add(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+        """Add a row; return the accumulator."""
+
+    def take_back(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+        """Take a row back; return the accumulator."""
+
+    def value(self, accumulator: Any) -> Any:
+        """Return the result, which the accumulator does not change any more; of a table aggregate, its rows."""
+
+    def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+        """Return the arguments of rows."""
+
+    def column(self, values: list[Any]) -> pa.Array:
+        """Return results as a column."""
 
     def close(self) -> None:
         """The subtask has ended."""

@@ -300,7 +300,31 @@ class _Writer:
             return f"{'LATERAL ' if r.lateral else ''}TABLE({self.expression(r.call, 0)})"
         if isinstance(r, s.Unnest):
             return f"UNNEST({self._list(r.values)}){' WITH ORDINALITY' if r.ordinality else ''}"
+        if isinstance(r, s.Matched):
+            return self._match_recognize(r)
         raise NotImplementedError(type(r).__name__)
+
+    def _match_recognize(self, r: s.Matched) -> str:
+        parts = []
+        if r.partition:
+            parts.append(f"PARTITION BY {self._list(r.partition)}")
+        if r.order:
+            parts.append(f"ORDER BY {self._order(r.order)}")
+        if r.measures:
+            parts.append("MEASURES " + ", ".join(f"{self.expression(e, 0)} AS {name(n)}" for e, n in r.measures))
+        if r.rows:
+            parts.append("ALL ROWS PER MATCH" if r.rows == "ALL" else "ONE ROW PER MATCH")
+        if r.skip:
+            parts.append(f"AFTER MATCH SKIP {' '.join((r.skip[0], *map(name, r.skip[1:])))}")
+        parts.append(f"PATTERN ({' '.join(map(_step, r.pattern))})")
+        if r.within is not None:
+            parts.append(f"WITHIN {self.expression(r.within, 0)}")
+        if r.subsets:
+            sets = (f"{name(n)} = ({', '.join(map(name, members))})" for n, members in r.subsets)
+            parts.append(f"SUBSET {', '.join(sets)}")
+        if r.define:
+            parts.append("DEFINE " + ", ".join(f"{name(n)} AS {self.expression(e, 0)}" for n, e in r.define))
+        return f"{self.relation(r.relation)} MATCH_RECOGNIZE (\n" + "\n".join(parts) + "\n)"
 
     def _table(self, r: s.TableName) -> str:
         parts = r.parts if len(r.parts) == 1 and r.parts[0] in self._named else self._full(r.parts)
@@ -338,3 +362,11 @@ def _literal(e: s.Literal) -> str:
     if e.kind in ("DATE", "TIME", "TIMESTAMP"):
         return f"{e.kind} {string(e.text)}"
     return e.text
+
+
+def _step(step: s.PatternStep) -> str:
+    if step.least == step.most == 1:
+        return name(step.variable)
+    most = "" if step.most is None else str(step.most)
+    simple = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((step.least, step.most))
+    return f"{name(step.variable)}{simple or f'{{{step.least},{most}}}'}{'?' if step.reluctant else ''}"

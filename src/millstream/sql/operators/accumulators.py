@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -356,7 +357,7 @@ class AverageOfDecimals(Summing):
 class Variance(Summing):
     """VAR_POP, VAR_SAMP, STDDEV_POP, STDDEV_SAMP, from the sums of values and of their squares."""
 
-    dtype = np.float64
+    dtype: Any = np.float64
 
     def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
         super().__init__(call, name)
@@ -456,7 +457,41 @@ class Extreme(Accumulator):
         return self._column(values, np.logical_or.reduceat(state.column(f"{self.name}.is")[slots], starts))
 
 
-_VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"])
+class VarianceOfInts(Variance):
+    """The same of ints with ints, as Flink has it in OVER: squares and sums wrap around, and quotients are cut off."""
+
+    dtype = np.int64
+
+    def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
+        super().__init__(replace(call, function=call.function.removeprefix(WITH_INTS)), name, argument)
+        self._wraps = argument.to_pandas_dtype()
+
+    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+        values = plain(argument).astype(np.int64)
+        return [values, self._wrapped(values * values)]
+
+    def _wrapped(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        return values.astype(self._wraps).astype(np.int64)
+
+    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+        total, squares = map(self._wrapped, sums)
+        by = count - 1 if self._sample else count
+        valid = by > 0
+        among = _quotient(self._wrapped(total * total), np.where(count > 0, count, 1))
+        found: NDArray[Any] = _quotient(squares - among, np.where(valid, by, 1))
+        if self._root:
+            found = np.sqrt(np.maximum(found, 0)).astype(np.int64)
+        return from_plain(found, valid, self.result)
+
+
+def _quotient(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return quotients, cut off towards zero."""
+    return np.sign(a) * (np.abs(a) // b)
+
+
+# Before the name of a variance that is computed with ints.
+WITH_INTS = "INTS OF "
+VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"])
 
 
 def vector_accumulator(
@@ -471,13 +506,17 @@ def vector_accumulator(
         retracts: whether rows may be taken back.
     """
     function = call.function.upper()
+    if call.user is not None:
+        return None
     if function == "COUNT":
         return Count(call, name)
-    if len(arguments) != 1 or call.user is not None:
+    if len(arguments) != 1:
         return None
     (argument,) = arguments
-    if function in _VARIANCES:
+    if function in VARIANCES:
         return Variance(call, name, argument)
+    if function.startswith(WITH_INTS):
+        return VarianceOfInts(call, name, argument)
     if pa.types.is_decimal(argument):
         found = {"SUM": SumOfDecimals(call, name), "AVG": AverageOfDecimals(call, name, argument)}
         return found.get(function)

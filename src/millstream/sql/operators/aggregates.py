@@ -19,6 +19,7 @@ from millstream.sql.operators.accumulators import Accumulator, vector_accumulato
 from millstream.sql.operators.object_accumulators import object_accumulator
 from millstream.sql.operators.running import Running
 from millstream.sql.operators.segments import Ints, Segments
+from millstream.sql.operators.user_aggregates import UserAccumulator
 
 # The time at which a key was last touched, for those that live for a time only.
 TOUCHED = "touched"
@@ -48,7 +49,9 @@ class Aggregates:
             arguments = [kinds[a] for a in call.arguments]
             name = f"a{i}"
             found = vector_accumulator(call, name, arguments, retracts)
-            self.accumulators.append(found or object_accumulator(call, name, retracts))
+            if found is None:
+                found = object_accumulator(call, name, retracts) if call.user is None else UserAccumulator(call, name)
+            self.accumulators.append(found)
 
     @property
     def kept(self) -> list[Kept]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.partitioners import Append, Partitioner, Place
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.operators.session import Session
 from millstream.state.hashes import groups_of
@@ -86,6 +87,20 @@ class KeyedBatchOperator(BatchOperator):
     """An operator with state as columns, by key."""
 
     keyed = True
+    # The aggregates it computes: those of users are opened and closed with it.
+    calls: Sequence[AggregateCall] = ()
+
+    def open(self) -> None:
+        super().open()
+        for call in self.calls:
+            if call.user is not None:
+                call.user.open(self.setup)
+
+    def close(self) -> None:
+        for call in self.calls:
+            if call.user is not None:
+                call.user.close()
+        super().close()
 
     @property
     def uses_key(self) -> bool:

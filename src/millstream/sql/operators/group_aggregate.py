@@ -61,6 +61,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
+        self.calls = tuple(calls)
         self.aggregates = Aggregates(calls, kinds, retracts)
         self.retracts = retracts
         self.pairs = pairs

@@ -39,11 +39,13 @@ class JoinSide:
         kinds: the Arrow types of its columns.
         keys: the columns that must be equal to the other side's.
         unique: whether there is never more than one row of a key, so that a new one replaces the old.
+        ttl: how long a row lives that is not touched, in milliseconds; None for as the join says.
     """
 
     kinds: tuple[pa.DataType, ...]
     keys: tuple[int, ...]
     unique: bool = False
+    ttl: int | None = None
 
 
 class JoinOperator(Evaluating, KeyedBatchOperator):
@@ -72,9 +74,9 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
             condition: what else must hold of the columns of both; None for nothing.
             session: what the query was made in.
             waits: whether only what is there at the end is emitted.
-            ttl: how long a row lives that is not touched, in milliseconds; 0 for ever.
+            ttl: how long a row lives that is not touched, in milliseconds, where its side does not say; 0 for ever.
         """
-        self.ttl = ttl
+        self.ttls = tuple(ttl if side.ttl is None else side.ttl for side in (left, right))
         self.kind = kind
         self.sides = (left, right)
         self.null_safe = tuple(null_safe) or (False,) * len(left.keys)
@@ -88,10 +90,10 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        clock = setup.clock if self.ttl else None
+        clocks = [setup.clock if ttl else None for ttl in self.ttls]
         self._rows: list[KeyedRows] = [
             self.keeps(name, KeyedRows(side.kinds, side.keys, self.max_parallelism, clock=clock, marked=outer))
-            for name, side, outer in zip(("left", "right"), self.sides, self.outer, strict=True)
+            for name, side, outer, clock in zip(("left", "right"), self.sides, self.outer, clocks, strict=True)
         ]
 
     def open(self) -> None:
@@ -104,10 +106,10 @@ class JoinOperator(Evaluating, KeyedBatchOperator):
         return self._process(batch, _RIGHT)
 
     def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
-        mine, other = self._rows[side], self._rows[1 - side]
-        for kept in (mine, other):
-            if self.ttl:
-                kept.expire(self.setup.clock() - self.ttl)
+        other = self._rows[1 - side]
+        for kept, ttl in zip(self._rows, self.ttls, strict=True):
+            if ttl:
+                kept.expire(self.setup.clock() - ttl)
             kept.compact()
         key_columns = [batch.columns[k] for k in self.sides[side].keys]
         can_match = self._can_match(key_columns, len(batch))

@@ -11,8 +11,9 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.numbers import plain
+from millstream.sql.columns.order import Order, sorted_rows
 from millstream.sql.columns.rows import KeyedRows, Mask, equal_values
-from millstream.sql.operators.aggregates import signs_of
+from millstream.sql.operators.aggregates import TOUCHED, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.segments import Ints, Segments
@@ -73,13 +74,12 @@ class LastRowOperator(KeyedBatchOperator):
         known = np.full(segments.count, -1, np.int64)
         places, found = rows.pairs(segments.slots)
         known[places] = found
-        if self.rowtime is not None:
-            newest = self._newest(batch, segments, known)
-            if not newest.all():
-                batch = batch.filter(newest)
-                if len(batch):
-                    yield from self.process(batch)
-                return
+        counted = self._counted(batch, segments, known)
+        if counted is not None and not counted.all():
+            batch = batch.filter(counted)
+            if len(batch):
+                yield from self.process(batch)
+            return
         if not self.final_only:
             yield self._changes(batch, segments, known)
         last = segments.order[segments.ends]
@@ -88,9 +88,10 @@ class LastRowOperator(KeyedBatchOperator):
         stays = np.sort(stays)
         rows.add(keys[stays], batch.take(stays).columns)
 
-    def _newest(self, batch: Batch, segments: Segments, known: Ints) -> Mask:
-        """Tell which rows are not older than all of their key before them."""
-        assert self.rowtime is not None
+    def _counted(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
+        """Tell which rows take the place of the one before: those that are not older; None for all."""
+        if self.rowtime is None:
+            return None
         times = plain(batch.columns[self.rowtime]).astype(np.int64)[segments.order]
         least = np.iinfo(np.int64).min
         begins = np.full(segments.count, least, np.int64)
@@ -126,20 +127,85 @@ class LastRowOperator(KeyedBatchOperator):
             self.emit(pieces([self._rows.take(i, rows) for i in range(len(self.kinds))], len(rows)))
 
 
+class TopOneOperator(LastRowOperator):
+    """Keeps the first row of each key in an order; of equal ones the first that has come."""
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        order: Order,
+        kinds: Sequence[pa.DataType],
+        *,
+        pairs: bool = True,
+        final_only: bool = False,
+        ttl: int = 0,
+    ) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the key.
+            order: (column, descending, nulls first).
+            kinds, pairs, final_only, ttl: see `LastRowOperator`.
+        """
+        super().__init__(keys, kinds, pairs=pairs, says_equal=True, final_only=final_only, ttl=ttl)
+        self.order = tuple(order)
+
+    def _counted(self, batch: Batch, segments: Segments, known: Ints) -> Mask | None:
+        has = np.flatnonzero(known >= 0)
+        columns = list(batch.columns)
+        for column, _, _ in self.order:
+            columns[column] = pa.concat_arrays([columns[column], self._rows.take(column, known[has])])
+        places = _places_in(columns, self.order, len(batch) + len(has))
+        begins = np.full(segments.count, np.iinfo(np.int64).max)
+        begins[has] = places[len(batch) :]
+        mine = places[: len(batch)][segments.order]
+        best = np.concatenate([segments.scan(np.minimum, mine, begins), begins])
+        better = np.empty(len(batch), np.bool_)
+        better[segments.order] = mine < best[segments.before]
+        return better
+
+
+def _places_in(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
+    """Return numbers that are in an order as rows are, and equal where those are."""
+    in_order = sorted_rows(columns, order, rows)
+    differs = np.zeros(max(rows - 1, 0), np.bool_)
+    for column, _, _ in order:
+        values = columns[column].take(pa.array(in_order))
+        differs |= ~equal_values(values.slice(1), values.slice(0, max(rows - 1, 0)))
+    places = np.empty(rows, np.int64)
+    places[in_order] = np.cumsum(np.append(0, differs))[:rows]
+    return places
+
+
 class FirstRowOperator(KeyedBatchOperator):
     """The first row of each key, by arrival."""
 
-    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType]) -> None:
+    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the key.
+            kinds: the Arrow types of the columns.
+            ttl: how long a key is known, in milliseconds; 0 for ever.
+        """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
+        self.ttl = ttl
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, [], self.max_parallelism))
+        kept = [Kept(TOUCHED, np.int64)] if self.ttl else []
+        self._seen: KeyedColumns = self.keeps("keys", KeyedColumns(kinds, kept, self.max_parallelism))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
+        if self.ttl:
+            self._seen.compact()
+            self._seen.expire(TOUCHED, self.setup.clock() - self.ttl)
         _, new = self._seen.find_or_add([batch.columns[k] for k in self.keys], len(batch))
+        if self.ttl and len(new):
+            # A row that comes again does not make it live longer.
+            self._seen.column(TOUCHED)[-len(new) :] = self.setup.clock()
         return (batch.take(new),)
 
 

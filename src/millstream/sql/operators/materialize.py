@@ -12,25 +12,36 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.numbers import from_python, python_values
+from millstream.sql.operators.aggregates import TOUCHED
 from millstream.sql.operators.base import KeyedBatchOperator
 
 
 class MaterializeOperator(KeyedBatchOperator):
     """Keeps the rows of each primary key in the order they came, and writes the last."""
 
-    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType]) -> None:
+    def __init__(self, keys: Sequence[int], kinds: Sequence[pa.DataType], ttl: int = 0) -> None:
+        """Make one.
+
+        Args:
+            keys: the columns of the primary key.
+            kinds: the Arrow types of the columns.
+            ttl: how long a key lives that is not changed, in milliseconds; 0 for ever.
+        """
         self.keys = tuple(keys)
         self.kinds = list(kinds)
+        self.ttl = ttl
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        columns = KeyedColumns(kinds, [Kept("rows", object, list)], self.max_parallelism)
+        columns = KeyedColumns(kinds, [Kept("rows", object, list), Kept(TOUCHED, np.int64)], self.max_parallelism)
         self._state: KeyedColumns = self.keeps("keys", columns)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         state = self._state
         state.compact()
+        if self.ttl:
+            state.expire(TOUCHED, self.setup.clock() - self.ttl)
         keys = [batch.columns[k] for k in self.keys]
         of_rows, _ = state.find_or_add(keys, len(batch))
         slots = np.unique(of_rows)
@@ -39,6 +50,7 @@ class MaterializeOperator(KeyedBatchOperator):
         changes: list[tuple[int, tuple[Any, ...]]] = []
         for row, kind, slot in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
             self._take(lists[slot], row, kind in (INSERT, UPDATE_AFTER), changes)
+        state.column(TOUCHED)[slots] = self.setup.clock()
         state.changed(slots)
         empty = np.fromiter((not lists[s] for s in slots.tolist()), np.bool_, len(slots))
         state.remove(slots[empty])

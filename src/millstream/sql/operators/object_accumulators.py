@@ -86,15 +86,18 @@ class ObjectAccumulator(Accumulator):
             elif sign < 0:
                 column[slot] = self.take_back(column[slot], values)
 
-    @staticmethod
     def _rows(
-        count: int, signs: Any, arguments: Sequence[pa.Array], counted: Counted
+        self, count: int, signs: Any, arguments: Sequence[pa.Array], counted: Counted
     ) -> tuple[list[tuple[Any, ...]], list[int]]:
         """Return the values of rows, and by how much each counts."""
         weights: Any = np.ones(count, np.int64) if signs is None else signs
         if counted is not None:
             weights = counted if counted.dtype != np.bool_ else np.where(counted, weights, 0)
-        return list(zip(*map(python_values, arguments), strict=True)), weights.tolist()
+        return self._values(arguments, count), weights.tolist()
+
+    def _values(self, arguments: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+        """Return the arguments of rows."""
+        return list(zip(*map(python_values, arguments), strict=True))
 
     def _column(self, values: list[Any]) -> pa.Array:
         return from_python(values, self.result)

@@ -78,7 +78,7 @@ class Segments:
     @cached_property
     def last(self) -> NDArray[np.bool_]:
         """Whether a segment is the last of its key in this batch."""
-        return np.append(self.slots[1:] != self.slots[:-1], True)
+        return np.append(self.slots[1:] != self.slots[:-1], True)[: self.count]
 
     def cut_behind(self, cut: NDArray[np.bool_]) -> Segments:
         """Return segments that also end behind some rows: what follows begins with nothing."""

@@ -19,6 +19,7 @@ from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed import Kept, KeyedColumns
 from millstream.sql.columns.numbers import from_python, is_number_like, plain, python_values
 from millstream.sql.columns.order import Order, sort_key
+from millstream.sql.operators.aggregates import TOUCHED
 from millstream.sql.operators.base import KeyedBatchOperator, pieces
 
 Row = tuple[Any, ...]
@@ -44,6 +45,7 @@ class TopNOperator(KeyedBatchOperator):
         unique: Sequence[int] | None = None,
         pairs: bool = True,
         final_only: bool = False,
+        ttl: int = 0,
     ) -> None:
         """Make one.
 
@@ -57,7 +59,9 @@ class TopNOperator(KeyedBatchOperator):
             unique: the columns by which a row replaces another, where rows are updated and not taken back before.
             pairs: whether an update is -U and +U, not +U alone.
             final_only: whether only what is there at the end is emitted.
+            ttl: how long a partition lives that is not changed, in milliseconds; 0 for ever.
         """
+        self.ttl = ttl
         self.partition = tuple(partition)
         self.order = tuple(order)
         self.kinds = list(kinds)
@@ -72,7 +76,7 @@ class TopNOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.partition]
-        columns = KeyedColumns(kinds, [Kept("rows", object, list)], self.max_parallelism)
+        columns = KeyedColumns(kinds, [Kept("rows", object, list), Kept(TOUCHED, np.int64)], self.max_parallelism)
         self._state: KeyedColumns = self.keeps("partitions", columns)
         self._key = sort_key(self.order)
         self._most = len(self.kinds) and (self.last if self.last is not None else 1 << 62)
@@ -80,6 +84,8 @@ class TopNOperator(KeyedBatchOperator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         state = self._state
         state.compact()
+        if self.ttl:
+            state.expire(TOUCHED, self.setup.clock() - self.ttl)
         keys = [batch.columns[k] for k in self.partition]
         of_rows, _ = state.find_or_add(keys, len(batch))
         slots = np.unique(of_rows)
@@ -96,6 +102,7 @@ class TopNOperator(KeyedBatchOperator):
                 self._add(there, row, changes)
             else:
                 self._remove(there, row, changes)
+        state.column(TOUCHED)[slots] = self.setup.clock()
         state.changed(slots)
         empty = np.fromiter((not lists[s] for s in slots.tolist()), np.bool_, len(slots))
         state.remove(slots[empty])
@@ -185,6 +192,9 @@ class TopNOperator(KeyedBatchOperator):
 
     def _replace(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
         """Put a row in the place of the one with the same unique key."""
+        if not self.retracts:
+            self._moved_up(there, row, changes)
+            return
         before = there[: self._most]
         old = self._find(there, row)
         if old is not None:
@@ -211,6 +221,36 @@ class TopNOperator(KeyedBatchOperator):
             changes.append((DELETE, gone, 0))
         for come in [r for r in after if r not in before]:
             changes.append((INSERT, come, 0))
+
+    def _moved_up(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
+        """Put a row in the place of the one with the same unique key, which never falls back."""
+        old = self._find(there, row)
+        if old is None:
+            place = bisect_right(there, self._key(row), key=self._key)
+            if place < self._most:
+                there.insert(place, row)
+                self._moved_back(there, place, changes)
+                del there[self._most :]
+            return
+        gone = there.pop(old)
+        place = old if self._key(gone) == self._key(row) else bisect_right(there, self._key(row), key=self._key)
+        there.insert(place, row)
+        if self.final_only:
+            return
+        if not (self.shows_rank or self.first > 1):
+            changes += [(UPDATE_BEFORE, gone, 0), (UPDATE_AFTER, row, 0)]
+            return
+        said: list[_Change] = []
+        for i in range(place, old):
+            said.append((UPDATE_BEFORE, there[i + 1], i + 1))
+            if i == place:
+                # What is updated is taken back before it is said anew.
+                said.append((UPDATE_BEFORE, gone, old + 1))
+            said.append((UPDATE_AFTER, there[i], i + 1))
+        if place == old:
+            said.append((UPDATE_BEFORE, gone, old + 1))
+        said.append((UPDATE_AFTER, there[old], old + 1))
+        changes += [c for c in said if c[2] >= self.first]
 
     def _batch(self, changes: list[_Change]) -> Batch:
         if not self.pairs:

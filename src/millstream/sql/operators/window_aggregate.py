@@ -125,6 +125,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         self.times = times
         self.keys = tuple(keys)
         self.kinds = list(kinds)
+        self.calls = tuple(calls)
         self.aggregates = Aggregates(calls, kinds, retracts)
         self.properties = list(properties)
         self.retracts = retracts

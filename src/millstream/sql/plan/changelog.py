@@ -12,6 +12,8 @@ from millstream.sql.plan.keys import Keys
 from millstream.sql.schema import TimeAttribute
 
 Kinds = frozenset[Changes]
+# In which of Flink's ways a Top-N works: of inserts alone, of rows that are updated by key and never fall back, of all.
+APPEND_FAST, UPDATE_FAST, RETRACT = "AppendFastStrategy", "UpdateFastStrategy", "RetractStrategy"
 _UPDATE = frozenset([Changes.UPDATE_BEFORE, Changes.UPDATE_AFTER])
 _ROW_BY_ROW = (n.MiniBatch, n.Calc, n.Project, n.Filter, n.Watermark, n.Correlate, n.Expand, n.WindowTable)
 
@@ -42,7 +44,13 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
         return frozenset().union(*inputs) if inputs else INSERTS
     if isinstance(node, n.Aggregate):
         return _of_aggregate(node, inputs[0], forgets)
-    if isinstance(node, (n.WindowAggregate, n.IntervalJoin, n.LocalAggregate, n.LocalWindowAggregate)):
+    if isinstance(node, n.TableAggregate):
+        return INSERTS | {Changes.DELETE}
+    if isinstance(node, n.WindowAggregate) and node.fires is not None:
+        return INSERTS | _UPDATE
+    if isinstance(node, (n.LocalAggregate, n.LocalWindowAggregate)):
+        return INSERTS
+    if isinstance(node, (n.WindowAggregate, n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match)):
         return INSERTS
     if isinstance(node, n.TemporalJoin):
         return inputs[0]
@@ -72,7 +80,7 @@ def takes_inserts_alone(node: n.Node) -> bool:
         return is_over_time(node)
     if isinstance(node, n.Sort):
         return bool(node.order) and node.limit is None and not node.offset
-    return isinstance(node, n.IntervalJoin)
+    return isinstance(node, (n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match))
 
 
 def full(kinds: Kinds) -> Kinds:
@@ -127,10 +135,10 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
         return [wanted] * len(inputs)
     if isinstance(node, n.TemporalJoin):
         return [wanted, Updates.AFTER]
-    if isinstance(node, n.Join) and not isinstance(node, n.IntervalJoin):
+    if isinstance(node, n.Join) and not isinstance(node, (n.IntervalJoin, n.WindowJoin)):
         sides = ((node.left_keys, keys[0]), (node.right_keys, keys[1]))
         return [_of_side(wanted, on, unique) for on, unique in sides]
-    if isinstance(node, (n.Rank, n.Sort)) and node.strategy == "UpdateFastStrategy":
+    if isinstance(node, (n.Rank, n.Sort)) and node.strategy == UPDATE_FAST:
         return [Updates.AFTER]
     return [Updates.PAIRS] * len(inputs)
 

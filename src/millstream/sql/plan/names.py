@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millstream.sql.changes import INSERTS
@@ -131,6 +132,14 @@ def _aggregate(node: n.Aggregate, inputs: Any, style: Style) -> str:
     calls = _calls(node, node.fields.names, inputs, len(node.keys))
     shown = _join([*([keys] if node.keys else []), *calls])
     return f"GroupAggregate({group}select=[{shown}])"
+
+
+def _table_aggregate(node: n.TableAggregate, inputs: Any, style: Style) -> str:
+    keys = _columns(node.input.fields, node.keys)
+    group = f"groupBy=[{keys}], " if node.keys else ""
+    call = aggregate_text(node.call, by_name(node.input.fields.names))
+    made = _join(node.fields.names[len(node.keys) :])
+    return f"GroupTableAggregate({group}select=[{_join([*([keys] if node.keys else []), f'{call} AS ({made})'])}])"
 
 
 def _mini_batch(node: n.MiniBatch, inputs: Any, style: Style) -> str:
@@ -286,12 +295,38 @@ def _rank(node: n.Rank, inputs: Any, style: Style) -> str:
     )
 
 
+def _window_rank(node: n.WindowRank, inputs: Any, style: Style) -> str:
+    below = node.input.fields.names
+    window = window_text(node.window, below, node.has_window)
+    partition = _join([below[p] for p in node.partition if p not in node.has_window])
+    if node.is_deduplicate:
+        keep = "LastRow" if node.order[0][1] else "FirstRow"
+        time = "ROWTIME" if node.window.is_event_time else "PROCTIME"
+        return (
+            f"WindowDeduplicate(window=[{window}], keep=[{keep}], partitionKeys=[{partition}], "
+            f"orderKey=[{below[node.order[0][0]]}], order=[{time}])"
+        )
+    by = f"partitionBy=[{partition}], " if partition else "partitionBy=[], "
+    return (
+        f"WindowRank(window=[{window}], rankType=[{node.function}], "
+        f"rankRange=[rankStart={node.first}, rankEnd={node.last}], {by}orderBy=[{order_text(node.order, below)}], "
+        f"select=[{_join(node.fields.names)}])"
+    )
+
+
 def _deduplicate(node: n.Deduplicate, inputs: Any, style: Style) -> str:
     keep = "LastRow" if node.keeps_last else "FirstRow"
     time = "ROWTIME" if node.is_event_time else "PROCTIME"
     append = not node.keeps_last and inputs and inputs[0].changes == INSERTS
     keys = _columns(node.fields, node.keys)
     return f"Deduplicate(keep=[{keep}], key=[{keys}], order=[{time}], outputInsertOnly=[{str(bool(append)).lower()}])"
+
+
+def _match(node: n.Match, inputs: Any, style: Style) -> str:
+    below = node.input.fields.names
+    partition = f"partitionBy=[{_columns(node.input.fields, node.partition)}], " if node.partition else ""
+    within = "" if node.within is None else f", within=[{_duration(node.within)}]"
+    return f"Match({partition}orderBy=[{order_text(node.order, below)}], {node.text}{within})"
 
 
 def _conditions(node: n.Join, style: Style) -> str:
@@ -343,6 +378,23 @@ def _spec(inputs: Sequence[n.Traits], side: int, keys: Sequence[int]) -> str:
     if not unique:
         return "NoUniqueKey"
     return "JoinKeyContainsUniqueKey" if any(k <= frozenset(keys) for k in unique) else "HasUniqueKey"
+
+
+def _window_join(node: n.WindowJoin, inputs: Any, style: Style) -> str:
+    left = window_text(node.window, node.left.fields.names, node.left_window)
+    right = window_text(node.window, node.right.fields.names, node.right_window)
+    windows = {(node.left_window[i], node.right_window[i]) for i in (0, 1)}
+    kept = [i for i, p in enumerate(zip(node.left_keys, node.right_keys, strict=True)) if p not in windows]
+    without = replace(
+        node,
+        left_keys=tuple(node.left_keys[i] for i in kept),
+        right_keys=tuple(node.right_keys[i] for i in kept),
+        null_safe=tuple(node.null_safe[i] for i in kept),
+    )
+    return (
+        f"WindowJoin(leftWindow=[{left}], rightWindow=[{right}], joinType=[{node.kind.value}], "
+        f"where=[{_conditions(without, style)}], select=[{_joined_names(node)}])"
+    )
 
 
 def _interval_join(node: n.IntervalJoin, inputs: Any, style: Style) -> str:
@@ -414,6 +466,7 @@ _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.Correlate: _correlate,
     n.Expand: _expand,
     n.Aggregate: _aggregate,
+    n.TableAggregate: _table_aggregate,
     n.MiniBatch: _mini_batch,
     n.LocalAggregate: _local_aggregate,
     n.GlobalAggregate: _global_aggregate,
@@ -423,8 +476,11 @@ _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.WindowAggregate: _window_aggregate,
     n.Over: _over,
     n.Rank: _rank,
+    n.WindowRank: _window_rank,
     n.Deduplicate: _deduplicate,
+    n.Match: _match,
     n.Join: _join_node,
+    n.WindowJoin: _window_join,
     n.IntervalJoin: _interval_join,
     n.TemporalJoin: _temporal_join,
     n.Union: _union,

@@ -16,6 +16,7 @@ from millstream.sql.changes import ALL_CHANGES, Changes
 from millstream.sql.connectors import TableSink, TableSource
 from millstream.sql.expressions import AggregateCall, Constant, Expression
 from millstream.sql.schema import Fields
+from millstream.sql.types import DataType
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,21 @@ class Aggregate(Single):
 
 
 @dataclass(frozen=True)
+class TableAggregate(Single):
+    """The rows that a user's function makes of each group: the keys, then the function's columns (`flat_aggregate`).
+
+    Attributes:
+        keys: the columns to group by; none for one group of all.
+        call: the function.
+        state_ttl: how long what it keeps lives, in milliseconds; None as the setting says.
+    """
+
+    keys: tuple[int, ...]
+    call: AggregateCall
+    state_ttl: int | None = None
+
+
+@dataclass(frozen=True)
 class MiniBatch(Single):
     """Rows as they come: those that come at once are taken at once, where mini-batch is on.
 
@@ -288,6 +304,8 @@ class WindowSpec:
         step: the slide of HOP, the step of CUMULATE; else 0.
         offset: by which windows are shifted.
         partition: of SESSION, the columns it is partitioned by.
+        are_points: whether its times are points in time (TIMESTAMP_LTZ), and windows are those of a zone's clock; said
+            only where rows have been given their windows already.
     """
 
     kind: WindowKind
@@ -297,6 +315,7 @@ class WindowSpec:
     step: int = 0
     offset: int = 0
     partition: tuple[int, ...] = ()
+    are_points: bool = False
 
 
 @dataclass(frozen=True)
@@ -304,6 +323,19 @@ class WindowTable(Single):
     """Each row once for every window it is in: behind its columns window_start, window_end and window_time."""
 
     window: WindowSpec
+
+
+@dataclass(frozen=True)
+class Fires:
+    """When windows are told besides at their end.
+
+    Attributes:
+        early: whether with every row before it.
+        lateness: how long behind it rows still count, in milliseconds; each tells the window anew.
+    """
+
+    early: bool
+    lateness: int
 
 
 @dataclass(frozen=True)
@@ -321,6 +353,8 @@ class WindowAggregate(Single):
         counts: for windows of so many rows instead: (size, slide); None for windows in time.
         has_window: whether the input's rows have been given their windows already (window_start, window_end, the places
             of which these are), by a window node further below; None when they have not.
+        of_function: whether the windows are those of a window function, not of a GROUP BY.
+        fires: when windows are told besides at their end; None for never.
     """
 
     window: WindowSpec
@@ -329,6 +363,8 @@ class WindowAggregate(Single):
     properties: tuple[str, ...] = ()
     counts: tuple[int, int] | None = None
     has_window: tuple[int, int] | None = None
+    of_function: bool = False
+    fires: Fires | None = None
 
 
 @dataclass(frozen=True)
@@ -411,6 +447,22 @@ class Rank(Single):
 
 
 @dataclass(frozen=True)
+class WindowRank(Rank):
+    """A Rank whose partition has a window, told when that ends.
+
+    Attributes:
+        window: how windows follow each other.
+        has_window: the columns of the window's start and end.
+        is_deduplicate: whether it keeps one row by time; of rows of the same time it keeps the first, or the last if
+            the order is descending.
+    """
+
+    window: WindowSpec = field(kw_only=True)
+    has_window: tuple[int, int] = field(kw_only=True)
+    is_deduplicate: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True)
 class Deduplicate(Single):
     """One row of each key: the first or last by a time attribute.
 
@@ -427,6 +479,77 @@ class Deduplicate(Single):
     keeps_last: bool
 
 
+@dataclass(frozen=True)
+class MatchStep:
+    """A variable of a pattern and how often its rows come, one behind the other; `most` None is without end."""
+
+    variable: str
+    least: int
+    most: int | None
+    reluctant: bool
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What an expression of MATCH_RECOGNIZE asks of rows that variables have taken.
+
+    Attributes:
+        function: FIRST, LAST, AGGREGATE, or ROWTIME for the time of the match.
+        variable: whose rows; None for those of all.
+        column: the column of the row, of FIRST and LAST.
+        offset: so many rows from the first, or from the last.
+        type: of the value.
+        call: the aggregate, over columns of the row.
+    """
+
+    function: str
+    variable: str | None
+    column: int
+    offset: int
+    type: DataType
+    call: AggregateCall | None = None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """When a variable takes a row: a condition whose columns are references."""
+
+    variable: str
+    condition: Expression
+    references: tuple[Reference, ...]
+
+
+@dataclass(frozen=True)
+class Match(Single):
+    """The matches of a pattern among the rows of each partition, in the order of time (MATCH_RECOGNIZE).
+
+    Its columns are those of the partition, then the measures.
+
+    Attributes:
+        partition: the columns to partition by.
+        order: (column, descending, nulls first); the first is a time attribute.
+        is_event_time: whether that is a rowtime.
+        steps: the pattern.
+        skip: where the next match may begin: ("PAST LAST ROW",), ("TO NEXT ROW",), ("TO FIRST", v) or ("TO LAST", v).
+        within: how long a match may take, in milliseconds; None for no bound.
+        definitions: of variables; one without takes every row.
+        references: what measures ask of rows.
+        measures: expressions whose columns are those references.
+        text: all of it, for its name.
+    """
+
+    partition: tuple[int, ...]
+    order: tuple[tuple[int, bool, bool], ...]
+    is_event_time: bool
+    steps: tuple[MatchStep, ...]
+    skip: tuple[str, ...]
+    within: int | None
+    definitions: tuple[Definition, ...]
+    references: tuple[Reference, ...]
+    measures: tuple[Expression, ...]
+    text: str
+
+
 # --- several inputs
 
 
@@ -439,7 +562,8 @@ class Join(Double):
         left_keys, right_keys: columns that must be equal, pair by pair; a null equals nothing.
         null_safe: for each pair whether nulls are equal after all (IS NOT DISTINCT FROM).
         condition: what else must hold, over both sides' columns; None for nothing.
-        state_ttl: how long what it keeps lives, in milliseconds, as a STATE_TTL hint says; None as the setting says.
+        state_ttl: how long what it keeps lives at most, in milliseconds, by STATE_TTL hints; None as the setting says.
+        side_ttls: the same of each side.
     """
 
     kind: JoinKind
@@ -448,6 +572,21 @@ class Join(Double):
     null_safe: tuple[bool, ...] = ()
     condition: Expression | None = None
     state_ttl: int | None = field(default=None, kw_only=True)
+    side_ttls: tuple[int | None, int | None] = field(default=(None, None), kw_only=True)
+
+
+@dataclass(frozen=True)
+class WindowJoin(Join):
+    """A join of rows in the same window, told when that ends; its start and end are among the keys.
+
+    Attributes:
+        window: how windows follow each other, on both sides.
+        left_window, right_window: the columns of the window's start and end.
+    """
+
+    window: WindowSpec = field(kw_only=True)
+    left_window: tuple[int, int] = field(kw_only=True)
+    right_window: tuple[int, int] = field(kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from millstream.sql.plan.rewrite import bottom_up
 from millstream.sql.plan.rules.calcs import merge_calcs, remove_calc, skip_renaming, to_calc
 from millstream.sql.plan.rules.columns import prune_columns
 from millstream.sql.plan.rules.filters import filters_into_scan, push_filter, push_join_condition
+from millstream.sql.plan.rules.firing import fired
 from millstream.sql.plan.rules.folding import fold_constants
 from millstream.sql.plan.rules.intervals import find_interval_join
 from millstream.sql.plan.rules.joins import find_equal_keys
@@ -16,6 +17,7 @@ from millstream.sql.plan.rules.ranks import find_deduplicate, find_rank
 from millstream.sql.plan.rules.sources import limit_scan, normalize_upserts, share_scans
 from millstream.sql.plan.rules.subqueries import without_subqueries
 from millstream.sql.plan.rules.times import check_times, retimed
+from millstream.sql.plan.rules.window_rows import find_window_join, find_window_rank
 from millstream.sql.plan.rules.windows import find_window_aggregate
 
 
@@ -36,7 +38,12 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
     node = _with_calcs(node)
     if not batch:
         node = bottom_up(node, lambda n: find_deduplicate(retimed(n)))
-    node = bottom_up(node, find_window_aggregate)
+    if batch:
+        node = bottom_up(node, find_window_aggregate)
+    else:
+        node = bottom_up(node, lambda n: find_window_join(find_window_rank(find_window_aggregate(n))))
+    if not batch:
+        node = bottom_up(node, lambda n: fired(n, settings))
     node = skip_renaming(_with_calcs(prune_columns(node)))
     return node if batch else bottom_up(node, check_times)
 

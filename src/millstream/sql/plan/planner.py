@@ -16,8 +16,19 @@ from millstream.sql.changes import INSERTS, Changes
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.changelog import Kinds, Updates, as_wanted, asks, gives, takes_inserts_alone
+from millstream.sql.plan.changelog import (
+    APPEND_FAST,
+    RETRACT,
+    UPDATE_FAST,
+    Kinds,
+    Updates,
+    as_wanted,
+    asks,
+    gives,
+    takes_inserts_alone,
+)
 from millstream.sql.plan.keys import Keys, keys_of
+from millstream.sql.plan.monotonic import is_ordered_by, monotonic
 from millstream.sql.plan.names import name_of
 from millstream.sql.plan.optimize import optimized, shared
 from millstream.sql.plan.refused_settings import check_settings
@@ -33,6 +44,8 @@ _WINDOWED = (
     n.LocalWindowAggregate,
     n.LocalAggregate,
     n.WindowTable,
+    n.WindowRank,
+    n.WindowJoin,
     n.IntervalJoin,
     n.Watermark,
     n.MiniBatch,
@@ -93,13 +106,24 @@ class Planner:
     def _with_strategies(self, node: n.Node) -> n.Node:
         def choose(one: n.Node) -> n.Node:
             if isinstance(one, (n.Rank, n.Sort)):
-                kinds, keys = self._known_of(one.input)
-                return replace(one, strategy=_strategy(one, kinds, keys))
+                return one if isinstance(one, n.WindowRank) else replace(one, strategy=self._strategy(one))
             if not isinstance(one, (n.Aggregate, n.WindowAggregate)) or self._batch:
                 return one
             return split_aggregate(one, self._known_of(one.input)[0] != INSERTS, self._settings)
 
         return bottom_up(node, choose)
+
+    def _strategy(self, node: n.Rank | n.Sort) -> str:
+        """Return in which of Flink's ways a Top-N works."""
+        kinds, keys = self._known_of(node.input)
+        if kinds == INSERTS:
+            return APPEND_FAST
+        partition = frozenset(node.partition) if isinstance(node, n.Rank) else frozenset()
+        unique = [key for key in keys if partition <= key]
+        goes = monotonic(node.input, lambda below: self._known_of(below)[0])
+        if Changes.DELETE not in kinds and unique and is_ordered_by(node.order, goes):
+            return UPDATE_FAST
+        return RETRACT
 
     # --- how updates are given
 
@@ -231,12 +255,6 @@ def _has_updates(kinds: Kinds) -> bool:
     return Changes.UPDATE_AFTER in kinds
 
 
-def _strategy(node: n.Rank | n.Sort, kinds: Kinds, keys: Keys) -> str:
-    if kinds == INSERTS:
-        return "AppendFastStrategy"
-    return "RetractStrategy"
-
-
 def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
     """Return the id of an operator: of what it does, and of what it does it to."""
     types = ",".join(str(t) for t in node.fields.types)
@@ -244,7 +262,9 @@ def _uid(node: n.Node, name: str, inputs: Sequence[n.Planned]) -> str:
     return f"{name.split('(')[0]}-{digest[:16]}"
 
 
-_NOT_SAID = frozenset(["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl"])
+_NOT_SAID = frozenset(
+    ["fields", "input", "left", "right", "parts", "table", "source", "sink", "stream", "state_ttl", "side_ttls"]
+)
 
 
 def signature(node: n.Node) -> str:
@@ -261,6 +281,6 @@ def _said(value: object) -> str:
         return f"{aggregate_text(value, by_place)}{value.order}{value.options}:{value.type}"
     if isinstance(value, n.OverSpec):
         return ";".join(_said(v) for v in vars(value).values())
-    if value is None or isinstance(value, (str, int, bool, Enum, n.WindowSpec)):
+    if value is None or isinstance(value, (str, int, bool, Enum, n.WindowSpec, n.Fires)):
         return repr(value)
     return str(getattr(value, "name", type(value).__name__))

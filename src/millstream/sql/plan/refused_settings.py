@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millstream.common.configuration import parse_duration_ms
 from millstream.sql.errors import TableException
-
-
-def _is_true(value: str) -> bool:
-    return value.strip().lower() == "true"
-
-
-def _is_long(value: str) -> bool:
-    return parse_duration_ms(value) > 0
 
 
 def _is(*words: str) -> Callable[[str], bool]:
     return lambda value: value.strip().upper() in words
 
 
-_UPDATES = "a window gives one result, when it ends"
 _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
-    "table.exec.emit.early-fire.enabled": (_is_true, _UPDATES),
-    "table.exec.emit.late-fire.enabled": (_is_true, _UPDATES),
-    "table.exec.emit.allow-lateness": (_is_long, "rows that are late for a window are left out"),
     "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST where a value may not fit"),
     "table.exec.sink.type-length-enforcer": (
         _is("ERROR"),

@@ -215,7 +215,7 @@ class _CsvFiles(StreamFormat):
         csv, parsers = self._csv, self._csv.parsers(self._fields)
         rows, start = [], 0
         try:
-            for start, found in csv.dialect.exactly(text, csv.lenient):  # noqa: B007
+            for start, found in csv.dialect.exactly(text, _left_out if csv.lenient else None):  # noqa: B007
                 try:
                     rows += [csv.row(found, self._fields, parsers)] if found != [""] else []
                 except CsvError:
@@ -225,3 +225,7 @@ class _CsvFiles(StreamFormat):
             at = offset + len(text[: max(start, e.at)].encode())
             raise part.damaged(at, str(e), FIX.format(csv.identifier)) from None
         return csv.batch(rows, self._fields)
+
+
+def _left_out(at: int, error: CsvError) -> None:
+    """A record that cannot be read is no row, where the format is told to be lenient."""

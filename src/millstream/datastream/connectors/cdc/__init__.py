@@ -6,6 +6,7 @@ from millstream.datastream.connectors.cdc.changes import (
     JsonDebeziumDeserializationSchema,
     RowDeserializationSchema,
 )
+from millstream.datastream.connectors.cdc.mysql import MySqlSource, MySqlSourceBuilder
 from millstream.datastream.connectors.cdc.postgres import PostgresSource, PostgresSourceBuilder
 from millstream.datastream.connectors.cdc.startup import StartupOptions
 
@@ -13,6 +14,8 @@ __all__ = [
     "Change",
     "DebeziumDeserializationSchema",
     "JsonDebeziumDeserializationSchema",
+    "MySqlSource",
+    "MySqlSourceBuilder",
     "PostgresSource",
     "PostgresSourceBuilder",
     "RowDeserializationSchema",

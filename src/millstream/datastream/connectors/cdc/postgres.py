@@ -29,14 +29,15 @@ class _Reader(SourceReader):
     def read(self, share: Share) -> Iterator[Collection[Any]]:
         changes: Iterator[Change] = changes_of(share) if isinstance(share, LogShare) else rows_of(share)
         deserialize = self._deserialize
+        # Rows of tables have no time of their own: they must not make what the log brings late.
+        of_table = isinstance(share, ChunkShare)
         while batch := list(islice(changes, _BATCH)):
-            yield [(record, change.ms) for change in batch for record in deserialize(change)]
+            yield [(record, 0 if of_table else change.ms) for change in batch for record in deserialize(change)]
 
     def split_of(self, share: Share) -> str:
         return _TABLES if isinstance(share, ChunkShare) else _LOG
 
     def ends_split(self, share: Share) -> bool:
-        # Rows of tables have no order in time, so nothing waits for those that are yet to come.
         return isinstance(share, ChunkShare)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ __all__ = ["KeyColumn", "TableNote"]
 _FIRST_OWN_TYPE = 10_000
 # A new slot waits for all transactions that are open.
 _SLOT_SECONDS = 60
+_DROP_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -247,11 +249,18 @@ def create_slot(connection: Connection, name: str) -> Slot:
 
 
 def drop_slot(connection: Connection, name: str) -> None:
-    """Give a slot up, so that the server need not keep its log any more."""
-    connection.execute(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active",
-        (name,),
-    )
+    """Give a slot up, so that the server need not keep its log any more; its reader may need a moment to leave."""
+    end = time.monotonic() + _DROP_SECONDS
+    while True:
+        row = connection.execute("SELECT active FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone()
+        if row is None:
+            return
+        if not row[0]:
+            connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+            return
+        if time.monotonic() > end:
+            raise PostgresFailure(f"Replication slot {name!r} cannot be dropped: another reader has it.")
+        time.sleep(0.05)
 
 
 def slot_to_go_on(connection: Connection, name: str, database: str, place: int) -> Slot:

@@ -107,7 +107,6 @@ class PostgresEnumerator(SplitEnumerator):
         if restored is None:
             self._place, known = self._start(), set()
             self._machine = Snapshotting()
-            self._created = True
             if not settings.startup.reads_tables:
                 known = set(self._tables)
             self._target: int | None = None

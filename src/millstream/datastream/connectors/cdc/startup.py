@@ -55,7 +55,7 @@ class StartupOptions:
         """Read the log from a place on.
 
         Args:
-            offset: PostgreSQL's LSN as in `0/1528C90`; for MySQL the binlog's file, or a GTID.
+            offset: PostgreSQL's LSN as in `0/1528C90`; for MySQL the binlog's file.
             position: for MySQL, the place in that file.
         """
         if not offset:
@@ -66,4 +66,5 @@ class StartupOptions:
 
     @property
     def reads_tables(self) -> bool:
+        """Whether tables are read as they are."""
         return self.mode in (INITIAL, SNAPSHOT)

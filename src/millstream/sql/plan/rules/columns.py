@@ -153,6 +153,13 @@ def _aggregate(node: n.Aggregate, needed: set[int]) -> Pruned:
     return replace(node, fields=_picked(node.fields, kept), input=below, keys=keys, calls=made), _places(kept)
 
 
+def _table_aggregate(node: n.TableAggregate, needed: set[int]) -> Pruned:
+    below, places = narrowed(node.input, {*node.keys, *node.call.arguments})
+    keys = tuple(places[k] for k in node.keys)
+    found = replace(node, input=below, keys=keys, call=_moved_call(node.call, places))
+    return found, {i: i for i in range(len(node.fields))}
+
+
 def _moved_call(call: Any, places: Places) -> Any:
     return replace(
         call,
@@ -210,6 +217,10 @@ def _over(node: n.Over, needed: set[int]) -> Pruned:
     return n.Over(fields, below, spec), {**places, **{width + i: new + i for i in range(len(over.calls))}}
 
 
+def _moved_pair(pair: tuple[int, int], places: Places) -> tuple[int, int]:
+    return places[pair[0]], places[pair[1]]
+
+
 def _rank(node: n.Rank, needed: set[int]) -> Pruned:
     width = len(node.input.fields)
     used = {i for i in needed if i < width} | {*node.partition, *(p for p, _, _ in node.order)}
@@ -217,6 +228,9 @@ def _rank(node: n.Rank, needed: set[int]) -> Pruned:
     new = len(below.fields)
     shows = node.shows_rank and width in needed
     rank = (node.fields[width],) if shows else ()
+    more: dict[str, Any] = {}
+    if isinstance(node, n.WindowRank):
+        more["has_window"] = _moved_pair(node.has_window, places)
     found = replace(
         node,
         fields=Fields((*below.fields.fields, *rank)),
@@ -224,6 +238,7 @@ def _rank(node: n.Rank, needed: set[int]) -> Pruned:
         partition=tuple(places[p] for p in node.partition),
         order=tuple((places[p], d, f) for p, d, f in node.order),
         shows_rank=shows,
+        **more,
     )
     return found, {**places, **({width: new} if shows else {})}
 
@@ -254,6 +269,11 @@ def _join(node: n.Join, needed: set[int]) -> Pruned:
     more: dict[str, Any] = {}
     if isinstance(node, (n.IntervalJoin, n.TemporalJoin)):
         more = {"left_time": left_places[node.left_time], "right_time": right_places.get(node.right_time, 0)}
+    if isinstance(node, n.WindowJoin):
+        more = {
+            "left_window": _moved_pair(node.left_window, left_places),
+            "right_window": _moved_pair(node.right_window, right_places),
+        }
     found = replace(
         node,
         fields=fields,
@@ -313,11 +333,14 @@ _PRUNE: dict[type, Callable[[Any, set[int]], Pruned]] = {
     n.Deduplicate: _deduplicate,
     n.Watermark: _watermark,
     n.Aggregate: _aggregate,
+    n.TableAggregate: _table_aggregate,
     n.WindowAggregate: _window_aggregate,
     n.WindowTable: _window_table,
     n.Over: _over,
     n.Rank: _rank,
+    n.WindowRank: _rank,
     n.Join: _join,
+    n.WindowJoin: _join,
     n.IntervalJoin: _join,
     n.TemporalJoin: _join,
     n.Correlate: _correlate,

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.sql.expressions import Call, Column, Constant, Expression, conjunction, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import TimeAttribute
 from millstream.sql.types import DayTimeIntervalType
 
+# The time columns of both sides, and what right time - left time is at least and at most.
+_Bound = tuple[tuple[int, int], int | None, int | None]
 _OPERATORS = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def find_interval_join(node: n.Node) -> n.Node:
     """Make an IntervalJoin of a Join that bounds the time of both sides."""
-    if type(node) is not n.Join or node.condition is None:
+    if type(node) is not n.Join or node.kind in (n.JoinKind.SEMI, n.JoinKind.ANTI):
         return node
     lower: int | None = None
     upper: int | None = None
     times: tuple[int, int] | None = None
     rest: list[Expression] = []
-    for test in conjuncts(node.condition):
-        found = _bound(test, node)
+    whole, (node, equal) = node, _without_times(node)
+    bounds: list[tuple[Expression | None, _Bound | None]] = [(None, b) for b in equal]
+    bounds += [(test, _bound(test, node)) for test in conjuncts(node.condition)]
+    for test, found in bounds:
         if found is None or (times is not None and found[0] != times):
+            assert test is not None
             rest.append(test)
             continue
         times = found[0]
@@ -30,7 +37,7 @@ def find_interval_join(node: n.Node) -> n.Node:
         if most is not None:
             upper = most if upper is None else min(upper, most)
     if times is None or lower is None or upper is None:
-        return node
+        return whole
     return n.IntervalJoin(
         node.fields,
         node.left,
@@ -48,7 +55,24 @@ def find_interval_join(node: n.Node) -> n.Node:
     )
 
 
-def _bound(test: Expression, node: n.Join) -> tuple[tuple[int, int], int | None, int | None] | None:
+def _without_times(node: n.Join) -> tuple[n.Join, list[_Bound]]:
+    """Return a join without time attributes among its keys, and what they bound: one pair at most is taken."""
+    for i, (left, right) in enumerate(zip(node.left_keys, node.right_keys, strict=True)):
+        time = node.left.fields[left].time
+        if time is None or node.right.fields[right].time is not time:
+            continue
+        kept = [k for k in range(len(node.left_keys)) if k != i]
+        found = replace(
+            node,
+            left_keys=tuple(node.left_keys[k] for k in kept),
+            right_keys=tuple(node.right_keys[k] for k in kept),
+            null_safe=tuple(node.null_safe[k] for k in kept),
+        )
+        return found, [((left, right), 0, 0)]
+    return node, []
+
+
+def _bound(test: Expression, node: n.Join) -> _Bound | None:
     """Return the time columns of both sides and what a condition says of right time - left time."""
     if not isinstance(test, Call) or test.function not in _OPERATORS:
         return None

@@ -41,7 +41,8 @@ def _can_be_split(node: n.Aggregate | n.WindowAggregate, retracts: bool) -> bool
 
 
 def _has_slices(node: n.WindowAggregate) -> bool:
-    return node.window.is_event_time and node.window.kind is not n.WindowKind.SESSION and node.counts is None
+    is_sliced = node.window.kind is not n.WindowKind.SESSION and node.counts is None and node.fires is None
+    return node.window.is_event_time and is_sliced
 
 
 def _window_phases(node: n.WindowAggregate, retracts: bool) -> n.Node:
@@ -50,7 +51,15 @@ def _window_phases(node: n.WindowAggregate, retracts: bool) -> n.Node:
     local = n.LocalWindowAggregate(fields, node.input, node.window, node.keys, node.calls, retracts, node.has_window)
     keys = tuple(range(len(node.keys)))
     return n.GlobalWindowAggregate(
-        node.fields, local, node.window, keys, node.calls, node.properties, None, node.has_window, retracts
+        node.fields,
+        local,
+        node.window,
+        keys,
+        node.calls,
+        node.properties,
+        has_window=node.has_window,
+        of_function=node.of_function,
+        retracts=retracts,
     )
 
 

@@ -95,8 +95,14 @@ def check_times(node: n.Node) -> n.Node:
     return node
 
 
+_BATCH_ALONE = frozenset(["LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST"])
+
+
 def _check_over(node: n.Over) -> None:
     over = node.over
+    for call in over.calls:
+        if call.function in _BATCH_ALONE:
+            raise TableException(f"{call.function} Function is not supported in stream mode.")
     ranks = all(c.function in ("ROW_NUMBER", "RANK", "DENSE_RANK") for c in over.calls)
     if not over.order:
         if not ranks:

@@ -8,6 +8,7 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import AggregateCall, Column, columns_of, conjuncts
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.types import LocalZonedTimestampType
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,19 @@ class Windowed:
     time: int | None
     spec: n.WindowSpec
 
+    def moved(self, by: int) -> Windowed:
+        """Return the same where columns stand further behind."""
+        time = None if self.time is None else self.time + by
+        return replace(self, start=self.start + by, end=self.end + by, time=time)
+
 
 def windowed(node: n.Node) -> Windowed | None:
     """Return the window that the rows of a node are in, None if they are in none."""
     if isinstance(node, n.WindowTable):
         width = len(node.input.fields)
-        return Windowed(width, width + 1, width + 2, node.window)
+        return Windowed(width, width + 1, width + 2, _with_points(node))
+    if isinstance(node, n.WindowJoin):
+        return windowed(node.left)
     if isinstance(node, n.Calc):
         return _through_calc(node)
     if isinstance(node, (n.Rank, n.Deduplicate, n.Filter)):
@@ -34,8 +42,15 @@ def windowed(node: n.Node) -> Windowed | None:
     if isinstance(node, n.WindowAggregate) and {"start", "end"} <= set(node.properties):
         first = len(node.keys) + len(node.calls)
         places = {p: first + i for i, p in enumerate(node.properties)}
-        return Windowed(places["start"], places["end"], places.get("rowtime", places.get("proctime")), node.window)
+        spec = node.window if node.has_window is not None else _with_points(node)
+        return Windowed(places["start"], places["end"], places.get("rowtime", places.get("proctime")), spec)
     return None
+
+
+def _with_points(node: n.WindowTable | n.WindowAggregate) -> n.WindowSpec:
+    """Return the window of a node that gives rows their windows, with what its times are."""
+    kind = node.input.fields[node.window.time].type
+    return replace(node.window, are_points=isinstance(kind, LocalZonedTimestampType))
 
 
 def _through_calc(node: n.Calc) -> Windowed | None:
@@ -91,13 +106,16 @@ def find_window_aggregate(node: n.Node) -> n.Node:
     fields += [_property_field(node, special, p) for p in properties]
     if fused is not None:
         below, moved_keys, calls, spec = fused
-        found = n.WindowAggregate(Fields(tuple(fields)), below, spec, moved_keys, calls, tuple(properties))
+        found = n.WindowAggregate(
+            Fields(tuple(fields)), below, spec, moved_keys, calls, tuple(properties), of_function=True
+        )
     else:
         spec = replace(window.spec, time=window.time if window.time is not None else window.end, partition=())
         has = (window.start, window.end)
         found = n.WindowAggregate(
             Fields(tuple(fields)), node.input, spec, tuple(keys), node.calls, tuple(properties), has_window=has
         )
+        found = replace(found, of_function=True)
     return _reordered(node, found, keys, special, properties)
 
 

@@ -1,0 +1,99 @@
+"""Change data capture against pg_recvlogical: how fast a job catches up with a log of changes.
+
+    python bench/cdc.py [rows]
+
+Both read the same changes of one table (an int, a text, a numeric, a timestamp with zone) from slots of their own on
+one server: pg_recvlogical writes what the server sends to /dev/null; the job on Spark makes Rows of it, looks at each,
+and keeps checkpoints. The ratio is of changes a second.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import psycopg
+
+from millstream.common import Configuration, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.cdc import PostgresSource, RowDeserializationSchema, StartupOptions
+from millstream.testing.databases import PostgresServer
+
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, name text, n numeric, at timestamptz DEFAULT now())"
+INSERT = "INSERT INTO t (id, name, n) SELECT g, 'name ' || g, g * 1.5 FROM generate_series(%s::int, %s::int) g"
+# So many changes are of one transaction.
+TRANSACTION = 1000
+
+
+def fill(connection: psycopg.Connection[Any], rows: int) -> str:
+    for start in range(0, rows, TRANSACTION):
+        connection.execute(INSERT, (start, min(start + TRANSACTION, rows) - 1))
+    found = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+    assert found is not None
+    return str(found[0])
+
+
+def received(server: PostgresServer, database: str, end: str) -> float:
+    """Let pg_recvlogical read the log up to a place; return the seconds it takes."""
+    program = sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_recvlogical"))[-1]
+    where = ["-h", server.directory, "-p", str(server.port), "-U", "postgres", "-d", database, "-S", "bare"]
+    options = ["-o", "proto_version=1", "-o", "publication_names=dbz_publication", "--endpos", end]
+    began = time.perf_counter()
+    subprocess.run([program, *where, "--start", "-f", "/dev/null", *options], check=True)
+    return time.perf_counter() - began
+
+
+def caught_up(server: PostgresServer, database: str, rows: int) -> float:
+    """Let a job read them; return the seconds from its first record to its last."""
+    config = {
+        "spark.master": "local[2]",
+        "millstream.quiet": "true",
+        "parallelism.default": "1",
+        "execution.checkpointing.interval": "1 s",
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(config))
+    builder = PostgresSource.builder().hostname(server.directory).port(server.port).database(database)
+    builder.username("postgres").slot_name("job").table_list("public.t")
+    builder.deserializer(RowDeserializationSchema(changelog_mode="upsert"))
+    source = builder.startup_options(StartupOptions.committed_offset()).build()
+    last = rows - 1
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "changes")
+    ends = stream.filter(lambda row: row.id == 0 or row.id == last).map(lambda row: (row.id, time.time()))
+    times: dict[int, float] = {}
+    with_records = ends.execute_and_collect()
+    for id_, at in with_records:
+        times[id_] = at
+        if id_ == last:
+            break
+    with_records.close()
+    return times[last] - times[0]
+
+
+def main(rows: int) -> None:
+    with PostgresServer() as server:
+        with psycopg.connect(server.new_database(), autocommit=True) as connection:
+            connection.execute(TABLE)
+            connection.execute("CREATE PUBLICATION dbz_publication FOR TABLE t")
+            for slot in ("bare", "job"):
+                connection.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+            end = fill(connection, rows)
+            database = connection.info.dbname
+        bare, job = received(server, database, end), caught_up(server, database, rows)
+    print(
+        json.dumps(
+            {
+                "changes": rows,
+                "pg_recvlogical_per_second": round(rows / bare),
+                "millstream_per_second": round(rows / job),
+                "ratio": round(bare / job, 2),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 500_000)

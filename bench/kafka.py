@@ -1,0 +1,293 @@
+"""Connectors beside what they stand on: Kafka beside the bare client and PyFlink, files beside pyarrow's own readers.
+
+    python bench/kafka.py [--records 1000000] [--only pass,count,csv,parquet] [--without pyflink]
+
+Both sides have one worker. The bare client reads, writes and commits a transaction every second in one process, with
+the settings that millstream has. Prints records a second and ratios, and writes bench/kafka.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from venvs import venv
+
+from millstream.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.base import DeliveryGuarantee, Source
+from millstream.datastream.connectors.file_system import FileSource
+from millstream.datastream.connectors.kafka import (
+    KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+)
+from millstream.datastream.formats.csv import CsvReaderFormat, CsvSchema
+from millstream.datastream.formats.parquet import ParquetColumnarRowInputFormat
+from millstream.testing.kafka import KafkaBroker
+
+HERE = Path(__file__).parent
+# What is to be reached: of what, and at least.
+GOALS = {"pass": [("bare", 0.7), ("pyflink", 20.0)]}
+KEYS = 1000
+PAYLOAD = "x" * 88
+Rates = dict[str, float]
+
+
+def value(i: int) -> str:
+    return f"{i % KEYS:04d},{i:07d}{PAYLOAD}"
+
+
+# --- millstream
+
+
+def environment() -> StreamExecutionEnvironment:
+    settings = {"parallelism.default": "1", "millstream.quiet": "true", "execution.checkpointing.interval": "1 s"}
+    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+
+
+def kafka_source(bootstrap: str, topic: str) -> KafkaSource:
+    builder = KafkaSource.builder().set_bootstrap_servers(bootstrap).set_topics(topic)
+    builder.set_value_only_deserializer(SimpleStringSchema())
+    return builder.set_bounded(KafkaOffsetsInitializer.latest()).build()
+
+
+def kafka_sink(bootstrap: str, topic: str) -> KafkaSink:
+    schema = KafkaRecordSerializationSchema.builder().set_topic(topic)
+    builder = KafkaSink.builder().set_bootstrap_servers(bootstrap).set_transactional_id_prefix(topic)
+    builder.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
+    return builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).build()
+
+
+def run(env: StreamExecutionEnvironment, records: int) -> float:
+    return records / (env.execute("bench").get_net_runtime() / 1000)
+
+
+def passed(bootstrap: str, source: str, sink: str, records: int) -> float:
+    env = environment()
+    stream = env.from_source(kafka_source(bootstrap, source), WatermarkStrategy.no_watermarks(), "in")
+    stream.map(lambda v: v).sink_to(kafka_sink(bootstrap, sink))
+    return run(env, records)
+
+
+def counted(bootstrap: str, source: str, records: int) -> float:
+    env = environment()
+    stream = env.from_source(kafka_source(bootstrap, source), WatermarkStrategy.no_watermarks(), "in")
+    counts = stream.map(lambda v: (v[:4], 1)).key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    counts.filter(lambda t: t[1] < 0).print()
+    return run(env, records)
+
+
+def read(source: Source[Any], records: int) -> float:
+    env = environment()
+    env.from_source(source).filter(lambda row: row["n"] < 0).print()
+    return run(env, records)
+
+
+# --- the bare client
+
+
+def bare_pass(bootstrap: str, source: str, sink: str, records: int) -> float:
+    from confluent_kafka import Producer
+
+    common = {"bootstrap.servers": bootstrap, "log_level": 0}
+    settings = {"transactional.id": f"bare-{sink}", "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
+    producer = Producer({**common, **settings, "delivery.report.only.error": True})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    began = last = time.perf_counter()
+    produce = producer.produce
+    for messages in _bare_batches(common, source, records):
+        for message in messages:
+            while True:
+                try:
+                    produce(sink, message.value().decode().encode())
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+        producer.poll(0)
+        if time.perf_counter() - last > 1:
+            producer.commit_transaction(30)
+            producer.begin_transaction()
+            last = time.perf_counter()
+    producer.commit_transaction(30)
+    return records / (time.perf_counter() - began)
+
+
+def bare_count(bootstrap: str, source: str, records: int) -> float:
+    counts: Counter[str] = Counter()
+    began = time.perf_counter()
+    for messages in _bare_batches({"bootstrap.servers": bootstrap, "log_level": 0}, source, records):
+        for message in messages:
+            counts[message.value().decode()[:4]] += 1
+    assert counts.total() == records
+    return records / (time.perf_counter() - began)
+
+
+def _bare_batches(common: dict[str, Any], topic: str, records: int) -> Any:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({**common, "group.id": "bare", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    left = records
+    while left:
+        messages = consumer.consume(min(2048, left), 1.0)
+        left -= len(messages)
+        yield messages
+    consumer.close()
+
+
+# --- files
+
+
+def write_files(directory: Path, records: int) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    names = pa.array([f"name {i % 1000}" for i in range(records)])
+    table = pa.table({"n": pa.array(range(records)), "x": pa.array([i / 7 for i in range(records)]), "name": names})
+    pyarrow.csv.write_csv(table, directory / "rows.csv", pyarrow.csv.WriteOptions(include_header=False))
+    pyarrow.parquet.write_table(table, directory / "rows.parquet", row_group_size=100_000)
+
+
+def pyarrow_rows(directory: Path, kind: str, records: int) -> float:
+    """Read with pyarrow alone, to rows that Python can use: dicts."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    began = time.perf_counter()
+    if kind == "csv":
+        names = pyarrow.csv.ReadOptions(column_names=["n", "x", "name"])
+        table = pyarrow.csv.read_csv(directory / "rows.csv", names)
+    else:
+        table = pyarrow.parquet.read_table(directory / "rows.parquet")
+    assert sum(1 for row in table.to_pylist() if row["n"] >= 0) == records
+    return records / (time.perf_counter() - began)
+
+
+def csv_source(directory: Path) -> FileSource:
+    columns = (
+        CsvSchema.builder().add_number_column("n").add_number_column("x", Types.DOUBLE()).add_string_column("name")
+    )
+    return FileSource.for_record_stream_format(
+        CsvReaderFormat.for_schema(columns.build()), directory / "rows.csv"
+    ).build()
+
+
+def parquet_source(directory: Path) -> FileSource:
+    row = Types.ROW_NAMED(["n", "x", "name"], [Types.LONG(), Types.DOUBLE(), Types.STRING()])
+    return FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(row), directory / "rows.parquet").build()
+
+
+# --- all
+
+
+def pyflink_pass(bootstrap: str, source: str, sink: str, records: int) -> float | None:
+    python = venv("pyflink")
+    if python is None:
+        return None
+    command = [
+        str(python),
+        str(HERE / "peers" / "pyflink_kafka.py"),
+        bootstrap,
+        source,
+        sink,
+        str(records),
+        *kafka_jars(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError(f"PyFlink failed:\n{done.stderr[-2000:]}")
+    return float(json.loads(done.stdout.strip().splitlines()[-1])["records_per_second"])
+
+
+def kafka_jars() -> list[str]:
+    """Return Flink's Kafka connector and what it needs."""
+    from millstream.spark.jars import fetch_jars
+
+    place = str(Path.home() / ".cache" / "millstream-bench" / "jars")
+    return [p for p in fetch_jars("org.apache.flink", "flink-connector-kafka", "4.0.1-2.0", place) if _is_needed(p)]
+
+
+def _is_needed(path: str) -> bool:
+    return Path(path).name.startswith(("flink-connector-kafka", "flink-connector-base", "kafka-clients"))
+
+
+def best(measure: Any, *arguments: Any) -> float:
+    return max(measure(*arguments) for _ in range(2))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--only", default="pass,count,csv,parquet")
+    parser.add_argument("--without", default="")
+    options = parser.parse_args()
+    only, records = options.only.split(","), options.records
+    results: dict[str, Rates] = {}
+    if {"pass", "count"} & set(only):
+        with KafkaBroker() as broker:
+            results |= with_kafka(broker, only, records, "pyflink" not in options.without)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        write_files(directory, records)
+        for kind, source in (("csv", csv_source(directory)), ("parquet", parquet_source(directory))):
+            if kind in only:
+                ours = best(read, source, records)
+                results[kind] = {"millstream": ours, "pyarrow to rows": best(pyarrow_rows, directory, kind, records)}
+    return show(results)
+
+
+def with_kafka(broker: KafkaBroker, only: list[str], records: int, with_pyflink: bool) -> dict[str, Rates]:
+    results: dict[str, Rates] = {}
+    names = iter(f"out-{i}" for i in range(100))
+
+    def fresh() -> str:
+        broker.create_topic(name := next(names))
+        return name
+
+    broker.create_topic("in")
+    broker.send("in", (value(i) for i in range(records)))
+    at = broker.bootstrap
+    if "pass" in only:
+        rates = {
+            "bare": max(bare_pass(at, "in", fresh(), records) for _ in range(2)),
+            "millstream": max(passed(at, "in", fresh(), records) for _ in range(2)),
+        }
+        few = min(records, 30_000)
+        if with_pyflink:
+            broker.create_topic("few")
+            broker.send("few", (value(i) for i in range(few)))
+            found = pyflink_pass(at, "few", fresh(), few)
+            rates |= {} if found is None else {"pyflink": found}
+        results["pass"] = rates
+    if "count" in only:
+        results["count"] = {"bare": best(bare_count, at, "in", records), "millstream": best(counted, at, "in", records)}
+    return results
+
+
+def show(results: dict[str, Rates]) -> int:
+    missed = 0
+    for name, rates in results.items():
+        ours = rates["millstream"]
+        for peer, rate in rates.items():
+            ratio = ours / rate
+            goal = next((g for p, g in GOALS.get(name, []) if p == peer), None)
+            missed += goal is not None and ratio < goal
+            told = "" if goal is None else f"  (goal {goal:g}{'' if ratio >= goal else ', missed'})"
+            print(f"{name:8} {peer:18} {rate:12,.0f}/s   millstream is {ratio:.2f} x{told}")
+    (HERE / "kafka.json").write_text(json.dumps(results, indent=1) + "\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""Sources whose records come to the driver by themselves: they wait there until they are processed for good."""
+
+from __future__ import annotations
+
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from millstream.common.errors import JobExecutionError
+from millstream.common.serialization import DeserializationSchema
+from millstream.datastream.connectors.base import (
+    BadRecord,
+    BadRecords,
+    Dealt,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+
+# How many records may wait until somebody has processed them for good.
+CAPACITY = 100_000
+# A job that starts again closes its sources and opens them at once: what comes in goes on coming in.
+_GRACE_SECONDS = 1.0
+
+
+class Arrivals:
+    """What has come and is not processed for good, by number. Any thread may use it."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._records: deque[Any] = deque()
+        # The number of the first of them.
+        self._first = 0
+        self._changed = threading.Condition()
+        self._wake: Callable[[], None] = _nobody_listens
+        self._failure: str | None = None
+        self.is_over = False
+
+    def begin(self, at: int) -> None:
+        """Number what comes from here, where nothing has come yet."""
+        with self._changed:
+            if not self._first and not self._records:
+                self._first = at
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def put(self, records: list[Any], wait: bool) -> int | None:
+        """Take records; return the number behind the last.
+
+        Where there is no room, wait for it, or take nothing and return None. A list that is longer than there could
+        ever be room for is taken when nothing else is there.
+        """
+        with self._changed:
+            while self._records and len(self._records) + len(records) > self._capacity:
+                if not wait or self.is_over:
+                    return None
+                self._changed.wait(0.1)
+            self._records.extend(records)
+            behind = self._first + len(self._records)
+        self._wake()
+        return behind
+
+    def end(self, failure: str | None = None) -> None:
+        """Nothing more will come; because something is wrong, perhaps."""
+        with self._changed:
+            self.is_over, self._failure = True, failure
+            self._changed.notify_all()
+        self._wake()
+
+    def read(self, at: int, most: int) -> list[Any]:
+        """Return what has come from a number on."""
+        with self._changed:
+            if at < self._first:
+                raise JobExecutionError(f"records {at} to {self._first} are not there any more")
+            start = at - self._first
+            found = list(islice(self._records, start, start + most))
+            if not found and self._failure is not None:
+                raise JobExecutionError(self._failure)
+            return found
+
+    def waiting(self, at: int) -> int:
+        """Return how many have come from a number on."""
+        with self._changed:
+            return self._first + len(self._records) - at
+
+    def done(self, before: int) -> None:
+        """All before a number are processed for good."""
+        with self._changed:
+            while self._records and self._first < before:
+                self._records.popleft()
+                self._first += 1
+            self._changed.notify_all()
+
+
+def _nobody_listens() -> None:
+    pass
+
+
+class Inlet(ABC):
+    """What brings records to the driver, for as long as somebody reads them."""
+
+    def __init__(self, capacity: int) -> None:
+        self.arrivals = Arrivals(capacity)
+        self._closing: threading.Timer | None = None
+        self._is_open = False
+
+    def acquire(self, at: int) -> None:
+        """Somebody reads, from a number on."""
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+        if not self._is_open:
+            self.arrivals.begin(at)
+            self._is_open = True
+            self.open()
+
+    def release(self) -> None:
+        """Nobody reads, unless somebody comes soon."""
+        self._closing = threading.Timer(_GRACE_SECONDS, self._close)
+        self._closing.daemon = True
+        self._closing.start()
+
+    def _close(self) -> None:
+        self._is_open = False
+        self.close()
+
+    @abstractmethod
+    def open(self) -> None:
+        """Begin to bring records."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End."""
+
+    def done(self, before: int) -> None:
+        """All records before a number are processed for good."""
+        self.arrivals.done(before)
+
+
+class _Enumerator(SplitEnumerator):
+    """Deals out what has come, all to one subtask: in the order in which it came."""
+
+    def __init__(self, inlet: Inlet, restored: int | None) -> None:
+        self._inlet = inlet
+        self._next = restored or 0
+        inlet.acquire(self._next)
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        found = self._inlet.arrivals.read(self._next, budget)
+        start, self._next = self._next, self._next + len(found)
+        left = self._inlet.arrivals.waiting(self._next)
+        return Dealt({0: [(start, found)]} if found else {}, limited=left > 0, pending={0: left})
+
+    def is_finished(self) -> bool:
+        arrivals = self._inlet.arrivals
+        return arrivals.is_over and not arrivals.waiting(self._next)
+
+    def next_poll(self, now: float) -> float:
+        return math.inf
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._inlet.arrivals.listen(wake)
+
+    def snapshot(self) -> int:
+        return self._next
+
+    def committed(self, snapshot: int) -> None:
+        self._inlet.done(snapshot)
+
+    def close(self) -> None:
+        self._inlet.release()
+
+
+class _Reader(SourceReader):
+    def __init__(self, schema: DeserializationSchema, bad: BadRecords, name: str) -> None:
+        self._deserialize = schema.deserialize
+        self._bad = bad
+        self._name = name
+
+    def read(self, share: tuple[int, list[bytes]]) -> Iterator[list[Any]]:
+        start, messages = share
+        found = []
+        for number, message in enumerate(messages, start):
+            try:
+                value = self._deserialize(message)
+            except Exception as e:
+                value = self._bad.meet(BadRecord(f"record {number} of {self._name}", message, str(e) or repr(e)))
+            if value is not None:
+                found.append(value)
+        yield found
+
+
+class ArrivalsSource(Source[Any]):
+    """A source of what comes to the driver.
+
+    What has come is kept until it is processed for good, so that it is read again when workers fail; with the driver it
+    is lost. One subtask reads it.
+    """
+
+    def __init__(self, schema: DeserializationSchema, capacity: int) -> None:
+        self._schema = schema
+        self._capacity = capacity
+        self._inlet: Inlet | None = None
+        self.produced_type = schema.get_produced_type()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What brings records is on the driver.
+        return {**self.__dict__, "_inlet": None}
+
+    @abstractmethod
+    def make_inlet(self) -> Inlet:
+        """Return what brings records."""
+
+    def inlet(self) -> Inlet:
+        """Return what brings records, the same for as long as the program runs."""
+        if self._inlet is None:
+            self._inlet = self.make_inlet()
+        return self._inlet
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Enumerator(self.inlet(), restored)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _Reader(self._schema, self.bad_records, self.name)

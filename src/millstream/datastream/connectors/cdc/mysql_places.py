@@ -1,0 +1,55 @@
+"""Places in MariaDB's and MySQL's binlog. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["BinlogSeen", "Place", "place_of"]
+
+
+class Place(NamedTuple):
+    """A place in the binlog, in the order of the log.
+
+    Attributes:
+        number: the number of the file.
+        position: the place in the file.
+        changes: how many changes of the transaction that begins there were dealt out.
+        prefix: the rest of the file's name.
+    """
+
+    number: int
+    position: int
+    changes: int = 0
+    prefix: str = ""
+
+    @property
+    def file(self) -> str:
+        digits = str(self.number)
+        return f"{self.prefix}.{digits:0>6}"
+
+
+def place_of(file: str, position: int) -> Place:
+    """Return a place as the server tells it.
+
+    Example:
+        >>> place_of("binlog.000012", 345) < place_of("binlog.000013", 4)
+        True
+        >>> place_of("binlog.000012", 345).file
+        'binlog.000012'
+    """
+    prefix, _, number = file.rpartition(".")
+    return Place(int(number), position, 0, prefix)
+
+
+@dataclass(frozen=True)
+class BinlogSeen:
+    """What a snapshot sees that was taken at a place: every transaction before it. One is named by where it begins."""
+
+    place: Place
+
+    def sees(self, transaction: Place) -> bool:
+        return transaction[:2] < self.place[:2]
+
+    def is_past(self, point: Place) -> bool:
+        return self.place[:2] >= point[:2]

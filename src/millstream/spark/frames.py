@@ -1,0 +1,114 @@
+"""DataFrames of Spark from streams, and for them: what a job hands to Spark, and what it takes from it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark_types
+
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError, JobExecutionError
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.spark.session import get_context
+
+__all__ = ["DataFrame", "SparkSession", "StagedQuery", "frame_of", "row_type", "session_of", "stage"]
+
+# What is being written: readers skip names that begin with this.
+_HIDDEN = "_"
+
+
+def session_of(config: Configuration) -> SparkSession:
+    """Return the program's Spark, started if there is none."""
+    return SparkSession(get_context(config))
+
+
+def frame_of(config: Configuration, tables: list[pa.Table]) -> DataFrame:
+    """Return rows as a DataFrame."""
+    return session_of(config).createDataFrame(pa.concat_tables(tables))
+
+
+# --- from Spark
+
+_TYPES: dict[type, Callable[[], TypeInformation]] = {
+    spark_types.StringType: Types.STRING,
+    spark_types.VarcharType: Types.STRING,
+    spark_types.CharType: Types.STRING,
+    spark_types.BooleanType: Types.BOOLEAN,
+    spark_types.ByteType: Types.BYTE,
+    spark_types.ShortType: Types.SHORT,
+    spark_types.IntegerType: Types.INT,
+    spark_types.LongType: Types.LONG,
+    spark_types.FloatType: Types.FLOAT,
+    spark_types.DoubleType: Types.DOUBLE,
+    spark_types.DateType: Types.SQL_DATE,
+    spark_types.TimestampType: Types.SQL_TIMESTAMP,
+    spark_types.TimestampNTZType: Types.SQL_TIMESTAMP,
+    spark_types.DecimalType: Types.BIG_DEC,
+    spark_types.BinaryType: lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+}
+
+
+def row_type(frame: DataFrame) -> TypeInformation:
+    """Return the type of a frame's rows."""
+    return _type(frame.schema, "the rows")
+
+
+def _type(spark_type: spark_types.DataType, column: str) -> TypeInformation:
+    if isinstance(spark_type, spark_types.StructType):
+        fields = [_type(field.dataType, f"column {field.name!r}") for field in spark_type.fields]
+        return Types.ROW_NAMED(spark_type.names, fields)
+    if isinstance(spark_type, spark_types.ArrayType):
+        return Types.LIST(_type(spark_type.elementType, column))
+    if isinstance(spark_type, spark_types.MapType):
+        return Types.MAP(_type(spark_type.keyType, column), _type(spark_type.valueType, column))
+    made = _TYPES.get(type(spark_type))
+    if made is None:
+        raise InvalidProgramError(
+            f"from_spark(): {column} has the type {spark_type.simpleString()}, which streams do not have: cast it."
+        )
+    return made()
+
+
+def stage(frame: DataFrame, directory: str) -> None:
+    """Write a frame as Parquet files, which are there when all of them are."""
+    if os.path.exists(directory):
+        return
+    hidden = os.path.join(os.path.dirname(directory), f"{_HIDDEN}{os.path.basename(directory)}")
+    # Timestamps in microseconds: the older form, Spark's own, is read by few.
+    frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    frame.write.mode("overwrite").parquet(hidden)
+    os.rename(hidden, directory)
+
+
+class StagedQuery:
+    """A streaming DataFrame whose batches are staged as Parquet files, each in a directory of its own."""
+
+    def __init__(self, frame: DataFrame, directory: str) -> None:
+        """Start the query, or go on with it where an earlier one has stopped in this directory."""
+        batches = os.path.join(directory, "batches")
+        os.makedirs(batches, exist_ok=True)
+
+        def take(batch: DataFrame, number: int) -> None:
+            # A batch that Spark runs again after a failure is the same, and there already.
+            stage(batch, os.path.join(batches, f"batch-{number}"))
+
+        written = frame.writeStream.foreachBatch(take).option("checkpointLocation", os.path.join(directory, "query"))
+        self._query = written.start()
+
+    def check(self) -> None:
+        """Raise what the query has failed with."""
+        if not self._query.isActive and (error := self._query.exception()) is not None:
+            said = str(error).strip().splitlines()[0]
+            raise JobExecutionError(f"from_spark(): the query of the streaming DataFrame has failed: {said}")
+
+    def stop(self) -> None:
+        self._query.stop()
+
+
+def delete_staged(directory: str) -> None:
+    """Delete what was read for good, or what an earlier job has left."""
+    shutil.rmtree(directory, ignore_errors=True)

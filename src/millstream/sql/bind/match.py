@@ -1,0 +1,248 @@
+"""Binds MATCH_RECOGNIZE: the names in its expressions are about the rows that variables have taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from millstream.sql.bind import steps
+from millstream.sql.bind.errors import Refused
+from millstream.sql.bind.expressions import ExpressionBinder
+from millstream.sql.bind.scope import Scope
+from millstream.sql.bind.terms import PROCTIME, TypedExpression, cast
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.expressions import AggregateCall, Column, Constant, Expression
+from millstream.sql.language import syntax
+from millstream.sql.language.written import written
+from millstream.sql.plan.nodes import Definition, Match, MatchStep, Node, Reference
+from millstream.sql.schema import Field, Fields, TimeAttribute
+from millstream.sql.types import DataType, DayTimeIntervalType
+
+if TYPE_CHECKING:
+    from millstream.sql.bind.binder import Binder
+
+# Where an expression about a row is a column.
+Place = Callable[[Expression], int]
+
+
+def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) -> Match:
+    """Return the matches of a pattern in the rows of a node."""
+    _check(relation)
+    about_rows = ExpressionBinder(binder, scope)
+    columns = steps.columns(node.fields)
+    names = list(node.fields.names)
+
+    def place(e: Expression) -> int:
+        if e in columns:
+            return columns.index(e)
+        columns.append(e)
+        names.append(f"$f{len(columns) - 1}")
+        return len(columns) - 1
+
+    partition = tuple(_column(about_rows.raw(e), "PARTITION BY", e.at) for e in relation.partition)
+    order = _order(relation, about_rows, node)
+    variables = [s.variable for s in relation.pattern]
+    measured = _References(binder, scope, about_rows, variables, place, order[0][0], node)
+    measures = [measured.bound(e) for e, _ in relation.measures]
+    definitions = []
+    for variable, condition in relation.define:
+        found = _References(binder, scope, about_rows, variables, place, order[0][0], node)
+        definitions.append(Definition(variable, found.boolean(condition), tuple(found.made)))
+    own = [node.fields[p] for p in partition]
+    made = [
+        Field(name, e.type, TimeAttribute.ROWTIME if measured.is_rowtime(e) else _time_of(e))
+        for e, (_, name) in zip(measures, relation.measures, strict=True)
+    ]
+    below = steps.project(node, columns, names)
+    return Match(
+        Fields((*own, *made)),
+        below,
+        partition,
+        order,
+        node.fields[order[0][0]].time is not TimeAttribute.PROCTIME,
+        tuple(MatchStep(s.variable, s.least, s.most, s.reluctant) for s in relation.pattern),
+        relation.skip,
+        _within(binder, about_rows, relation),
+        tuple(definitions),
+        tuple(measured.made),
+        tuple(measures),
+        _text(relation),
+    )
+
+
+def _time_of(e: Expression) -> TimeAttribute | None:
+    return TimeAttribute.PROCTIME if e == PROCTIME else None
+
+
+def _check(relation: syntax.Matched) -> None:
+    if relation.rows == "ALL":
+        raise TableException("All rows per match mode is not supported yet.")
+    if relation.subsets:
+        raise Refused("SUBSET is not supported yet", relation.at)
+    last = relation.pattern[-1]
+    if last.most != last.least and not last.reluctant and not (last.least == 0 and last.most == 1):
+        raise TableException(
+            "Greedy quantifiers are not allowed as the last element of a Pattern yet. Finish your pattern with either "
+            "a simple variable or reluctant quantifier."
+        )
+    for step in relation.pattern:
+        if step.reluctant and step.least == 0 and step.most == 1:
+            raise TableException("Reluctant optional variables are not supported yet.")
+    if all(s.least == 0 for s in relation.pattern):
+        raise TableException(
+            "Patterns that can produce empty matches are not supported. There must be at least one non-optional state."
+        )
+    known = {s.variable for s in relation.pattern}
+    for variable, _ in relation.define:
+        if variable not in known:
+            raise Refused(f"Pattern variable '{variable}' has no occurrence in the pattern", relation.at)
+
+
+def _column(e: Expression, clause: str, at: int) -> int:
+    if not isinstance(e, Column):
+        raise Refused(f"{clause} of MATCH_RECOGNIZE takes columns alone", at)
+    return e.index
+
+
+def _order(relation: syntax.Matched, binder: ExpressionBinder, node: Node) -> tuple[tuple[int, bool, bool], ...]:
+    found = []
+    for key in relation.order:
+        nulls_first = not key.descending if key.nulls_first is None else key.nulls_first
+        found.append((_column(binder.raw(key.value), "ORDER BY", key.at), key.descending, nulls_first))
+    if not found or node.fields[found[0][0]].time is None:
+        raise ValidationException("You must specify either rowtime or proctime for order by.")
+    if found[0][1]:
+        raise ValidationException("Primary sort order of a streaming table must be ascending on time.")
+    return tuple(found)
+
+
+def _within(binder: Binder, about_rows: ExpressionBinder, relation: syntax.Matched) -> int | None:
+    if relation.within is None:
+        return None
+    length = binder.folded(about_rows.bind(relation.within))
+    if not isinstance(length, Constant) or not isinstance(length.type, DayTimeIntervalType):
+        raise TableException("Only constant intervals with millisecond resolution are supported as time constraints.")
+    return int(length.value)
+
+
+def _text(relation: syntax.Matched) -> str:
+    """Return what the pattern and its conditions say, for the operator's name."""
+    pattern = " ".join(f"{s.variable}{_quantified(s)}" for s in relation.pattern)
+    define = ", ".join(f"{name} AS {written(e)}" for name, e in relation.define)
+    measures = ", ".join(f"{written(e)} AS {name}" for e, name in relation.measures)
+    skip = f", after=[SKIP {' '.join(relation.skip)}]" if relation.skip else ""
+    return f"measures=[{measures}]{skip}, pattern=[({pattern})], define=[{define}]"
+
+
+def _quantified(step: syntax.PatternStep) -> str:
+    if step.least == step.most == 1:
+        return ""
+    most = "" if step.most is None else str(step.most)
+    return f"{{{step.least},{most}}}{'?' if step.reluctant else ''}"
+
+
+@dataclass
+class _References:
+    """The expressions of one clause: what they ask of rows is numbered, and they are about those numbers."""
+
+    binder: Binder
+    scope: Scope
+    about_rows: ExpressionBinder
+    variables: Sequence[str]
+    place: Place
+    time: int
+    node: Node
+    made: list[Reference] = field(default_factory=list)
+
+    def bound(self, e: syntax.Expression) -> Expression:
+        """Return an expression about what it asks of rows."""
+        asked = self._asked(e)
+        return ExpressionBinder(self.binder, self._about()).bind(asked)
+
+    def boolean(self, e: syntax.Expression) -> Expression:
+        """Return a condition about what it asks of rows."""
+        asked = self._asked(e)
+        return ExpressionBinder(self.binder, self._about()).boolean(asked, "DEFINE")
+
+    def _about(self) -> Scope:
+        return Scope.of(Fields(tuple(Field(f"$r{i}", r.type) for i, r in enumerate(self.made))))
+
+    def is_rowtime(self, e: Expression) -> bool:
+        """Tell whether an expression is the time of the match."""
+        return isinstance(e, Column) and self.made[e.index].function == "ROWTIME"
+
+    def _asked(self, tree: Any) -> Any:
+        """Return syntax in which what is asked of rows is a column."""
+        if isinstance(tree, tuple):
+            return tuple(self._asked(part) for part in tree)
+        if isinstance(tree, syntax.Name):
+            return self._shifted("LAST", tree, 0)
+        if isinstance(tree, syntax.Call):
+            name = tree.name.upper()
+            if name in ("FIRST", "LAST"):
+                return self._shifted(name, tree.arguments[0], self._offset(tree))
+            if name == "MATCH_ROWTIME":
+                kind = self.node.fields[self.time].type
+                return self._column(Reference("ROWTIME", None, self.time, 0, kind))
+            if name == "MATCH_PROCTIME":
+                return TypedExpression(PROCTIME)
+            if self.binder.functions.kind(tree.name) == "aggregate":
+                return self._aggregate(tree)
+        if not isinstance(tree, syntax.Node):
+            return tree
+        parts = {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "at"}
+        return replace(tree, **{n: self._asked(p) for n, p in parts.items()})
+
+    def _column(self, reference: Reference) -> TypedExpression:
+        if reference not in self.made:
+            self.made.append(reference)
+        return TypedExpression(Column(reference.type, self.made.index(reference)))
+
+    def _offset(self, call: syntax.Call) -> int:
+        if len(call.arguments) < 2:
+            return 0
+        number = self.binder.folded(self.about_rows.bind(call.arguments[1]))
+        if not isinstance(number, Constant) or not isinstance(number.value, int):
+            raise Refused(f"The offset of {call.name} must be a constant", call.at)
+        return number.value
+
+    def _shifted(self, function: str, value: syntax.Expression, offset: int) -> TypedExpression:
+        variable, stripped = self._of_variable(value)
+        bound = self.about_rows.bind(stripped)
+        return self._column(Reference(function, variable, self.place(bound), offset, bound.type.nullable()))
+
+    def _aggregate(self, call: syntax.Call) -> TypedExpression:
+        stars = len(call.arguments) == 1 and isinstance(call.arguments[0], syntax.Star)
+        variable, stripped = (None, ()) if stars else self._of_variable(call.arguments)
+        given = [self.about_rows.bind(a) for a in stripped]
+        try:
+            resolved = self.binder.functions.aggregate(call.name, given, False)
+        except ValidationException as error:
+            raise Refused(str(error), call.at) from None
+        columns = tuple(self.place(cast(a, t)) for a, t in zip(given, resolved.arguments, strict=True))
+        kind: DataType = resolved.type
+        made = AggregateCall(self.binder.functions.canonical(call.name), columns, kind, call.distinct)
+        return self._column(Reference("AGGREGATE", variable, 0, 0, kind, made))
+
+    def _of_variable(self, tree: Any) -> tuple[str | None, Any]:
+        """Return the variable whose rows an expression is about, None for those of all, and it without the variable."""
+        found: set[str | None] = set()
+
+        def strip(part: Any) -> Any:
+            if isinstance(part, tuple):
+                return tuple(strip(p) for p in part)
+            if isinstance(part, syntax.Name):
+                is_variable = len(part.parts) > 1 and part.parts[0] in self.variables
+                found.add(part.parts[0] if is_variable else None)
+                return replace(part, parts=part.parts[1:]) if is_variable else part
+            if not isinstance(part, syntax.Node):
+                return part
+            return replace(part, **{f.name: strip(getattr(part, f.name)) for f in fields(part) if f.name != "at"})
+
+        stripped = strip(tree)
+        if len(found) > 1:
+            raise ValidationException(
+                "Aggregation must be applied to a single pattern variable, and so must FIRST and LAST."
+            )
+        return (found.pop() if found else None), stripped

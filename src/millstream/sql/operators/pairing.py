@@ -1,0 +1,90 @@
+"""Joins of rows that are all there: the rows of two batches that belong together, by vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.keys import grouped, stable_order
+from millstream.sql.columns.numbers import valid_of
+from millstream.sql.columns.rows import Ints, Mask
+from millstream.sql.plan.nodes import JoinKind
+
+Holds = Callable[[Batch], Mask]
+# So many pairs are looked at at once.
+_AT_ONCE = 1 << 18
+
+
+def can_match(columns: Sequence[pa.Array], null_safe: Sequence[bool], rows: int) -> Mask:
+    """Tell which rows can have partners: those without a null in their key."""
+    found = np.ones(rows, np.bool_)
+    for column, safe in zip(columns, null_safe, strict=True):
+        valid = None if safe else valid_of(column)
+        if valid is not None:
+            found &= valid
+    return found
+
+
+def equal_keys(
+    left: Sequence[pa.Array], right: Sequence[pa.Array], null_safe: Sequence[bool], sizes: tuple[int, int]
+) -> tuple[Ints, Ints]:
+    """Return the pairs of rows whose keys are equal, in the order of the left ones, then of the right ones."""
+    both = [pa.concat_arrays([a, b]) for a, b in zip(left, right, strict=True)]
+    by_key = grouped(both, sum(sizes))
+    left_codes, right_codes = by_key.codes[: sizes[0]], by_key.codes[sizes[0] :]
+    left_codes = np.where(can_match(left, null_safe, sizes[0]), left_codes, -1)
+    theirs = np.flatnonzero(can_match(right, null_safe, sizes[1]))
+    theirs = theirs[stable_order(right_codes[theirs], by_key.count)]
+    counts = np.bincount(right_codes[theirs], minlength=by_key.count)
+    begins = np.cumsum(counts) - counts
+    many = np.where(left_codes < 0, 0, counts[left_codes]) if by_key.count else np.zeros(sizes[0], np.int64)
+    places = np.repeat(np.arange(sizes[0]), many)
+    number = np.arange(len(places)) - np.repeat(np.cumsum(many) - many, many)
+    return places, theirs[begins[left_codes[places]] + number]
+
+
+def side_by_side(left: Batch, places: Ints, right: Batch, rows: Ints) -> Batch:
+    """Return pairs as rows; where a place is -1 there are nulls."""
+    columns = [c.take(_nullable(places)) for c in left.columns] + [c.take(_nullable(rows)) for c in right.columns]
+    return Batch(columns, None, len(places))
+
+
+def joined(
+    left: Batch,
+    right: Batch,
+    keys: tuple[Sequence[int], Sequence[int]],
+    null_safe: Sequence[bool],
+    kind: JoinKind,
+    holds: Holds | None,
+) -> Iterator[Batch]:
+    """Yield what a join makes of two batches of inserted rows."""
+    mine, theirs = [left.columns[k] for k in keys[0]], [right.columns[k] for k in keys[1]]
+    places, rows = equal_keys(mine, theirs, null_safe, (len(left), len(right)))
+    if holds is not None and len(places):
+        parts = [slice(i, i + _AT_ONCE) for i in range(0, len(places), _AT_ONCE)]
+        keep = np.concatenate([holds(side_by_side(left, places[p], right, rows[p])) for p in parts])
+        places, rows = places[keep], rows[keep]
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        has = np.bincount(places, minlength=len(left)) > 0
+        yield left.filter(has != (kind is JoinKind.ANTI))
+        return
+    if kind in (JoinKind.LEFT, JoinKind.FULL):
+        alone = np.flatnonzero(np.bincount(places, minlength=len(left)) == 0)
+        order = np.argsort(np.concatenate([places, alone]), kind="stable")
+        rows = np.concatenate([rows, np.full(len(alone), -1)])[order]
+        places = np.concatenate([places, alone])[order]
+    if kind in (JoinKind.RIGHT, JoinKind.FULL):
+        there = rows[rows >= 0]
+        alone = np.flatnonzero(np.bincount(there, minlength=len(right)) == 0)
+        places = np.concatenate([places, np.full(len(alone), -1)])
+        rows = np.concatenate([rows, alone])
+    for start in range(0, len(places), _AT_ONCE):
+        yield side_by_side(left, places[start : start + _AT_ONCE], right, rows[start : start + _AT_ONCE])
+
+
+def _nullable(rows: Ints) -> pa.Array:
+    missing = rows < 0
+    return pa.array(rows, mask=missing) if missing.any() else pa.array(rows)

@@ -1,0 +1,164 @@
+"""How aggregate functions of users are called: with an accumulator row by row, or on pandas with all rows at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.types import Row
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.values import to_column
+from millstream.sql.errors import TableException
+from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.types import DataType, RowType
+from millstream.table.udf import UserDefinedAggregateFunctionWrapper
+from millstream.table.user_calls import UserCallable, result_column
+
+# What is the same whoever holds it.
+_PLAIN = (int, float, str, bytes, bool, type(None))
+
+
+class AggregateCall(UserCallable):
+    """An AggregateFunction in a subtask."""
+
+    def __init__(
+        self,
+        function: UserDefinedAggregateFunctionWrapper,
+        types: Sequence[DataType],
+        result: DataType,
+        context: EvaluationContext,
+    ) -> None:
+        super().__init__(function, types, context)
+        self._result = result
+
+    @staticmethod
+    def _called(user: Any) -> Callable[..., Any]:
+        found: Callable[..., Any] = user.accumulate
+        return found
+
+    def begin(self) -> Any:
+        """Return a new accumulator."""
+        return self._user.create_accumulator()
+
+    def add(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+        """Add a row; return the accumulator."""
+        return self._step(self._user.accumulate, accumulator, values)
+
+    def take_back(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+        """Take a row back; return the accumulator."""
+        return self._step(self._user.retract, accumulator, values)
+
+    def _step(self, call: Callable[..., None], accumulator: Any, values: tuple[Any, ...]) -> Any:
+        try:
+            call(accumulator, *values)
+        except Exception as e:
+            e.add_note(f"in the aggregate function {self.name}, for the row ({', '.join(map(repr, values))})")
+            raise
+        return accumulator
+
+    def value(self, accumulator: Any) -> Any:
+        """Return the result, which the accumulator does not change any more."""
+        found = self._user.get_value(accumulator)
+        return found if isinstance(found, _PLAIN) else deepcopy(found)
+
+    def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+        """Return the arguments of rows."""
+        values = self._python(columns)
+        return list(zip(*values, strict=True)) if values else [()] * count
+
+    def column(self, values: list[Any]) -> pa.Array:
+        """Return results as a column."""
+        return result_column(self.name, values, self._result, self._zone)
+
+
+class PandasAggregateCall(AggregateCall):
+    """An aggregate function on pandas in a subtask: rows are kept, and given to it together."""
+
+    @staticmethod
+    def _called(user: Any) -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(user, "accumulate", user)
+        return found
+
+    def begin(self) -> Any:
+        return []
+
+    def add(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+        accumulator.append(values)
+        return accumulator
+
+    def take_back(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+        if values in accumulator:
+            accumulator.remove(values)
+        return accumulator
+
+    def value(self, accumulator: Any) -> Any:
+        columns = zip(*accumulator, strict=True) if accumulator else [()] * len(self._types)
+        series = [to_column(list(c), t, self._zone).to_pandas() for c, t in zip(columns, self._types, strict=True)]
+        try:
+            found = self._whole(series)
+        except Exception as e:
+            e.add_note(f"in the pandas aggregate function {self.name}, for {len(accumulator)} rows")
+            raise
+        return _of_pandas(found)
+
+    def _whole(self, series: list[Any]) -> Any:
+        if self._opened:
+            accumulator = self._user.create_accumulator()
+            self._user.accumulate(accumulator, *series)
+            return self._user.get_value(accumulator)
+        return self._user(*series)
+
+
+def _of_pandas(value: Any) -> Any:
+    """Return a value of pandas as Python has it; what is no number is null, as in columns of pandas."""
+    found = value.item() if hasattr(value, "item") and not hasattr(value, "index") else value
+    return None if isinstance(found, float) and math.isnan(found) else found
+
+
+class TableAggregateCall(AggregateCall):
+    """A TableAggregateFunction in a subtask."""
+
+    def value(self, accumulator: Any) -> list[tuple[Any, ...]]:
+        """Return its rows."""
+        return [self._row(row) for row in self._emitted(accumulator)]
+
+    def _emitted(self, accumulator: Any) -> Iterator[Any]:
+        found = self._user.emit_value(accumulator)
+        yield from found if found is not None else ()
+
+    def _row(self, row: Any) -> tuple[Any, ...]:
+        width = len(self._result) if isinstance(self._result, RowType) else 1
+        members = tuple(row) if isinstance(row, (tuple, Row)) else (row,)
+        if len(members) != width:
+            raise TableException(
+                f"The table aggregate function {self.name} has given a row of {len(members)} values, {row!r}, and its "
+                f"result_type has {width}."
+            )
+        return tuple(v if isinstance(v, _PLAIN) else deepcopy(v) for v in members)
+
+    def columns(self, rows: list[tuple[Any, ...]]) -> list[pa.Array]:
+        """Return rows as columns."""
+        kinds = self._result.field_types() if isinstance(self._result, RowType) else [self._result]
+        if not rows:
+            return [pa.array([], arrow_type(k)) for k in kinds]
+        return [
+            result_column(self.name, list(c), k, self._zone)
+            for c, k in zip(zip(*rows, strict=True), kinds, strict=True)
+        ]
+
+
+def opened_aggregate(
+    function: UserDefinedAggregateFunctionWrapper,
+    types: Sequence[DataType],
+    result: DataType,
+    context: EvaluationContext,
+) -> AggregateCall:
+    """Return an aggregate function that can be called in a subtask."""
+    if function.kind == "table_aggregate":
+        return TableAggregateCall(function, types, result, context)
+    make = PandasAggregateCall if function.func_type == "pandas" else AggregateCall
+    return make(function, types, result, context)

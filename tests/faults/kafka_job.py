@@ -1,0 +1,104 @@
+"""From Kafka to Kafka, exactly once, whatever dies: a read_committed consumer must see every record once.
+
+    python -m tests.faults.kafka_job <directory> [--fault SETTING] [--latest]
+
+runs it once, as a driver of its own; `directory` holds its checkpoints and says where the broker is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.faults import job
+
+from millstream.common import Configuration, SimpleStringSchema, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.base import DeliveryGuarantee
+from millstream.datastream.connectors.kafka import (
+    KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+)
+from millstream.testing.kafka import KafkaBroker
+
+NAME = "kafka survivor"
+RECORDS, RATE, EPOCH = 2400, 800, 100
+
+
+def prepare(directory: Path, broker: KafkaBroker) -> None:
+    """Make the topics, and what is to be read."""
+    (directory / "bootstrap").write_text(broker.bootstrap)
+    broker.create_topic(f"{directory.name}-in", 3)
+    broker.create_topic(f"{directory.name}-out", 2)
+    broker.send(f"{directory.name}-in", [str(i) for i in range(RECORDS)])
+
+
+def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
+    """Return an environment with the job in it."""
+    settings = {
+        "execution.checkpointing.dir": str(directory / "checkpoints"),
+        "execution.checkpointing.interval": "400 ms",
+        "execution.checkpointing.tolerable-failed-checkpoints": "3",
+        "execution.buffer-timeout.interval": "0",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "50",
+        "restart-strategy.fixed-delay.delay": "100 ms",
+        "millstream.epoch.max-records": str(EPOCH),
+        "millstream.quiet": "true",
+        "millstream.exchange": os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"),
+        "parallelism.default": "2",
+    }
+    settled = Configuration.from_dict(settings)
+    settled.add_all(config)
+    env = StreamExecutionEnvironment.get_execution_environment(settled)
+    bootstrap = (directory / "bootstrap").read_text()
+    reading = KafkaSource.builder().set_bootstrap_servers(bootstrap).set_topics(f"{directory.name}-in")
+    reading.set_value_only_deserializer(SimpleStringSchema()).set_group_id(directory.name)
+    source = reading.set_bounded(KafkaOffsetsInitializer.latest()).build().at_most(RATE)
+    schema = KafkaRecordSerializationSchema.builder().set_topic(f"{directory.name}-out")
+    writing = KafkaSink.builder().set_bootstrap_servers(bootstrap).set_transactional_id_prefix(directory.name)
+    writing.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
+    sink = writing.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).build()
+    values = env.from_source(source, WatermarkStrategy.no_watermarks(), "values").uid("values")
+    values.key_by(lambda v: int(v) % 7).map(lambda v: f"{int(v)}").uid("same").sink_to(sink).uid("sink")
+    return env
+
+
+def expected() -> Counter[str]:
+    return Counter(str(i) for i in range(RECORDS))
+
+
+def found(directory: Path, broker: KafkaBroker) -> Counter[str]:
+    """Return what a read_committed consumer sees; where a transaction is open, this fails."""
+    return Counter(value.decode() for value in broker.read(f"{directory.name}-out"))
+
+
+@contextmanager
+def revived(broker: KafkaBroker) -> Iterator[None]:
+    """Start the broker again whenever it is killed."""
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.is_set():
+            if not broker.is_running:
+                broker.start()
+            time.sleep(0.05)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watching.join()
+
+
+if __name__ == "__main__":
+    job.main(build, __doc__)

@@ -1,0 +1,149 @@
+"""Sources of what comes to the driver: sockets and HTTP."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.common import Types
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError, JobExecutionError
+from millstream.datastream.connectors.arrivals import Arrivals
+from millstream.datastream.connectors.base import BadRecords
+from millstream.datastream.connectors.http_source import HttpSource
+from millstream.datastream.connectors.socket_source import SocketTextSource
+from millstream.datastream.formats.json import JsonRowDeserializationSchema
+from millstream.testing import CollectSink, LocalEnvironment
+
+
+def until(holds: Any) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_has_come_is_kept_until_it_is_processed() -> None:
+    arrivals = Arrivals(3)
+    assert arrivals.put(["a", "b"], wait=False) == 2
+    assert arrivals.put(["c", "d"], wait=False) is None
+    assert arrivals.read(0, 10) == ["a", "b"] and arrivals.read(1, 10) == ["b"] and arrivals.waiting(1) == 1
+    arrivals.done(1)
+    assert arrivals.put(["c", "d"], wait=False) == 4
+    assert arrivals.read(1, 2) == ["b", "c"]
+    with pytest.raises(JobExecutionError, match="not there any more"):
+        arrivals.read(0, 1)
+    # More than there could ever be room for.
+    arrivals.done(4)
+    assert arrivals.put(list("efgh"), wait=False) == 8
+
+
+@contextmanager
+def serving(*talks: bytes) -> Iterator[int]:
+    """A server that says one thing to each who connects, and hangs up."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for talk in talks:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(talk)
+        server.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield server.getsockname()[1]
+    thread.join(10)
+
+
+def read_socket(port: int, **options: Any) -> list[str]:
+    env, sink = LocalEnvironment(), CollectSink()
+    env.from_source(SocketTextSource("127.0.0.1", port, **options)).sink_to(sink)
+    env.execute()
+    return list(sink.results())
+
+
+def test_lines_of_a_socket_are_read_until_it_is_closed() -> None:
+    with serving("one\r\ntwo\nzwölf".encode()) as port:
+        assert read_socket(port) == ["one", "two", "zwölf"]
+    with serving(b"a;b;", b"c") as port:
+        assert read_socket(port, delimiter=";", max_retries=1) == ["a", "b", "c"]
+
+
+def test_a_server_that_is_not_there_is_said() -> None:
+    with pytest.raises(JobExecutionError, match="127.0.0.1:9 cannot be read from"):
+        read_socket(9)
+    with pytest.raises(InvalidProgramError, match="is no port"):
+        SocketTextSource("localhost", 0)
+
+
+def post(address: str, body: bytes, **headers: str) -> tuple[int, Any]:
+    request = urllib.request.Request(address, body, {k.replace("_", "-"): v for k, v in headers.items()})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as e:
+        return e.code, json.load(e)
+
+
+def test_what_is_posted_is_a_stream() -> None:
+    row = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.INT()])).build()
+    source = HttpSource(0, "/in", row, token="secret", max_body_bytes=100).on_bad_records(BadRecords.skip())
+    env, sink = LocalEnvironment(), CollectSink()
+    env.from_source(source).map(lambda r: r["n"]).sink_to(sink)
+    job = env.execute_async()
+    until(lambda: source.address)
+    known = {"Authorization": "Bearer secret"}
+    assert post(source.address, b'{"n": 1}', **known) == (200, {"accepted": 1})
+    assert post(source.address, b'{"n": 2}\n{"n": 3}\nbad\n', Content_Type="application/x-ndjson", **known)[0] == 200
+    assert post(source.address, b'{"n": 9}')[0] == 401
+    assert post(source.address, b" " * 101, **known)[0] == 413
+    until(lambda: len(sink.results()) == 3)
+    job.cancel().result()
+    assert sink.results() == [1, 2, 3]
+
+
+def test_posted_records_survive_a_failure_and_are_answered_when_processed(tmp_path: Path) -> None:
+    failed = tmp_path / "failed"
+
+    def fails_once(text: str) -> str:
+        if text == "b" and not failed.exists():
+            failed.touch()
+            raise ValueError("once")
+        return text
+
+    settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "50 ms"}
+    env, sink = LocalEnvironment(Configuration.from_dict(settings)), CollectSink()
+    env.enable_checkpointing(50)
+    source = HttpSource(0, acknowledge_processed=True)
+    env.from_source(source).map(fails_once).sink_to(sink)
+    job = env.execute_async()
+    until(lambda: source.address)
+    for text in ("a", "b", "c"):
+        assert post(source.address, text.encode())[0] == 200
+        # Not before its checkpoint is complete: it is there already.
+        assert sink.results()[-1] == text
+    job.cancel().result()
+    assert failed.exists() and sink.results() == ["a", "b", "c"]
+
+
+def test_senders_wait_when_nobody_reads() -> None:
+    source = HttpSource(0, capacity=1)
+    env = LocalEnvironment()
+    env.enable_checkpointing(3_600_000)
+    env.from_source(source).print()
+    job = env.execute_async()
+    until(lambda: source.address)
+    assert post(source.address, b"1")[0] == 200
+    assert post(source.address, b"2") == (503, {"error": "too many records wait to be processed: try again later"})
+    job.cancel().result()

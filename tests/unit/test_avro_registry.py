@@ -1,0 +1,90 @@
+"""Avro with a schema registry."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from schema_registry import RegistryServer, registry_server
+
+from millstream.common import Row
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.datastream.formats.avro import (
+    ConfluentRegistryAvroDeserializationSchema,
+    ConfluentRegistryAvroSerializationSchema,
+    SchemaRegistry,
+)
+from millstream.operators.bad_records import FormatUnavailable
+
+NAME = {"name": "name", "type": "string"}
+OLD = json.dumps({"type": "record", "name": "Person", "fields": [NAME]})
+NEW = json.dumps({"type": "record", "name": "Person", "fields": [NAME, {"name": "age", "type": "int", "default": 7}]})
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    with registry_server() as server:
+        yield server
+
+
+def writing(registry: RegistryServer, schema: str) -> ConfluentRegistryAvroSerializationSchema:
+    return ConfluentRegistryAvroSerializationSchema.for_generic("people-value", schema, registry.url)
+
+
+def reading(registry: RegistryServer, schema: str) -> ConfluentRegistryAvroDeserializationSchema:
+    return ConfluentRegistryAvroDeserializationSchema.for_generic(schema, registry.url)
+
+
+def test_messages_have_confluents_form_and_schemas_are_asked_for_once(registry: RegistryServer) -> None:
+    writer = pickle.loads(pickle.dumps(writing(registry, OLD)))
+    message = writer.serialize(Row(name="Ann"))
+    assert message == b"\0\0\0\0\1" + b"\x06Ann"
+    reader = pickle.loads(pickle.dumps(reading(registry, OLD)))
+    assert [reader.deserialize(message) for _ in range(3)] == [Row(name="Ann")] * 3
+    writer.serialize(Row(name="Bob"))
+    assert registry.asked == ["/subjects/people-value/versions", "/schemas/ids/1"]
+
+
+def test_versions_of_a_schema_are_read_as_one(registry: RegistryServer) -> None:
+    old, new = (
+        writing(registry, OLD).serialize(Row(name="Ann")),
+        writing(registry, NEW).serialize(Row(name="Bob", age=8)),
+    )
+    assert registry.subjects == {"people-value": [1, 2]}
+    reader = reading(registry, NEW)
+    assert [reader.deserialize(m) for m in (old, new)] == [Row(name="Ann", age=7), Row(name="Bob", age=8)]
+    assert reading(registry, OLD).deserialize(new) == Row(name="Bob")
+
+
+def test_what_cannot_be_read_is_said(registry: RegistryServer) -> None:
+    reader = reading(registry, OLD)
+    with pytest.raises(MillstreamError, match="does not begin with the number of a schema"):
+        reader.deserialize(b"{}")
+    with pytest.raises(MillstreamError, match="has no schema with the number 9"):
+        reader.deserialize(b"\0\0\0\0\x09x")
+    with pytest.raises(MillstreamError, match="written with schema 1, cannot be read"):
+        reader.deserialize(writing(registry, OLD).serialize(Row(name="Ann"))[:-2])
+    with pytest.raises(InvalidProgramError, match="must begin with http"):
+        SchemaRegistry("localhost:8081")
+
+
+def test_a_registry_that_does_not_answer_is_no_fault_of_the_record(registry: RegistryServer) -> None:
+    registry.user = "ann:secret"
+    with pytest.raises(FormatUnavailable, match="refuses /subjects/.*: 401, Unauthorized"):
+        writing(registry, OLD).serialize(Row(name="Ann"))
+    config = {"basic.auth.user.info": "ann:secret"}
+    known = ConfluentRegistryAvroSerializationSchema.for_generic("p", OLD, registry.url, config)
+    assert known.serialize(Row(name="Ann")).startswith(b"\0\0\0\0\1")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        hangs = ConfluentRegistryAvroDeserializationSchema.for_generic(OLD, url, {"request.timeout.ms": "200"})
+        with pytest.raises(FormatUnavailable, match="does not answer"):
+            hangs.deserialize(b"\0\0\0\0\1x")
+        assert time.monotonic() - began < 5

@@ -1,0 +1,118 @@
+"""One policy for records that cannot be read, over formats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from millstream.common import Types, WatermarkStrategy
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.datastream import OutputTag
+from millstream.datastream.connectors.base import BadRecord, BadRecords
+from millstream.datastream.connectors.file_system import FileSource
+from millstream.datastream.connectors.hybrid_source import HybridSource
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.formats.avro import AvroFormat, AvroSchema
+from millstream.datastream.formats.csv import CsvReaderFormat, CsvSchema
+from millstream.datastream.formats.json import JsonLinesFormat
+from millstream.testing import CollectSink, LocalEnvironment
+
+BAD: OutputTag[BadRecord] = OutputTag("bad")
+NUMBER = AvroSchema(json.dumps({"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}]}))
+CSV = CsvReaderFormat.for_schema(CsvSchema.builder().add_number_column("n", Types.INT()).build())
+
+
+def a_source(kind: str, directory: Path) -> FileSource:
+    """Ten numbers, the fourth and the eighth spoilt."""
+    path = directory / f"numbers.{kind}"
+    if kind == "avro":
+        with open(path, "wb") as file:
+            fastavro.writer(file, NUMBER.parsed, [{"n": i} for i in range(10)], sync_interval=1)
+        data = bytearray(path.read_bytes())
+        mark = data[-16:]
+        for place in (4, 8):
+            # Behind the mark: how many records, how many bytes, and the number itself.
+            at = -1
+            for _ in range(place + 1):
+                at = data.index(mark, at + 1)
+            data[at + 16 + 2] = 0xFF
+        path.write_bytes(data)
+        return FileSource.for_bulk_file_format(AvroFormat(NUMBER), path).build()
+    lines = ["x" if i in (4, 8) else (str(i) if kind == "csv" else f'{{"n": {i}}}') for i in range(10)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return FileSource.for_record_stream_format(CSV if kind == "csv" else JsonLinesFormat(), path).build()
+
+
+def numbers(values: list[Any]) -> list[int]:
+    return sorted(v["n"] for v in values)
+
+
+GOOD = [0, 1, 2, 3, 5, 6, 7, 9]
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "avro"])
+def test_bad_records_fail_the_job_are_skipped_or_go_elsewhere(kind: str, tmp_path: Path) -> None:
+    source = a_source(kind, tmp_path)
+    env = LocalEnvironment()
+    env.from_source(source).print()
+    where = (
+        "numbers.avro is not a complete Avro file" if kind == "avro" else rf"numbers.{kind}, line 5 \(byte .*'x' cannot"
+    )
+    with pytest.raises(MillstreamError, match=where):
+        env.execute()
+
+    env, sink = LocalEnvironment(), CollectSink()
+    env.from_source(source.on_bad_records(BadRecords.skip())).sink_to(sink)
+    result = env.execute()
+    assert numbers(sink.results()) == GOOD
+    assert result.get_accumulator_result("Source: File Source.numRecordsInErrors") == 2
+
+    env, sink, spoilt = LocalEnvironment(), CollectSink(), CollectSink()
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    stream = env.from_source(source.on_bad_records(BadRecords.to(BAD)), strategy, "numbers")
+    stream.sink_to(sink)
+    stream.get_side_output(BAD).sink_to(spoilt)
+    env.execute()
+    assert numbers(sink.results()) == GOOD
+    found = spoilt.results()
+    if kind == "avro":
+        assert len(found) == 2 and all("the block at byte" in bad.where for bad in found)
+    else:
+        assert [bad.value for bad in found] == ["x", "x"]
+        assert [bad.where.partition(", ")[2].split()[1] for bad in found] == ["5", "9"]
+        assert all(bad.error for bad in found)
+
+
+def test_a_line_that_is_not_text_is_bad_and_others_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"1\n\xff2\n3\n")
+    schema = CsvSchema.builder().add_string_column("n").build()
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), path).build()
+    env, sink, spoilt = LocalEnvironment(), CollectSink(), CollectSink()
+    stream = env.from_source(source.on_bad_records(BadRecords.to(BAD)))
+    stream.sink_to(sink)
+    stream.get_side_output(BAD).sink_to(spoilt)
+    env.execute()
+    assert [row["n"] for row in sink.results()] == ["1", "3"]
+    assert [(bad.value, bad.error) for bad in spoilt.results()] == [(b"\xff2", "byte 0xff is not UTF-8")]
+
+
+def test_a_chain_of_sources_has_one_policy(tmp_path: Path) -> None:
+    source = a_source("json", tmp_path)
+    env, sink = LocalEnvironment(), CollectSink()
+    hybrid = HybridSource.builder(source).add_source(NumberSequenceSource(1, 1)).build()
+    env.from_source(hybrid.on_bad_records(BadRecords.skip())).sink_to(sink)
+    env.execute()
+    assert len(sink.results()) == 9
+    with pytest.raises(InvalidProgramError, match="said of the HybridSource itself"):
+        HybridSource.builder(source.on_bad_records(BadRecords.skip()))
+
+
+def test_a_source_without_the_tag_has_no_side_output(tmp_path: Path) -> None:
+    env = LocalEnvironment()
+    with pytest.raises(InvalidProgramError, match="on_bad_records"):
+        env.from_source(a_source("json", tmp_path)).get_side_output(BAD)

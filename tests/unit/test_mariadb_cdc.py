@@ -1,0 +1,230 @@
+"""MySqlSource on a real MariaDB, with jobs in this process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import cdc_replica
+import pytest
+
+from millstream.common import Configuration, WatermarkStrategy
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.datastream.connectors.cdc import (
+    JsonDebeziumDeserializationSchema,
+    MySqlSource,
+    MySqlSourceBuilder,
+    RowDeserializationSchema,
+    StartupOptions,
+)
+from millstream.datastream.connectors.cdc.mysql_places import BinlogSeen, Place, place_of
+from millstream.testing import LocalEnvironment
+from millstream.testing.databases import MariaDbServer, PostgresServer
+
+NONE = WatermarkStrategy.no_watermarks()
+
+
+class Shop:
+    """A database, and sources that read it."""
+
+    def __init__(self, server: MariaDbServer) -> None:
+        self.server = server
+        self.database = server.new_database()
+        self.connection = server.connect(self.database)
+
+    def run(self, *statements: str) -> list[Any]:
+        with self.connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def source(self, *tables: str) -> MySqlSourceBuilder:
+        names = [f"{self.database}.{t}" for t in tables or ("orders",)]
+        return MySqlSource.builder().hostname(self.server.socket).username("root").table_list(*names).split_size(7)
+
+
+@pytest.fixture
+def shop(mariadb: MariaDbServer) -> Iterator[Shop]:
+    found = Shop(mariadb)
+    found.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, item varchar(40), price decimal(8, 2))",
+        "INSERT INTO orders SELECT seq, concat('item ', seq), seq * 1.5 FROM seq_1_to_20",
+    )
+    yield found
+    found.connection.close()
+
+
+@contextmanager
+def reading(builder: MySqlSourceBuilder, **settings: str) -> Iterator[Iterator[Any]]:
+    """The records of a source, as they come."""
+    env = LocalEnvironment(Configuration.from_dict(settings) if settings else None)
+    with closing(env.from_source(builder.build(), NONE, "changes").execute_and_collect()) as records:
+        yield records
+
+
+def take(records: Iterator[Any], count: int) -> list[Any]:
+    return list(itertools.islice(records, count))
+
+
+def until(holds: Callable[[], Any], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+TYPES = """CREATE TABLE types (id int PRIMARY KEY, u bigint unsigned, f float, d double, n decimal(20, 6), t text,
+c char(5), e enum('x', 'y'), s set('a', 'b', 'c'), b bit(5), ti time, da date, dt datetime(6), ts timestamp(3) NULL,
+y year, j json, bl blob, l varchar(9) CHARACTER SET latin1)"""
+VALUES = """INSERT INTO types VALUES (%d, 18446744073709551615, 1.2, 0.1, '12345678901234.500000', 'ä\n"q"', 'c',
+'y', 'a,c', b'10110', '-12:30:00', '2024-02-29', '2024-01-02 03:04:05.123456', '2024-01-02 03:04:05.678', 2024,
+'{"a": 1}', x'00ff', 'é')"""
+
+
+def test_the_table_as_it_is_then_every_change_with_the_same_values(shop: Shop) -> None:
+    shop.run(TYPES, VALUES % 1)
+    schema = RowDeserializationSchema(with_table=True)
+    with reading(shop.source("orders", "types").deserializer(schema)) as records:
+        first = take(records, 21)
+        assert sorted(row.id for table, row in first if table.endswith("orders")) == list(range(1, 21))
+        shop.run(
+            VALUES % 2,
+            "UPDATE orders SET item = 'new' WHERE id = 3",
+            "DELETE FROM orders WHERE id = 4",
+            "UPDATE orders SET id = 100 WHERE id = 5",
+        )
+        later = take(records, 6)
+    (read,) = [row.as_dict() for table, row in first if table.endswith("types")]
+    assert {**later[0][1].as_dict(), "id": 1} == read
+    assert read["u"] == 2**64 - 1 and read["s"] == {"a", "c"} and read["b"] == "10110" and read["l"] == "é"
+    assert [(str(row.get_row_kind()), row.id, row.item) for _, row in later[1:]] == [
+        ("-U", 3, "item 3"),
+        ("+U", 3, "new"),
+        ("-D", 4, "item 4"),
+        ("-D", 5, "item 5"),
+        ("+I", 100, "item 5"),
+    ]
+
+
+def test_columns_and_tables_may_come_and_go(shop: Shop) -> None:
+    schema = JsonDebeziumDeserializationSchema()
+    source = shop.source("(orders|later.*)").deserializer(schema).discovery_interval(0.2)
+    with reading(source) as records:
+        take(records, 20)
+        shop.run(
+            "ALTER TABLE orders ADD COLUMN note text DEFAULT 'n', DROP COLUMN price",
+            "INSERT INTO orders VALUES (31, 'b', 'c')",
+            "CREATE TABLE later1 (id int PRIMARY KEY)",
+            "INSERT INTO later1 SELECT seq FROM seq_1_to_10",
+        )
+        found = [json.loads(r) for r in take(records, 11)]
+        shop.run("DELETE FROM later1 WHERE id = 1", "TRUNCATE later1")
+        deleted, truncated = [json.loads(r) for r in take(records, 2)]
+    assert found[0]["after"] == {"id": 31, "item": "b", "note": "c"}
+    assert sorted(f["after"]["id"] for f in found[1:]) == list(range(1, 11))
+    assert (deleted["op"], deleted["before"], truncated["op"]) == ("d", {"id": 1}, "t")
+    assert truncated["source"]["table"] == "later1"
+
+
+def test_reading_begins_where_it_is_told_to(shop: Shop) -> None:
+    with reading(shop.source().startup_options(StartupOptions.snapshot())) as records:
+        assert len(list(records)) == 20
+    ((file, position, *_),) = shop.run("SHOW MASTER STATUS")
+    shop.run("INSERT INTO orders VALUES (21, NULL, NULL)")
+    with reading(shop.source().startup_options(StartupOptions.specific_offset(file, position))) as records:
+        assert take(records, 1)[0].id == 21
+    with (
+        pytest.raises(MillstreamError, match="no longer has binlog.999999"),
+        reading(shop.source().startup_options(StartupOptions.specific_offset("binlog.999999", 4))) as records,
+    ):
+        take(records, 1)
+
+
+def test_the_log_goes_on_in_the_next_file(shop: Shop) -> None:
+    with reading(shop.source()) as records:
+        take(records, 20)
+        for n in range(21, 25):
+            shop.run(f"INSERT INTO orders VALUES ({n}, NULL, NULL)", "FLUSH BINARY LOGS")
+        assert [row.id for row in take(records, 4)] == [21, 22, 23, 24]
+
+
+def refused(builder: MySqlSourceBuilder, words: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(MillstreamError, match=words) as e, reading(builder) as records:
+        take(records, 1)
+    assert "\n" not in str(e.value).strip() and time.monotonic() - began < 20
+
+
+# Of a connection that was refused Python complains that nobody closed it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_cannot_be_read_is_said_in_a_sentence(shop: Shop) -> None:
+    refused(shop.source().hostname("127.0.0.1").port(1), "does not answer: .* Check hostname, port")
+    wrong = shop.source().hostname("127.0.0.1").port(shop.server.port).username("app").password("wrong")
+    refused(wrong, "refuses user 'app': Access denied.* Check username")
+    refused(shop.source("nothing"), r"has no table '.*\.nothing': name tables with their database")
+    shop.run("CREATE TABLE keyless (id int)")
+    refused(shop.source("keyless"), r"keyless has no primary key")
+    shop.run("SET GLOBAL binlog_row_metadata = MINIMAL")
+    try:
+        refused(shop.source(), "binlog_row_metadata is MINIMAL.*set binlog-row-metadata to FULL")
+    finally:
+        shop.run("SET GLOBAL binlog_row_metadata = FULL")
+    with pytest.raises(InvalidProgramError, match=r"say username\(\.\.\.\)"):
+        MySqlSource.builder().table_list("a.b").build()
+
+
+def test_the_replica_is_the_original_though_the_program_is_killed_again_and_again(
+    shop: Shop, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    import psycopg
+
+    facts = postgres.new_database()
+    shop.run(*cdc_replica.MARIADB_TABLES)
+    database = shop.server.connect(shop.database)
+    database.autocommit(False)
+    with psycopg.connect(facts) as replica, closing(database):
+        replica.execute(cdc_replica.FACTS)
+        replica.commit()
+        workload = cdc_replica.Workload(database, 5, is_mysql=True)
+        workload.run(300)
+        command = [
+            sys.executable,
+            cdc_replica.__file__,
+            "mariadb",
+            shop.server.socket,
+            shop.database,
+            facts,
+            str(tmp_path),
+        ]
+
+        def is_read() -> bool:
+            return any(row[4] == "Binlog Dump" for row in shop.run("SHOW PROCESSLIST"))
+
+        for seconds in (0.15, 0.3, 0.8, 1.2):
+            job = subprocess.Popen(command)
+            until(is_read)
+            workload.run(60, seconds)
+            job.kill()
+            job.wait()
+            until(lambda: not is_read())
+        job = subprocess.Popen(command)
+        try:
+            cdc_replica.await_equal(database, replica, 60)
+        finally:
+            job.kill()
+            job.wait()
+
+
+def test_places_are_in_the_order_of_the_log() -> None:
+    assert place_of("b.999999", 9) < place_of("b.1000000", 4)
+    assert place_of("b.1000000", 4).file == "b.1000000"
+    seen = BinlogSeen(place_of("b.000002", 100))
+    assert seen.sees(Place(1, 500)) and seen.sees(Place(2, 99)) and not seen.sees(Place(2, 100))
+    assert seen.is_past(Place(2, 100)) and not seen.is_past(Place(2, 101))

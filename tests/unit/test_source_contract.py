@@ -1,0 +1,178 @@
+"""What a source of one's own may count on: the one of the documentation, rates, lag, ends."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from glob import glob
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.common import WatermarkStrategy
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.datastream import ProcessFunction
+from millstream.datastream.connectors.base import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.datastream.connectors.hybrid_source import HybridSource
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.jobmaster.polling import RateLimit
+from millstream.testing import CollectSink, LocalEnvironment
+
+DOCS = Path(__file__).parents[2] / "docs" / "connectors.md"
+
+
+@pytest.fixture(scope="module")
+def log_files() -> Any:
+    """The source that the documentation shows."""
+    found = re.search(r"```python\n(class LogFiles.*?)```", DOCS.read_text(), re.DOTALL)
+    assert found is not None
+    names: dict[str, Any] = {
+        "Source": Source,
+        "SplitEnumerator": SplitEnumerator,
+        "SourceReader": SourceReader,
+        "Dealt": Dealt,
+        "glob": glob,
+        "islice": islice,
+    }
+    assert len([line for line in found[1].splitlines() if line.strip()]) <= 30
+    exec(found[1], names)
+    return names["LogFiles"]
+
+
+def until(holds: Any) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def append(path: Path, text: str) -> None:
+    with open(path, "a") as file:
+        file.write(text)
+
+
+def test_thirty_lines_read_files_that_grow_and_come_later(log_files: Any, tmp_path: Path) -> None:
+    append(tmp_path / "a.log", "a1\na2\nhal")
+    sink = CollectSink()
+    env = LocalEnvironment()
+    env.set_parallelism(2)
+    env.from_source(log_files(f"{tmp_path}/*.log"), WatermarkStrategy.no_watermarks(), "logs").sink_to(sink)
+    job = env.execute_async()
+    until(lambda: sorted(sink.results()) == ["a1", "a2"])
+    append(tmp_path / "b.log", "b1\n")
+    append(tmp_path / "a.log", "f\n")
+    until(lambda: sorted(sink.results()) == ["a1", "a2", "b1", "half"])
+    job.cancel().result()
+
+
+def test_thirty_lines_are_read_again_from_the_checkpoint(log_files: Any, tmp_path: Path) -> None:
+    append(tmp_path / "a.log", "".join(f"{i}\n" for i in range(50)))
+    failed = tmp_path / "failed"
+
+    def fails_once(line: str) -> str:
+        if line == "60" and not failed.exists():
+            failed.touch()
+            raise ValueError("once")
+        return line
+
+    settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
+    env = LocalEnvironment(Configuration.from_dict(settings))
+    env.enable_checkpointing(20)
+    sink = CollectSink()
+    logs = env.from_source(log_files(f"{tmp_path}/*.log"), WatermarkStrategy.no_watermarks(), "logs")
+    logs.map(fails_once).sink_to(sink)
+    job = env.execute_async()
+    until(lambda: len(sink.results()) == 50)
+    append(tmp_path / "a.log", "".join(f"{i}\n" for i in range(50, 100)))
+    until(lambda: len(sink.results()) >= 100)
+    job.cancel().result()
+    assert failed.exists() and sorted(map(int, sink.results())) == list(range(100))
+
+
+class _Number(TimestampAssigner):
+    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
+        return int(value)
+
+
+class _Watermarks(ProcessFunction):
+    def process_element(self, value: str, ctx: ProcessFunction.Context) -> Iterator[int]:
+        yield ctx.timer_service().current_watermark()
+
+
+def test_each_split_has_watermarks_and_the_slowest_counts(log_files: Any, tmp_path: Path) -> None:
+    append(tmp_path / "fast.log", "1000\n9000\n")
+    append(tmp_path / "slow.log", "5\n")
+    env, sink = LocalEnvironment(), CollectSink()
+    env.set_parallelism(1)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Number())
+    env.from_source(log_files(f"{tmp_path}/*.log"), strategy, "logs").process(_Watermarks()).sink_to(sink)
+    job = env.execute_async()
+    until(lambda: len(sink.results()) == 3)
+    append(tmp_path / "fast.log", "9001\n")
+    until(lambda: len(sink.results()) == 4)
+    append(tmp_path / "slow.log", "9002\n9003\n")
+    until(lambda: len(sink.results()) == 6)
+    append(tmp_path / "slow.log", "9004\n")
+    until(lambda: len(sink.results()) == 7)
+    job.cancel().result()
+    assert sink.results()[3] == 4 and sink.results()[6] == 9000
+
+
+def test_a_source_is_read_no_faster_than_it_may_be() -> None:
+    env, sink = LocalEnvironment(), CollectSink()
+    env.set_parallelism(2)
+    env.from_source(NumberSequenceSource(1, 100).at_most(200)).sink_to(sink)
+    began = time.monotonic()
+    env.execute()
+    assert time.monotonic() - began >= 0.45 and sorted(sink.results()) == list(range(1, 101))
+
+
+def test_what_is_allowed_is_the_rate_in_any_second() -> None:
+    limit, dealt = RateLimit(per_second=1000, subtasks=4), 0
+    for step in range(1, 10_001):
+        dealt += 4 * limit.allowed(10**9, step / 1000)
+    assert 9900 <= dealt <= 10_000
+    # A silence of a minute does not allow a minute's records.
+    assert 4 * limit.allowed(10**9, 70.0) <= 1000
+    # What a small budget has left is there for the next.
+    small = RateLimit(per_second=1000, subtasks=1)
+    assert [small.allowed(100, at) for at in (0.0, 0.5, 0.5, 0.5)] == [0, 100, 100, 100]
+    slow = RateLimit(per_second=0.5, subtasks=1)
+    assert [slow.allowed(10**9, float(at)) for at in range(7)] == [0, 0, 1, 0, 1, 0, 1]
+
+
+def test_rates_that_cannot_be_are_refused() -> None:
+    with pytest.raises(InvalidProgramError, match="a rate must be above 0"):
+        NumberSequenceSource(1, 2).at_most(0)
+    with pytest.raises(InvalidProgramError, match="limit the HybridSource itself"):
+        HybridSource.builder(NumberSequenceSource(1, 2).at_most(1))
+
+
+class _Endless(Source[int]):
+    is_bounded = True
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Nothing()
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        raise AssertionError
+
+
+class _Nothing(SplitEnumerator):
+    def poll(self, budget: int, now: float) -> Dealt:
+        return Dealt({})
+
+    def snapshot(self) -> None:
+        return None
+
+
+def test_a_bounded_source_must_say_when_it_ends() -> None:
+    env = LocalEnvironment()
+    env.from_source(_Endless()).print()
+    with pytest.raises(InvalidProgramError, match=r"_Nothing does not say when .* is_finished"):
+        env.execute()

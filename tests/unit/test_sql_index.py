@@ -1,0 +1,88 @@
+"""Keys as columns: where they are found, their hashes, and constants as columns."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.sql.columns.constants import constants
+from millstream.sql.columns.index import first_rows, index_for
+from millstream.sql.columns.keys import hashes
+from millstream.sql.columns.numbers import from_python
+from millstream.state.key_groups import stable_hash
+
+_SHORT = ["", "a", "a\0", "é", "日本語", "fifteen bytes!!", None]
+_TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=40)), max_size=30)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_keys_are_found_where_they_were_added(seed: int) -> None:
+    r = Random(seed)
+    kinds = r.choice([[pa.string()], [pa.string(), pa.int32()], [pa.float32(), pa.string(), pa.timestamp("ms")]])
+    zeros = [0] * (len(kinds) - 1)
+    place = kinds.index(pa.string())
+    # The first long text comes late, or never.
+    words = [*_SHORT, *(f"k{i}" for i in range(50))]
+    index, slots = index_for(kinds), dict[Any, int]()
+
+    def key() -> tuple[Any, ...]:
+        others: list[Any] = [r.choice([0, 1, None]) for _ in zeros]
+        return (*others[:place], r.choice(words), *others[place:])
+
+    def columns(keys: list[tuple[Any, ...]]) -> list[pa.Array]:
+        # Behind a row that is not looked at.
+        return [from_python([None, *(k[i] for k in keys)], kind).slice(1) for i, kind in enumerate(kinds)]
+
+    count = 0
+    for step in range(12):
+        if step == 8 and seed % 2:
+            words += ["sixteen bytes!!!", "x" * 100]
+        values = [key() for _ in range(r.randrange(1, 40))]
+        asked = [key() for _ in range(5)]
+        found = index.find(columns(asked), 5)
+        assert found.tolist() == [slots.get(v, -1) for v in asked]
+        given_slots, new = index.find_or_add(columns(values), len(values))
+        expected_new = []
+        for row, value in enumerate(values):
+            if value not in slots:
+                slots[value] = count
+                count += 1
+                expected_new.append(row)
+        assert given_slots.tolist() == [slots[v] for v in values]
+        assert new.tolist() == expected_new
+        gone = r.sample(list(slots), min(3, len(slots)))
+        index.remove(np.array([slots.pop(v) for v in gone]), columns(gone))
+
+
+@given(_TEXTS, st.integers(0, 3))
+def test_hashes_of_texts_are_those_of_data_streams(values: list[Any], skipped: int) -> None:
+    column = pa.array([*["xy"] * skipped, *values], pa.string()).slice(skipped)
+    assert hashes([column], len(values)).tolist() == [stable_hash(v) for v in values]
+
+
+@given(st.lists(st.integers(0, 9), max_size=40))
+def test_first_rows(slots: list[int]) -> None:
+    expected = [i for i, slot in enumerate(slots) if slot not in slots[:i]]
+    assert first_rows(np.array(slots, np.int64), np.empty(10, np.int64)).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, None, -3], pa.int32()),
+        ([1.5, None], pa.float64()),
+        (["a", None, "", "日本"], pa.string()),
+        ([True, None, False], pa.bool_()),
+        ([5, None], pa.timestamp("ms", "UTC")),
+        ([b"x", None], pa.binary()),
+        ([None, None], pa.int64()),
+    ],
+)
+def test_constants_are_the_same_columns(values: list[Any], kind: pa.DataType) -> None:
+    assert constants(values, kind).equals(from_python(values, kind))

@@ -1,0 +1,156 @@
+"""OVER on the bare operators, beside a model that looks at every row: any cut into batches gives the same."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sql_runs import Bare, batch_of
+
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.over import OverOperator
+from millstream.sql.operators.over_batch import BatchOverOperator
+from millstream.sql.plan.nodes import OverSpec
+from millstream.sql.types import DataTypes
+
+_KINDS = [pa.string(), pa.int64(), pa.timestamp("ms")]
+_BIGINT = DataTypes.BIGINT()
+_NAMES = ["COUNT", "SUM", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"]
+_CALLS = [AggregateCall(name, (1,), _BIGINT) for name in _NAMES]
+_CALLS.append(AggregateCall("COUNT", (1,), _BIGINT, distinct=True))
+
+Row = tuple[Any, ...]
+
+
+def _rows(r: Random) -> list[Row]:
+    return [(r.choice("ab"), r.choice([None, 1, 2, 3, 5]), r.randint(1, 60)) for _ in range(r.randint(1, 50))]
+
+
+def _told(frame: list[Row]) -> Row:
+    values = [row[1] for row in frame if row[1] is not None]
+    if not values:
+        return 0, None, None, None, None, None, 0
+    return len(values), sum(values), min(values), max(values), values[0], values[-1], len(set(values))
+
+
+def _model(steps: list[Any], rows: bool, preceding: int | None) -> list[Row]:
+    """Return what Flink's operators emit: at each watermark, in the order of time, the rows of each key."""
+    done: dict[str, list[Row]] = {}
+    waiting: list[Row] = []
+    watermark, out = -(1 << 62), []
+    for step in steps:
+        if not isinstance(step, int):
+            last = done.get(step[0], [])
+            passed = watermark if preceding is None else (last[-1][2] if last else 0)
+            waiting += [step] if step[2] > passed else []
+            continue
+        due = sorted((w for w in waiting if w[2] <= step), key=lambda w: w[2])
+        waiting, watermark = [w for w in waiting if w[2] > step], step
+        for key in {w[0] for w in due}:
+            mine = [w for w in due if w[0] == key]
+            before = done.setdefault(key, [])
+            whole = before + mine
+            for i, row in enumerate(mine, len(before)):
+                if rows:
+                    frame = whole[0 if preceding is None else max(0, i - preceding) : i + 1]
+                else:
+                    least = -(1 << 62) if preceding is None else row[2] - preceding
+                    frame = [w for w in whole if least <= w[2] <= row[2]]
+                out.append((*row, *_told(frame)))
+            done[key] = whole
+        if not rows and preceding is not None:
+            for key in [k for k, rows_ in done.items() if rows_[-1][2] + preceding + preceding // 2 + 1 <= step]:
+                del done[key]
+    return sorted(out, key=repr)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_over_is_what_the_model_says_however_rows_are_cut(seed: int) -> None:
+    r = Random(seed)
+    rows, preceding = r.random() < 0.5, r.choice([None, 0, 1, 3, 20])
+    steps: list[Any] = []
+    watermark = 0
+    for row in _rows(r):
+        steps.append(row)
+        if r.random() < 0.2:
+            watermark = max(watermark, r.randint(watermark, 70))
+            steps.append(watermark)
+    steps.append(1 << 62)
+    restarts, bare = r.random() < 0.5, Bare(OverOperator([0], 2, rows, preceding, _CALLS, _KINDS))
+    pending: list[Row] = []
+    for step in steps:
+        if not isinstance(step, int):
+            pending.append(("+I", *step))
+        if pending and (isinstance(step, int) or r.random() < 0.3):
+            bare.take(batch_of(pending, _KINDS))
+            pending = []
+            if restarts:
+                bare.restart()
+        if isinstance(step, int):
+            bare.operator.on_watermark(step)
+    found = [(*c[1:3], c[3].timestamp() * 1000, *c[4:]) for c in _utc(bare)]
+    assert sorted(((k, v, round(t), *more) for k, v, t, *more in found), key=repr) == _model(steps, rows, preceding)
+
+
+def _utc(bare: Bare) -> list[Row]:
+    from datetime import UTC
+
+    return [(*c[:3], c[3].replace(tzinfo=UTC), *c[4:]) for c in bare.changes()]
+
+
+def test_rows_of_the_same_millisecond_are_told_when_it_is_over() -> None:
+    now = [10]
+    kinds = [pa.string(), pa.int64(), pa.timestamp("ms", "UTC")]
+    calls = [AggregateCall("SUM", (1,), _BIGINT)]
+    operator = OverOperator([0], None, False, 5, calls, kinds)
+    bare = Bare(operator, clock=lambda: now[0])
+    for value in (1, 2):
+        bare.take(batch_of([("+I", "a", value, None)], kinds))
+        operator.on_processing_time()
+    assert bare.changes() == [] and operator.next_wake() == 11
+    for time, value in ((11, 4), (15, 8), (16, 16)):
+        now[0] = time
+        operator.on_processing_time()
+        bare.take(batch_of([("+I", "a", value, None)], kinds))
+    operator.finish()
+    assert [(c[2], c[4]) for c in bare.changes()] == [(1, 3), (2, 3), (4, 7), (8, 15), (16, 28)]
+
+
+def test_a_partition_is_forgotten_when_it_is_not_touched() -> None:
+    now = [0]
+    operator = OverOperator([0], None, True, 1, [AggregateCall("SUM", (1,), _BIGINT)], _KINDS, ttl=50)
+    bare = Bare(operator, clock=lambda: now[0])
+    for time, key, value in ((0, "a", 1), (10, "b", 2), (49, "a", 4), (70, "b", 8), (80, "a", 16)):
+        now[0] = time
+        bare.take(batch_of([("+I", key, value, None)], _KINDS))
+    assert [c[4] for c in bare.changes()] == [1, 2, 5, 8, 20]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_frames_of_a_batch_are_what_the_model_says(seed: int) -> None:
+    r = Random(seed)
+    given = _rows(r)
+    rows, descending = r.random() < 0.5, r.random() < 0.5
+    start, end = r.choice([(None, 0), (-2, 0), (-3, 2), (1, 4), (0, None), (None, None), (-4, -1)])
+    over = OverSpec((0,), ((2, descending, False),), rows, start, end, tuple(_CALLS))
+    bare = Bare(BatchOverOperator(over, _KINDS), batch=True)
+    for i in range(0, len(given), 7):
+        bare.take(batch_of([("+I", *row) for row in given[i : i + 7]], _KINDS))
+    bare.operator.finish()
+    sign = -1 if descending else 1
+    expected = []
+    for key in "ab":
+        mine = sorted((g for g in given if g[0] == key), key=lambda g: sign * g[2])
+        for i, row in enumerate(mine):
+            if rows:
+                low, high = 0 if start is None else max(0, i + start), len(mine) if end is None else i + end + 1
+                frame = mine[low : max(high, 0)]
+            else:
+                away = [sign * (other[2] - row[2]) for other in mine]
+                inside = [(start is None or a >= start) and (end is None or a <= end) for a in away]
+                frame = [other for other, is_in in zip(mine, inside, strict=True) if is_in]
+            expected.append((*row, *_told(frame)))
+    found = [(*c[1:3], round(c[3].timestamp() * 1000), *c[4:]) for c in _utc(bare)]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)

@@ -1,0 +1,40 @@
+"""Operators with state give the changelogs that were recorded on Apache Flink (`tests/sql/stateful.py`)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from sql.stateful import CASES, LEFT, ORDERED, RECORDED, changes, declare
+
+from millstream.table import EnvironmentSettings, TableEnvironment
+
+_FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
+
+
+def _left(changelog: list[str]) -> Counter[str]:
+    rows = Counter[str]()
+    for change in changelog:
+        rows[change[3:]] += 1 if change[:2] in ("+I", "+U") else -1
+    return Counter({row: count for row, count in rows.items() if count})
+
+
+@pytest.mark.parametrize("name", _FLINKS)
+def test_changelog(name: str) -> None:
+    case, expected = CASES[name], _FLINKS[name]
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    t_env.get_config().set("parallelism.default", "1").set("millstream.engine", "local")
+    t_env.get_config().set("table.local-time-zone", "UTC")
+    declare(t_env, case, 1_000_000)
+    found = changes(t_env, case.query)
+    if case.told == ORDERED:
+        assert found == expected
+    elif case.told == LEFT:
+        assert _left(found) == _left(expected)
+    else:
+        assert sorted(found) == sorted(expected)
+
+
+def test_all_are_recorded() -> None:
+    assert set(_FLINKS) == set(CASES)

@@ -1,0 +1,137 @@
+"""Functions of users that keep something give what apache-flink gave (`tests/sql/user_functions.py`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sql.user_functions import PROGRAMS, RECORDED, UNORDERED, Joined, Top2, WeightedAverage, changes, is_batch
+from sql_runs import Bare, batch_of, changes_of
+
+from millstream.operators.base import Operator
+from millstream.sql.expressions import AggregateCall
+from millstream.sql.operators.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.session import Session
+from millstream.sql.operators.table_aggregate import TableAggregateOperator
+from millstream.sql.operators.user_aggregates import in_session
+from millstream.table import DataTypes, EnvironmentSettings, TableEnvironment
+from millstream.table.expressions import col, lit
+from millstream.table.udf import AggregateFunction, udaf, udtaf
+from millstream.table.window import Over, Tumble
+
+_FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
+_KINDS = [pa.string(), pa.int64(), pa.int64()]
+
+
+def _environment(batch: bool = False) -> TableEnvironment:
+    settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
+    t_env = TableEnvironment.create(settings)
+    t_env.get_config().set("parallelism.default", "1").set("millstream.engine", "local")
+    return t_env
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    found, expected = changes(PROGRAMS[name], _environment(is_batch(PROGRAMS[name]))), _FLINKS[name]
+    if expected[0].startswith("error: "):
+        assert found[0].startswith(expected[0].removesuffix("."))
+    elif name in UNORDERED:
+        assert sorted(found) == sorted(expected)
+    else:
+        assert found == expected
+
+
+def _operator(function: Any, table: bool = False) -> Operator:
+    types = (DataTypes.BIGINT(),) * (2 if isinstance(function, WeightedAverage) else 1)
+    user = (udtaf if table else udaf)(function)
+    call = AggregateCall("f", (1, 2)[: len(types)], user.result_type, user=user, argument_types=types)
+    (ready,) = in_session([call], Session())
+    if table:
+        return TableAggregateOperator([0], ready, _KINDS)
+    return GroupAggregateOperator([0], [ready], _KINDS, retracts=isinstance(function, WeightedAverage))
+
+
+@pytest.mark.parametrize("function", [WeightedAverage(), Joined(), Top2()], ids=lambda f: type(f).__name__)
+def test_accumulators_and_views_are_kept_in_files(function: Any) -> None:
+    rows = [("+I", k, v, w) for k, v, w in [("a", 1, 1), ("b", 2, 3), ("a", 4, 5), ("b", 7, 1), ("a", 3, 2)]]
+    whole = Bare(_operator(function, isinstance(function, Top2)))
+    whole.take(batch_of(rows, _KINDS))
+    restarted = Bare(_operator(function, isinstance(function, Top2)))
+    for row in rows:
+        restarted.take(batch_of([row], _KINDS))
+        restarted.restart()
+    assert changes_of(restarted.out) == whole.changes()
+
+
+def test_a_table_aggregate_of_rows_that_are_taken_back_and_of_one_that_forgets() -> None:
+    class Members(Top2):
+        def create_accumulator(self) -> Any:
+            return []
+
+        def accumulate(self, accumulator: Any, value: Any) -> None:
+            accumulator.append(value)
+
+        def retract(self, accumulator: Any, value: Any) -> None:
+            accumulator.remove(value)
+
+    bare = Bare(_operator(Members(), True))
+    rows = [("-D", "a", 1, 0), ("+I", "a", 1, 0), ("+I", "a", 2, 0), ("-D", "a", 1, 0), ("-D", "a", 2, 0)]
+    bare.take(batch_of(rows, _KINDS))
+    told = [("+I", 1, 0), ("-D", 1, 0), ("+I", 1, 0), ("+I", 2, 1), ("-D", 1, 0), ("-D", 2, 1), ("+I", 2, 0)]
+    assert bare.changes() == [(k, "a", v, p) for k, v, p in [*told, ("-D", 2, 0)]]
+
+
+def test_functions_of_users_in_windows_and_frames() -> None:
+    t_env = _environment()
+    t_env.execute_sql(
+        "CREATE TABLE ids (n BIGINT, k AS n % 2, ts AS TO_TIMESTAMP_LTZ(n * 1000, 3), WATERMARK FOR ts AS ts) WITH ("
+        "'connector' = 'datagen', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '6')"
+    )
+    mean = udaf(lambda v: v.mean(), result_type=DataTypes.DOUBLE(), func_type="pandas")
+    table = t_env.from_path("ids")
+    window = Tumble.over(lit(4).seconds).on(col("ts")).alias("w")
+    grouped = table.window(window).group_by(col("k"), col("w")).select(col("k"), mean(col("n")).alias("m"))
+    assert sorted(map(tuple, grouped.execute().collect())) == [(0, 2.0), (0, 5.0), (1, 2.0), (1, 5.0)]
+    over = Over.partition_by(col("k")).order_by(col("ts")).preceding(lit(2).seconds).alias("o")
+    summed = table.over_window(over).select(col("n"), mean(col("n")).over(col("o")))
+    assert sorted(map(tuple, summed.execute().collect())) == [
+        (1, 1.0),
+        (2, 2.0),
+        (3, 2.0),
+        (4, 3.0),
+        (5, 4.0),
+        (6, 5.0),
+    ]
+    joined = table.window(window).group_by(col("k"), col("w")).aggregate(udaf(Joined())(col("n")).alias("j"))
+    assert sorted(map(tuple, joined.select(col("j")).execute().collect())) == [
+        ("1|3 1=1,3=1",), ("2 2=1",), ("4|6 4=1,6=1",), ("5 5=1",),
+    ]  # fmt: skip
+
+
+def test_an_error_of_the_users_says_the_function_and_the_row() -> None:
+    class Failing(WeightedAverage):
+        def accumulate(self, accumulator: Any, value: Any, weight: Any) -> None:
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as told:
+        Bare(_operator(Failing())).take(batch_of([("+I", "a", 1, 2)], _KINDS))
+    assert told.value.__notes__ == ["in the aggregate function Failing, for the row (1, 2)"]
+
+
+def test_functions_are_opened_and_closed_with_their_subtask() -> None:
+    seen: list[Any] = []
+
+    class Watched(WeightedAverage):
+        def open(self, function_context: Any) -> None:
+            seen.append(function_context.get_index_of_this_subtask())
+
+        def close(self) -> None:
+            seen.append("closed")
+
+    bare = Bare(_operator(Watched()))
+    assert seen == [0]
+    bare.operator.close()
+    assert seen == [0, "closed"]
+    assert issubclass(Watched, AggregateFunction)
