@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 
 import pytest
 
+from millstream.common.configuration import Configuration
+from millstream.common.log_format import write_log
 from millstream.operators import logs
 from millstream.operators.logs import Logged, levels, pass_on
 from millstream.operators.protocol import LogLine
@@ -36,7 +39,7 @@ def test_every_line_knows_the_operator_that_said_it(logged: Logged) -> None:
     log.debug("too quiet")
     log.warning("nobody's")
     lines = logged.take()
-    operators = ["looker, test_logs.py:34", "Map, test_logs.py:34"] * 2
+    operators = ["looker, test_logs.py:37", "Map, test_logs.py:37"] * 2
     assert [line.operator for line in lines] == [*operators, None]
     assert [(line.name, line.level, line.message) for line in lines[::4]] == [
         ("tests.logs", logging.INFO, "saw 1"),
@@ -85,3 +88,30 @@ def test_a_program_that_has_not_set_up_logging_sees_the_level(
     pass_on(LogLine("tests.lonely", logging.ERROR, "oh no", 5.0, "Map, job.py:3"))
     pass_on(LogLine("tests.lonely", logging.INFO, "as you were", 5.0, None))
     assert capsys.readouterr().err == "ERROR [Map, job.py:3] oh no\n"
+
+
+def test_the_log_is_lines_of_json_when_a_setting_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before = list(root.handlers)
+    write_log(Configuration.from_dict({}))
+    assert root.handlers == before
+    for _ in range(2):
+        write_log(Configuration.from_dict({"millstream.log.format": "json"}))
+    (added,) = [h for h in root.handlers if h not in before]
+    try:
+        pass_on(LogLine("shop", logging.WARNING, "no price for 'plums'", 1_700_000_000.25, "prices, shop.py:31"))
+        try:
+            raise ValueError("torn")
+        except ValueError:
+            logging.getLogger("millstream").exception("broken %d", 3)
+    finally:
+        root.removeHandler(added)
+    first, second = (json.loads(line) for line in capsys.readouterr().err.splitlines())
+    assert first == {
+        "time": "2023-11-14T22:13:20.250+00:00",
+        "level": "WARNING",
+        "logger": "shop",
+        "message": "no price for 'plums'",
+        "operator": "prices, shop.py:31",
+    }
+    assert second["message"] == "broken 3" and "ValueError: torn" in second["exception"] and "operator" not in second

@@ -215,6 +215,9 @@ def test_answers_of_a_cluster_fit_the_file(tmp_path: Path) -> None:
     )
     client = TestClient(app, headers={"Authorization": f"Bearer {TOKEN}"})
     assert client.post("/jars/upload", files={"jarfile": ("a.py", b"1")}).json()["status"] == "success"
+    refused = client.post("/programs", json={"path": "/nowhere/job.py"})
+    assert refused.status_code == 400 and "There is no program /nowhere/job.py" in refused.json()["errors"][0]
+    assert client.post("/programs", json={"path": __file__, "arguments": "-x"}).status_code == 400
     # A job that is run needs Spark: tests/spark/test_session.py.
     of_cluster = {*OF_CLUSTER, "GET /overview", "GET /taskmanagers", "GET /config"} - {"POST /jars/{jarid}/run"}
     left_out = {*LEFT_OUT, *(set(OPERATIONS) - of_cluster), "POST /jars/upload"}

@@ -6,8 +6,11 @@ import json
 import logging
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -374,8 +377,6 @@ def test_an_environment_serves_its_jobs_when_a_port_is_set(capsys: pytest.Captur
     env.execute("served")
     told = capsys.readouterr().err
     assert told.count("millstream: jobs are served at http://127.0.0.1:") == 1
-    import urllib.request
-
     url = told.split("served at ")[1].split()[0]
     with urllib.request.urlopen(f"{url}/jobs/overview") as answer:
         assert [j["name"] for j in json.load(answer)["jobs"]] == ["served"]
@@ -498,3 +499,28 @@ def test_a_job_can_only_be_left_to_a_cluster_that_runs(tmp_path: Any, monkeypatc
         assert said.exit_code == 1 and "`millstream cluster start -d` starts one" in said.output
     assert run(cli, ["run", "-d", "--local", str(program)]).exit_code == 2
     assert run(cli, ["run", "-d", "-t", "local", str(program)]).exit_code == 2
+
+
+def test_the_history_is_a_command(tmp_path: Any) -> None:
+    job = "ab" * 16
+    line = {"jid": job, "name": "old", "state": "FINISHED", "start-time": 1, "end-time": 2, "tasks": {"total": 0}}
+    kept = [{"path": "/jobs/overview", "json": json.dumps({"jobs": [line]})}]
+    (tmp_path / job).write_text(json.dumps({"archive": kept}))
+    (tmp_path / "run").mkdir(mode=0o700)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "millstream", "history", str(tmp_path), "-p", "auto"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run")},
+    )
+    with process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            assert said.startswith(f"millstream: 1 ended job of {tmp_path}, shown at http://127.0.0.1:")
+            with urllib.request.urlopen(f"{said.split()[-1]}/jobs") as answer:
+                assert json.load(answer) == {"jobs": [{"id": job, "status": "FINISHED"}]}
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+    assert list((tmp_path / "run" / "millstream").iterdir()) == []

@@ -389,6 +389,17 @@ def test_windows_end_with_the_watermark(seed: int, kind: WindowKind, phases: int
     assert sorted(map(repr, _in_ms(bare.changes()))) == sorted(map(repr, model.advance((1 << 63) - 1)))
 
 
+def test_the_first_phase_holds_nothing_back_when_it_is_idle() -> None:
+    stamp = pa.timestamp("ms")
+    made = (Windowing(WindowKind.TUMBLE, 10, 10), WindowTimes(1, True, "UTC"), [0], _calls(("COUNT", None, False)))
+    local = Bare(LocalWindowAggregateOperator(*made, [pa.string(), stamp], False))
+    batch = batch_of([("+I", "a", 1), ("+I", "a", 2)], [pa.string(), pa.int64()])
+    local.take(batch.with_columns([batch.columns[0], batch.columns[1].view(stamp)]))
+    assert local.changes() == []
+    assert local.operator.on_idle()
+    assert local.changes() == [("+I", "a", 2, 10)]
+
+
 def _in_ms(changes: list[Change]) -> list[Change]:
     epoch = np.datetime64(0, "ms")
     return [(*c[:-2], *(int((np.datetime64(v) - epoch) / np.timedelta64(1, "ms")) for v in c[-2:])) for c in changes]

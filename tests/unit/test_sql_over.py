@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 from sql_runs import Bare, batch_of
 
+from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.over import OverOperator
 from millstream.sql.operators.over_batch import BatchOverOperator
 from millstream.sql.plan.nodes import OverSpec
 from millstream.sql.types import DataTypes
+from millstream.table import EnvironmentSettings, TableEnvironment
 
 _KINDS = [pa.string(), pa.int64(), pa.timestamp("ms")]
 _BIGINT = DataTypes.BIGINT()
@@ -154,3 +156,21 @@ def test_frames_of_a_batch_are_what_the_model_says(seed: int) -> None:
             expected.append((*row, *_told(frame)))
     found = [(*c[1:3], round(c[3].timestamp() * 1000), *c[4:]) for c in _utc(bare)]
     assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+_RANKED = (
+    "SELECT n, r FROM (SELECT n, {}() OVER (ORDER BY n) AS r FROM (VALUES (1), (1), (2), (3)) AS t(n)) WHERE r <= 2"
+)
+
+
+@pytest.mark.parametrize(("function", "rows"), [("RANK", [(1, 1), (1, 1)]), ("DENSE_RANK", [(1, 1), (1, 1), (2, 2)])])
+def test_rows_with_a_rank_are_those_of_the_rank_in_batch_and_refused_in_a_stream(
+    function: str, rows: list[Row]
+) -> None:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    t_env.get_config().set("millstream.engine", "local")
+    with t_env.execute_sql(_RANKED.format(function)).collect() as found:
+        assert [tuple(row) for row in found] == rows
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    with pytest.raises(TableException, match=rf"^{function}\(\) on streaming table is not supported currently"):
+        t_env.execute_sql(_RANKED.format(function))

@@ -28,10 +28,14 @@ KINDS = {
 _BACK = (RowKind.UPDATE_BEFORE, RowKind.DELETE)
 
 
-def _environment(batch: bool = False) -> TableEnvironment:
+def _environment(mode: str = "stream") -> TableEnvironment:
+    batch = mode == "batch"
     settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
     t_env = TableEnvironment.create(settings)
-    t_env.get_config().set("millstream.engine", "local").set("parallelism.default", "1")
+    config = t_env.get_config().set("millstream.engine", "local").set("parallelism.default", "1")
+    if mode == "mini-batch":
+        # Aggregates in two phases, too.
+        config.set("table.exec.mini-batch.enabled", "true").set("table.exec.mini-batch.size", "3")
     return t_env
 
 
@@ -48,10 +52,10 @@ def _left(rows: Any) -> Counter[tuple[Any, ...]]:
     return Counter({row: count for row, count in left.items() if count})
 
 
-@pytest.mark.parametrize("batch", [False, True], ids=["stream", "batch"])
-def test_random_queries(batch: bool) -> None:
+@pytest.mark.parametrize("mode", ["stream", "mini-batch", "batch"])
+def test_random_queries(mode: str) -> None:
     made = Queries(1)
-    database, t_env = sqlite3.connect(":memory:"), _environment(batch)
+    database, t_env = sqlite3.connect(":memory:"), _environment(mode)
     for table, columns in TABLES.items():
         rows = made.rows(7)
         _filled(database, table, rows)
@@ -93,7 +97,7 @@ def test_random_changes_to_a_table_by_key() -> None:
     """Changes go in, upserts come out: the last row of each key is what SQLite has."""
     for seed in range(COUNT):
         made = Queries(5000 + seed)
-        database, t_env = sqlite3.connect(":memory:"), _environment()
+        database, t_env = sqlite3.connect(":memory:"), _environment(("stream", "mini-batch")[seed % 2])
         for place, (table, columns) in enumerate(TABLES.items()):
             source, left, has_key = _source(made, seed // 3**place)
             _filled(database, table, left)

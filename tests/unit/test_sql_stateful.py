@@ -36,5 +36,13 @@ def test_changelog(name: str) -> None:
         assert sorted(found) == sorted(expected)
 
 
+def test_a_temporal_join_is_refused_in_batch() -> None:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    t_env.get_config().set("millstream.engine", "local")
+    case = CASES["temporal join with a view"]
+    declare(t_env, case, 1_000_000)
+    assert changes(t_env, case.query)[0].startswith("error: Event-time temporal joins are for streaming mode")
+
+
 def test_all_are_recorded() -> None:
     assert set(_FLINKS) == set(CASES)

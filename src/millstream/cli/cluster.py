@@ -61,8 +61,9 @@ def cluster() -> None:
 @DEFINES
 def start(master: str | None, detached: bool, defines: tuple[str, ...]) -> None:
     """Start a cluster, until Ctrl-C or `millstream cluster stop`."""
-    settings = {PORT.key: _PORTS, **as_settings(defines, master=master)}
-    config = Configuration.from_dict(settings)
+    config = Configuration.from_dict(as_settings(defines, master=master))
+    if not PORT.is_set(config):
+        PORT.write(config, _PORTS)
     check_keys(config.key_set())
     # Before anything is started, and in the terminal that asks for it.
     options = ServiceOptions.read(config)
@@ -84,8 +85,7 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
 
     is_over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_over.set())
-    slots = _slots(config)
-    attachment, application = start_for_cluster(config, slots)
+    attachment, application, slots = start_for_cluster(config, _slots(config))
     # Behind PySpark, which takes it for itself.
     signal.signal(signal.SIGINT, lambda *_: is_over.set())
     shelf = Shelf(CAPACITY.read(config), EXPIRATION.read(config) / 1000)
@@ -125,15 +125,16 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     return 0
 
 
-def _slots(config: Configuration) -> int:
-    """Return how many slots a cluster has."""
-    from millstream.spark.embedded import default_parallelism, local_cores
-    from millstream.spark.master import master_of
+def _slots(config: Configuration) -> int | None:
+    """Return how many slots a cluster has; None for as many as Spark has cores."""
+    from millstream.spark.embedded import local_cores
+    from millstream.spark.master import check_settings, master_of
 
+    check_settings(config)
     if SLOTS.is_set(config):
         return SLOTS.read(config)
     cores = local_cores(master_of(config))
-    return default_parallelism(config) if cores is None else cores * _SLOTS_A_CORE
+    return None if cores is None else cores * _SLOTS_A_CORE
 
 
 def _for_programs(config: Configuration) -> dict[str, str]:

@@ -8,6 +8,7 @@ import threading
 import click
 
 from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.cli.output import count
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.setting import DurationSetting, TextSetting
@@ -23,12 +24,14 @@ _PORTS = "8082-8099,auto"
 
 
 @click.command()
-@click.option("-p", "--port", help="A port, a range such as 8082-8090, or auto.", default=_PORTS, show_default=True)
+@click.option("-p", "--port", help=f"A port, a range such as 8082-8090, or auto; {_PORTS} when not given.")
 @DEFINES
 @click.argument("directory", required=False)
-def history(port: str, defines: tuple[str, ...], directory: str | None) -> None:
+def history(port: str | None, defines: tuple[str, ...], directory: str | None) -> None:
     """Show the jobs whose archives are in DIRECTORY, with the pages of jobs that run; ends with Ctrl-C."""
-    config = Configuration.from_dict({PORT.key: port, **as_settings(defines)})
+    config = Configuration.from_dict(as_settings(defines))
+    if port is not None or not PORT.is_set(config):
+        PORT.write(config, port or _PORTS)
     place = directory or DIRECTORY.read(config) or WRITTEN_TO.read(config)
     if place is None:
         raise click.UsageError(f"Say where the archives are: the directory that {WRITTEN_TO.key} was set to.")
@@ -40,7 +43,7 @@ def history(port: str, defines: tuple[str, ...], directory: str | None) -> None:
     app = history_app(shelf, config.to_dict(), options.token, options.refresh_ms)
     server = PublicServer(app, options, kind="history")
     server.start()
-    click.echo(f"millstream: {len(shelf.all())} ended jobs of {place} are shown at {server.url}", err=True)
+    click.echo(f"millstream: {count(len(shelf.all()), 'ended job')} of {place}, shown at {server.url}", err=True)
     is_over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: is_over.set())

@@ -12,6 +12,8 @@ import click
 from millstream.service.client import ServiceClient, ServiceError, cluster_of, is_of_this_machine
 
 _LOOK = 0.2
+# How long a program on another machine may take to start its first job.
+_START_SECONDS = 330.0
 # An interrupt at the terminal leaves the jobs to the cluster.
 _INTERRUPTED = 130
 
@@ -62,7 +64,7 @@ def _run_uploaded(
     """Upload a program to a cluster elsewhere, which runs it; what it prints stays there."""
     uploaded = client.upload(program)
     body: dict[str, Any] = {"programArgsList": arguments, "flinkConfiguration": {**settings, **last_word}}
-    _tell_job(client.ask(f"/jars/{uploaded}/run", "POST", body)["jobid"])
+    _tell_job(client.ask(f"/jars/{uploaded}/run", "POST", body, _START_SECONDS)["jobid"])
     return 0
 
 

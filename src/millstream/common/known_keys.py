@@ -26,6 +26,7 @@ OWN = (
     "millstream.exchange.tls.trusted",
     "millstream.exchange.transport",
     "millstream.inlining",
+    "millstream.log.format",
     "millstream.quiet",
     "millstream.rest.tls.certificate",
     "millstream.rest.tls.key",

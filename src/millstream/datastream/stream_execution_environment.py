@@ -21,6 +21,7 @@ from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.known_keys import check_keys
+from millstream.common.log_format import write_log
 from millstream.common.missing import JAVA, missing_function
 from millstream.common.pipeline_options import (
     BUFFER_TIMEOUT,
@@ -529,6 +530,7 @@ class StreamExecutionEnvironment:
             return build_job_graph(self._stream_graph(name, roots, parallelism, backend), batch)
 
         config = with_last_word(self._config)
+        write_log(config)
         self._start_ahead(config)
         register = _served(config)
         from millstream.jobmaster.launch import Launch

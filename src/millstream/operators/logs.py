@@ -61,7 +61,8 @@ def pass_on(line: LogLine) -> None:
     if not logger.hasHandlers():
         # Then Python writes warnings and worse to standard error, and nothing but their text.
         text = f"{logging.getLevelName(line.level)} {text}"
-    record = logger.makeRecord(line.name, line.level, "", 0, text, (), None)
+    about = {"operator": line.operator, "said": line.message}
+    record = logger.makeRecord(line.name, line.level, "", 0, text, (), None, extra=about)
     record.created = line.created
     record.msecs = line.created % 1 * 1000
     logger.handle(record)

@@ -14,8 +14,7 @@ from typing import Any
 from millstream.common.errors import MillstreamError
 from millstream.service.run_file import Found, running_services
 
-# A program may take its time to start its first job.
-_TIMEOUT = 330.0
+_TIMEOUT = 30.0
 # What was asked for is looked after so often, in seconds.
 _POLL = 0.2
 
@@ -31,20 +30,22 @@ class ServiceClient:
         self.url = url.rstrip("/")
         self._token = token
 
-    def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
-        """Return what the service answers."""
+    def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None, timeout: float = _TIMEOUT) -> Any:
+        """Return what the service answers, if that takes no longer than so many seconds."""
         sent = None if body is None else json.dumps(body).encode()
-        answered = self._send(path, method, sent, None if body is None else "application/json")
+        answered = self._send(path, method, sent, None if body is None else "application/json", timeout)
         return json.loads(answered or b"{}")
 
-    def _send(self, path: str, method: str, body: bytes | None, content_type: str | None) -> bytes:
+    def _send(
+        self, path: str, method: str, body: bytes | None, content_type: str | None, timeout: float = _TIMEOUT
+    ) -> bytes:
         request = urllib.request.Request(f"{self.url}/v1{path}", body, method=method)
         if content_type is not None:
             request.add_header("Content-Type", content_type)
         if self._token is not None:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
                 found: bytes = answer.read()
                 return found
         except urllib.error.HTTPError as e:

@@ -21,6 +21,7 @@ from millstream.common.memory_on_spark import spark_settings
 from millstream.common.setting import DurationSetting, at_least, in_words
 from millstream.spark import control, package
 from millstream.spark.attached import Attachment, attachment
+from millstream.spark.cores import free_cores
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
 from millstream.spark.java import Java
 from millstream.spark.master import LOG_LEVEL, master_of
@@ -87,19 +88,24 @@ def get_context(config: Configuration) -> SparkContext:
         return _start(config, SPARE_CORES) if cluster is None else _join(cluster)
 
 
-def start_for_cluster(config: Configuration, slots: int) -> tuple[Attachment, str]:
-    """Start Spark for many jobs, of other processes; return how those reach it, and its application's id.
+def start_for_cluster(config: Configuration, slots: int | None) -> tuple[Attachment, str, int]:
+    """Start Spark for many jobs, of other processes.
 
     Args:
         config: the settings.
-        slots: how many slots there are; each may be a job of its own, which holds a core.
+        slots: how many slots there are, each of which may be a job of its own that holds a core; None for as many as
+            there are cores.
+
+    Returns:
+        How those reach it, its application's id, and how many slots there are.
     """
     with _lock:
-        context = SparkContext._active_spark_context or _start(config, max(SPARE_CORES, slots))
+        context = SparkContext._active_spark_context or _start(config, max(SPARE_CORES, slots or 0))
     gateway: Any = SparkContext._gateway
     way = gateway.gateway_parameters
     attachment = Attachment(way.port, way.auth_token, control.directory(), _settings["spark.master"])
-    return attachment, str(context.applicationId)
+    # Executors that are registering are waited for.
+    return attachment, str(context.applicationId), slots or max(1, free_cores(context, sys.maxsize))
 
 
 def _join(cluster: Attachment) -> SparkContext:

@@ -550,6 +550,11 @@ class Translator:
                 "Processing-time temporal join is not supported yet: its right side is a connector that can look up "
                 "rows, or the join is FOR SYSTEM_TIME AS OF a rowtime."
             )
+        if self._session.batch:
+            # What is left of a view in BATCH is one version of each key.
+            raise TableException(
+                "Event-time temporal joins are for streaming mode: in batch, join by a condition on time."
+            )
         left, right = self._sides(planned)
         keeps_all = node.kind is nodes.JoinKind.LEFT
         operator = TemporalJoinOperator(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -90,7 +91,12 @@ class SessionApi:
     # --- programs of this machine
 
     async def submit(self, request: Request) -> Response:
-        program = self._programs.submit(Submission.read(await body_of(request)))
+        submission = Submission.read(await body_of(request))
+        if not os.path.isfile(submission.path):
+            raise Refused(400, f"There is no program {submission.path} on the cluster's machine.")
+        if submission.directory is not None and not os.path.isdir(submission.directory):
+            raise Refused(400, f"There is no directory {submission.directory} on the cluster's machine.")
+        program = self._programs.submit(submission)
         return answer({"program-id": program.id}, 202)
 
     def _program(self, request: Request) -> Program:

@@ -192,6 +192,11 @@ class LocalWindowAggregateOperator(LocalAggregateOperator):
         self.watermark = watermark
         return watermark
 
+    def on_idle(self) -> bool:
+        # Then others decide how far time has come.
+        self.flush()
+        return True
+
     def _made(self, keys: list[pa.Array], columns: list[pa.Array], rows: int) -> Batch:
         width = len(self.keys)
         return Batch([*keys[:width], *columns, *keys[width:]], None, rows)

@@ -32,7 +32,7 @@ def optimized(node: Node, settings: Mapping[str, str], batch: bool) -> Node:
         node = bottom_up(node, normalize_upserts)
         node = bottom_up(node, retimed)
     node = _with_calcs(node)
-    node = bottom_up(node, find_rank)
+    node = bottom_up(node, lambda n: find_rank(n, batch))
     node = _with_calcs(node)
     node = prune_columns(node)
     node = _with_calcs(node)

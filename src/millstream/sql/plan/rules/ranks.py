@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.sql.errors import TableException
 from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of, conjunction, conjuncts, replaced
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Fields, TimeAttribute
@@ -10,7 +11,7 @@ _RANKS = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK"])
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
-def find_rank(node: n.Node) -> n.Node:
+def find_rank(node: n.Node, batch: bool = False) -> n.Node:
     """Make a Rank of a Calc over an Over whose condition is on the number of a row."""
     if not isinstance(node, n.Calc) or not isinstance(node.input, n.Over) or node.condition is None:
         return node
@@ -22,7 +23,12 @@ def find_rank(node: n.Node) -> n.Node:
     if last is None:
         return node
     function = over.calls[0].function
-    shows = not (function == "ROW_NUMBER" and first == last)
+    if function != "ROW_NUMBER":
+        if batch:
+            # All rows are there, and OVER knows which have the same rank.
+            return node
+        raise TableException(f"{function}() on streaming table is not supported currently: use ROW_NUMBER().")
+    shows = first != last
     below = node.input.input
     fields = node.input.fields if shows else Fields(below.fields.fields)
     found: n.Node = n.Rank(fields, below, over.partition, over.order, function, first, last, shows)

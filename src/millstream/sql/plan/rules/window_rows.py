@@ -19,8 +19,6 @@ def find_window_rank(node: n.Node) -> n.Node:
     if window is None or not {window.start, window.end} <= set(partition):
         return node
     if isinstance(node, n.Rank):
-        if node.function != "ROW_NUMBER":
-            raise TableException(f"Rank strategy {node.function} is not supported on window Top-N: use ROW_NUMBER.")
         return n.WindowRank(**vars(node), window=window.spec, has_window=(window.start, window.end))
     order = ((node.time, node.keeps_last, not node.keeps_last),)
     return n.WindowRank(

@@ -1,0 +1,52 @@
+"""How the log is written: lines for people, or JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from enum import Enum
+
+from millstream.common.configuration import Configuration
+from millstream.common.setting import ChoiceSetting
+
+__all__ = ["LOG_FORMAT", "JsonLines", "LogFormat", "write_log"]
+
+
+class LogFormat(Enum):
+    """How the log is written: as the program's own logging says, or a JSON object a line."""
+
+    TEXT = 0
+    JSON = 1
+
+
+LOG_FORMAT = ChoiceSetting("millstream.log.format", LogFormat.TEXT)
+
+
+class JsonLines(logging.Formatter):
+    """Writes a record as one line of JSON: time, level, logger, message, and whose function said it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        about = vars(record)
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": about.get("said") or record.getMessage(),
+        }
+        if about.get("operator") is not None:
+            line["operator"] = about["operator"]
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def write_log(config: Configuration) -> None:
+    """Write the log as the settings say: with `json`, whatever is logged goes to standard error in lines of JSON."""
+    if LOG_FORMAT.read(config) is LogFormat.TEXT:
+        return
+    root = logging.getLogger()
+    if not any(isinstance(handler.formatter, JsonLines) for handler in root.handlers):
+        handler = logging.StreamHandler()
+        handler.setFormatter(JsonLines())
+        root.addHandler(handler)
