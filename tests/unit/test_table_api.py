@@ -450,7 +450,7 @@ def test_a_function_that_returns_another_type_is_told(people: Table) -> None:
         rows(people.select(wrong(col("id"))))
 
 
-def test_aggregate_functions_of_users_are_refused_in_a_sentence(people: Table) -> None:
+def test_aggregate_functions_of_users_are_called_in_select(people: Table) -> None:
     from millstream.table import AggregateFunction
 
     class Sum(AggregateFunction[int, list[int]]):
@@ -464,10 +464,7 @@ def test_aggregate_functions_of_users_are_refused_in_a_sentence(people: Table) -
             return accumulator[0]
 
     total = udaf(Sum(), result_type=DataTypes.BIGINT(), accumulator_type=DataTypes.ARRAY(DataTypes.BIGINT()))
-    with pytest.raises(MillstreamError, match="aggregate"):
-        rows(people.group_by(col("name")).select(total(col("id"))))
-    with pytest.raises(NotSupportedError, match="aggregate functions of users are not there yet"):
-        people.aggregate(total)
+    assert rows(people.group_by(col("name")).select(total(col("id")))) == [(1,), (2,)]
 
 
 # --- statements, catalogs, settings
@@ -546,6 +543,8 @@ def test_a_declared_table_shows_its_declaration(t_env: StreamTableEnvironment) -
   CONSTRAINT `PK_a` PRIMARY KEY (`a`) NOT ENFORCED
 )"""
     )
+    t_env.create_temporary_view("seen", table.where(col("a") > 1))
+    assert t_env.from_path("seen").get_resolved_schema() == table.get_resolved_schema()
     # What a query makes of it are plain columns.
     plain = str(table.where(col("a") > 1).select(col("ts"), col("c")).get_resolved_schema())
     assert plain == "(\n  `ts` TIMESTAMP(3) *ROWTIME*,\n  `c` INT NOT NULL\n)"

@@ -269,6 +269,17 @@ def test_row_groups_without_such_rows_are_skipped(tmp_path: Path, monkeypatch: p
         assert [g for some in read for g in some] == groups, query
 
 
+def test_new_files_are_read_when_they_come(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1}\n')
+    columns = "(a INT, name STRING METADATA FROM 'file.name' VIRTUAL)"
+    declared(t_env, "src", columns, tmp_path, "json", {"source.monitor-interval": "20 ms"})
+    with t_env.execute_sql("SELECT a, name FROM src").collect() as found:
+        assert tuple(next(found)) == (1, "a.json")
+        (tmp_path / ".b").write_text('{"a": 2}\n')
+        (tmp_path / ".b").rename(tmp_path / "b.json")
+        assert tuple(next(found)) == (2, "b.json")
+
+
 # --- formats
 
 

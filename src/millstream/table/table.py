@@ -49,7 +49,7 @@ class Table:
         self._node = node
         self._t_env = t_env
         self._name: str | None = None
-        # As long as it is a table that was declared, and not what a query makes of it.
+        # As long as it is a table that was declared, or some of its rows, and not what a query makes of it.
         self._declared = declared
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class Table:
 
     def filter(self, predicate: Expression[bool]) -> Table:
         """Keep rows for which a condition is true."""
-        return self._then(self._steps.filter(self._node, self._selection().tree(predicate)))
+        return Table(self._steps.filter(self._node, self._selection().tree(predicate)), self._t_env, self._declared)
 
     def where(self, predicate: Expression[bool]) -> Table:
         """Keep rows for which a condition is true."""

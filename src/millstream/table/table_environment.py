@@ -15,7 +15,6 @@ from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.language import LanguageFunctions
 from millstream.sql.catalog.ddl import Ddl, Result
 from millstream.sql.catalog.manager import CatalogManager, InlineView
-from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.language import statements as s
 from millstream.sql.language import syntax
@@ -232,7 +231,7 @@ class TableEnvironment:
         found = self._catalogs.find(self._catalogs.full_path(parts))
         if found is None:
             raise ValidationException(f"Table `{'`.`'.join(parts)}` was not found.")
-        declared = found if isinstance(found, CatalogTable) and not found.is_view else None
+        declared = found.declared if isinstance(found, InlineView) else None if found.is_view else found
         return Table(self._binder().query(syntax.TableQuery(syntax.TableName(parts))), self, declared)
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
@@ -294,12 +293,14 @@ class TableEnvironment:
         if not isinstance(table, Table):
             raise InvalidProgramError(f"create_temporary_view() takes a Table or a DataStream, not {table!r}.")
         path = self._catalogs.full_path(read_path(view_path))
-        self._catalogs.create_temporary(path, InlineView(table._node, view_path))
+        self._catalogs.create_temporary(path, InlineView(table._node, view_path, table._declared))
 
     def create_view(self, view_path: str, table: Table, ignore_if_exists: bool | None = False) -> None:
         """Name a table for SQL, as long as the environment lives."""
         path = self._catalogs.full_path(read_path(view_path))
-        self._catalogs.create_temporary(path, InlineView(table._node, view_path), bool(ignore_if_exists))
+        self._catalogs.create_temporary(
+            path, InlineView(table._node, view_path, table._declared), bool(ignore_if_exists)
+        )
 
     def create_temporary_table(
         self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = False

@@ -17,10 +17,17 @@ Path = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class InlineView:
-    """A temporary view of a relation that a program has made."""
+    """A temporary view of a relation that a program has made.
+
+    Attributes:
+        node: the relation.
+        summary: what is said of it.
+        declared: the table that it is, if it is one.
+    """
 
     node: Node
     summary: str = ""
+    declared: CatalogTable | None = None
 
     @property
     def is_view(self) -> bool:
