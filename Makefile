@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-shuffle test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
+.PHONY: demo test test-shuffle test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -30,6 +30,11 @@ test: lint
 # The tests on Spark with an epoch as a Spark job each; without the setting, slots of streaming jobs stay.
 test-shuffle: $(STAMP)
 	MILLSTREAM_TEST_EXCHANGE=spark $(BIN)/python -m pytest tests/spark
+
+# A cluster of machines that are killed, frozen, cut off and added.
+test-cluster: $(STAMP)
+	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_cluster.py
+	$(BIN)/python -m tests.machines --rounds 1
 
 # The tests against apache-flink, which is installed into a venv of its own first.
 test-pyflink: $(STAMP)

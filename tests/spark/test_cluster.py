@@ -16,6 +16,10 @@ from millstream.testing.spark_cluster import SparkCluster, can_separate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
+# What takes minutes is for `make test-cluster`.
+LONG = "MILLSTREAM_TEST_CLUSTER" in os.environ
+long_form = pytest.mark.skipif(not LONG, reason="takes minutes: make test-cluster")
+
 # Debian's own has nothing but the standard library.
 BARE_PYTHON = f"/usr/bin/python3.{sys.version_info.minor}"
 
@@ -44,7 +48,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(shared: Path) -> Iterator[SparkCluster]:
-    with SparkCluster(3, shared=str(shared)) as cluster:
+    with SparkCluster(3 if LONG else 2, shared=str(shared)) as cluster:
         yield cluster
 
 
@@ -67,6 +71,7 @@ def test_machines_need_only_python_and_spark(cluster: SparkCluster, tmp_path: Pa
     assert done.stdout.split() == ["(3366,", f"'{os.path.realpath(BARE_PYTHON)}')"], done.stderr[-2000:]
 
 
+@long_form
 @pytest.mark.skipif(not can_separate(), reason="workers' disks can be kept apart by root only")
 def test_state_that_other_machines_do_not_see_is_refused(cluster: SparkCluster, tmp_path: Path) -> None:
     own = {"execution.checkpointing.dir": str(tmp_path / "own"), "execution.checkpointing.interval": "1 s"}
@@ -77,6 +82,7 @@ def test_state_that_other_machines_do_not_see_is_refused(cluster: SparkCluster, 
     assert "set execution.checkpointing.dir to a place that the driver and all executors share" in done.stderr
 
 
+@long_form
 def test_a_machine_is_lost(cluster: SparkCluster, shared: Path) -> None:
     storm = Storm(cluster, shared, os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"), random.Random(1))
     assert storm.run("kill") == 0

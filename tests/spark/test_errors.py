@@ -265,14 +265,14 @@ def test_print_inside_functions_reaches_the_console(env1: Env, capsys: pytest.Ca
 
 
 def test_a_slot_that_exceeds_its_share_names_the_state(config: Configuration) -> None:
-    # Of 700 MB Java has 480, and each of two slots 110.
-    config.set_string("taskmanager.memory.flink.size", "700m").set_string("taskmanager.numberOfTaskSlots", "2")
+    # Of 900 MB Java has 480, and each of two slots 210.
+    config.set_string("taskmanager.memory.flink.size", "900m").set_string("taskmanager.numberOfTaskSlots", "2")
     env = Env.get_execution_environment(config)
-    texts = env.from_source(DataGeneratorSource(lambda i: "x" * 1000 + str(i), 400_000)).uid("texts")
+    texts = env.from_source(DataGeneratorSource(lambda i: "x" * 1000 + str(i), 600_000)).uid("texts")
     texts.key_by(lambda text: text).reduce(lambda a, b: a).uid("kept").name("Keeper").add_sink(lambda text: None)
     with pytest.raises(JobExecutionError) as failed:
         env.execute()
     told = str(failed.value)
-    assert "of memory, and its share is 110.0 MiB. Most of it is the state '_reduce': " in told
+    assert "of memory, and its share is 210.0 MiB. Most of it is the state '_reduce': " in told
     assert "in operator 'Keeper' (uid kept)" in told
     assert "Raise taskmanager.memory.process.size" in told

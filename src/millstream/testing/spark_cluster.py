@@ -110,7 +110,9 @@ class SparkCluster:
         address, prefix = f"127.0.0.{number + 1}", []
         if self._network:
             address = self._network.add(number)
-            prefix = [*self._network.inside(number), *_own_temporary(os.path.join(own, "tmp"), self.shared)]
+            # An interpreter may be there as well.
+            kept = [path for path in (self.shared, sys.prefix, spark_home()) if path is not None]
+            prefix = [*self._network.inside(number), *_own_temporary(os.path.join(own, "tmp"), kept)]
         command = [*prefix, *_spark("worker.Worker"), "--host", address, "--webui-port", "0"]
         command += [
             "-c",
@@ -255,15 +257,15 @@ class _Network:
         return f"msv{self._number}-{member}"
 
 
-def _own_temporary(directory: str, shared: str | None) -> list[str]:
-    """Return what a command begins with that has a temporary directory of its own; only `shared` is everybody's."""
+def _own_temporary(directory: str, kept: list[str]) -> list[str]:
+    """Return what a command begins with that has a temporary directory of its own, in which some are everybody's."""
     os.makedirs(directory)
     script = f'mount --rbind "{directory}" /tmp && exec "$@"'
-    inner = os.path.realpath(shared) if shared is not None else ""
-    if inner.startswith("/tmp/"):
-        place = os.path.join(directory, inner.removeprefix("/tmp/"))
-        os.makedirs(place)
-        script = f'mount --bind "{inner}" "{place}" && {script}'
+    for path in map(os.path.realpath, kept):
+        if path.startswith("/tmp/"):
+            place = os.path.join(directory, path.removeprefix("/tmp/"))
+            os.makedirs(place, exist_ok=True)
+            script = f'mount --bind "{path}" "{place}" && {script}'
     return ["unshare", "-m", "sh", "-c", script, "sh"]
 
 

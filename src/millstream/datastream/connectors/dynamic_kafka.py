@@ -65,6 +65,7 @@ class DynamicKafkaSource(KafkaSource):
     """Reads the streams of a cluster that a metadata service knows; in all else a KafkaSource.
 
     Example:
+        >>> from millstream.common.serialization import SimpleStringSchema
         >>> service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": "localhost:9092"})
         >>> builder = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_ids({"orders"})
         >>> builder.set_value_only_deserializer(SimpleStringSchema()).build().name
