@@ -246,6 +246,8 @@ class _Network:
 
     def remove(self) -> None:
         for member in self._members:
+            # A namespace goes when its last process has: its cable would be there for a while.
+            subprocess.run(["ip", "link", "del", self._end(member)], capture_output=True)
             subprocess.run(["ip", "netns", "del", self._namespace(member)], capture_output=True)
         self._members.clear()
         subprocess.run(["ip", "link", "del", self._bridge], capture_output=True)
