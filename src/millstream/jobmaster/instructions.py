@@ -6,7 +6,7 @@ Where an instruction has an answer, its docstring names the event. One that cann
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
@@ -51,10 +51,15 @@ class ReleaseSlots:
 
 @dataclass(frozen=True, kw_only=True)
 class PollSources:
-    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled."""
+    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled.
+
+    Attributes:
+        ahead: the splits of sources that must wait for slower ones.
+    """
 
     budgets: dict[int, int]
     running: frozenset[int]
+    ahead: dict[int, frozenset[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

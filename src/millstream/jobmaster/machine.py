@@ -244,6 +244,7 @@ class JobMachine:
             i.PollSources(
                 budgets={v: self._options.sizer.budget_of(v) for v in execution.readable_sources()},
                 running=execution.running_sources(),
+                ahead=execution.splits_ahead(),
             )
         ]
 
