@@ -247,7 +247,7 @@ class _Reader(SourceReader):
                 cursor.execute(f"SELECT * FROM {settings.query}{where}{order}", values)
                 while rows := cursor.fetchmany(_FETCH):
                     names = tuple(column[0] for column in cursor.description)
-                    found = [Row.of(names, list(row)) for row in rows]
+                    found = Row.many(names, rows)
                     if skip < len(found):
                         yield found[skip:]
                     skip = max(skip - len(found), 0)
