@@ -23,9 +23,14 @@ class TakeDirectory:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenOutput:
-    """Make the committers of the job's sinks: OutputOpened."""
+    """Make the committers of the job's sinks: OutputOpened.
+
+    Attributes:
+        afresh: whether the job starts from nothing, so that there is no output to recover.
+    """
 
     plan: JobPlan
+    afresh: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -255,6 +255,8 @@ class JobMaster:
 
     def _open_output(self, asked: i.OpenOutput) -> e.OutputOpened:
         self._output = Output(asked.plan)
+        if asked.afresh:
+            self._output.begin()
         return e.OutputOpened(transactional=self._output.transactional)
 
     def _commit_output(self, asked: i.CommitOutput) -> e.OutputCommitted:

@@ -198,7 +198,7 @@ class JobMachine:
     def _job_started(self, event: e.JobStarted) -> Instructions:
         job, origin = self._ledger, self._options.origin
         job.chronicle.become(JobStatus.CREATED, self._now)
-        instructions: Instructions = [i.TakeDirectory(), i.OpenOutput(plan=job.plan)]
+        instructions: Instructions = [i.TakeDirectory(), i.OpenOutput(plan=job.plan, afresh=origin is None)]
         if origin is not None:
             snapshot = origin.manifest.snapshot
             try:
