@@ -85,7 +85,7 @@ simulate: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
-	$(BIN)/python bench/kafka.py
+	$(BIN)/python bench/connectors.py
 
 # SQL beside Flink's own Java SQL.
 bench-sql: $(STAMP)
