@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Self
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.shapes import ANYTHING, Shape
+from millstream.common.shapes import ANYTHING, Shape, Whole
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.bad_records import COUNTER, BadRecord, BadRecords
@@ -177,6 +177,13 @@ class SourceOperator(Operator):
         self.produced_type = source.produced_type
         self.assigns_timestamps = source.timestamped
         self.tags_outputs = source.bad_records.tag is not None
+
+    @property
+    def numbers(self) -> Whole | None:
+        """The shape of its records, where that is one of bounded numbers and nothing comes beside them."""
+        shape = self.source.shape
+        alone = self.source.bad_records.fails and not self.source.timestamped
+        return shape if alone and isinstance(shape, Whole) and shape.size is not None and not shape.null else None
 
     def open(self) -> None:
         context = self.setup.context

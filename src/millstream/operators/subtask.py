@@ -50,6 +50,9 @@ ROOM_SECONDS = 0.1
 # So many batches of rows go through a loop at once, at most.
 FEW_BATCHES = 4
 
+# So many records a source's subtask reads before it is worth to have numbers go through columns.
+COLUMNS_AFTER = 1 << 20
+
 Loop = Callable[[Iterable[Any]], None]
 # Finds the loop over blocks of some layout that came over an edge.
 FindLoop = Callable[[Edge, Layout], Loop]
@@ -107,6 +110,7 @@ class Subtask:
         self._loops: dict[bool, Loops] = {False: {}, True: {}}
         self._inputs = self._loops[False]
         self._read = self._compiler.source_function() if vertex.is_source else None
+        self._until_columns = COLUMNS_AFTER
         self._batch = self._batch_input()
         self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
         self._asking = [(n.operator, n) for n in self._nodes if isinstance(n.operator, AsyncOperator)]
@@ -311,14 +315,22 @@ class Subtask:
                 for marker in self._markers:
                     marker.start_split(share.split)
 
+    def _source_loop(self) -> Loop:
+        """Return the loop over a source's records; after many of them, one that takes columns where it can."""
+        assert self._read is not None
+        if self._until_columns <= 0:
+            self._until_columns = 1 << 62
+            self._read = self._compiler.column_function(self._read)
+        return self._read
+
     def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
-        run, head = self._read, self.vertex.head
-        assert run is not None
+        run, head = self._source_loop(), self.vertex.head
         while (batch := self._guarded(share.batch, head)) is not None:
             before = share.at
             at = self._run_pieces(run, self._paces[SHARES], batch, before, len(batch), until)
             read = share.took(at)
+            self._until_columns -= read
             self._records_in += sum(map(len, batch[before:at])) if head.operator.emits_batches else read
             yield from self._full_blocks()
             if self._look() >= until or self._is_full():
