@@ -323,6 +323,30 @@ class StatementSet(Statement):
 
 
 @record(frozen=True)
+class CompilePlan(Statement):
+    """COMPILE PLAN: what is planned is written to a file; COMPILE AND EXECUTE PLAN runs it, too.
+
+    Attributes:
+        file: where it is written.
+        statement: an INSERT or a StatementSet.
+        if_not_exists: whether a file that is there is left.
+        execute: whether it is run; then a file that is there is run as it is.
+    """
+
+    file: str
+    statement: Statement
+    if_not_exists: bool = False
+    execute: bool = False
+
+
+@record(frozen=True)
+class ExecutePlan(Statement):
+    """EXECUTE PLAN: runs what a file has planned."""
+
+    file: str
+
+
+@record(frozen=True)
 class BeginStatementSet(Statement):
     """BEGIN STATEMENT SET, in a client."""
 
