@@ -86,8 +86,9 @@ simulate: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/kafka.py
+	$(BIN)/python bench/sql/run.py
 
-# SQL beside Flink's own Java SQL.
+# The part of it that is SQL, beside Flink's own Java SQL.
 bench-sql: $(STAMP)
 	$(BIN)/python bench/sql/run.py
 

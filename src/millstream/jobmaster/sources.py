@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from millstream.checkpoint.snapshot import pack, unpack
 from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
+from millstream.common.records import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.polling import BackOff, RateLimit
 from millstream.operators.protocol import JobPlan, Shares
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _HELD_BACK = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Read:
     """What sources had to say when they were asked.
 
