@@ -85,7 +85,7 @@ simulate: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
-	$(BIN)/python bench/kafka.py
+	$(BIN)/python bench/connectors.py
 	$(BIN)/python bench/sql/run.py
 
 # The part of it that is SQL, beside Flink's own Java SQL.

@@ -6,6 +6,7 @@ Where an instruction has an answer, its docstring names the event. One that cann
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import field
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
@@ -23,9 +24,14 @@ class TakeDirectory:
 
 @record(frozen=True, kw_only=True)
 class OpenOutput:
-    """Make the committers of the job's sinks: OutputOpened."""
+    """Make the committers of the job's sinks: OutputOpened.
+
+    Attributes:
+        afresh: whether the job starts from nothing, so that there is no output to recover.
+    """
 
     plan: JobPlan
+    afresh: bool = True
 
 
 @record(frozen=True, kw_only=True)
@@ -51,10 +57,15 @@ class ReleaseSlots:
 
 @record(frozen=True, kw_only=True)
 class PollSources:
-    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled."""
+    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled.
+
+    Attributes:
+        ahead: the splits of sources that must wait for slower ones.
+    """
 
     budgets: dict[int, int]
     running: frozenset[int]
+    ahead: dict[int, frozenset[Any]] = field(default_factory=dict)
 
 
 @record(frozen=True, kw_only=True)

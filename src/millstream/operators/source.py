@@ -47,6 +47,12 @@ class SplitEnumerator(ABC):
         What was returned counts as read: the next call goes on behind it.
         """
 
+    def hold_back(self, splits: Collection[Any]) -> None:
+        """Deal nothing of these splits out, and of all others again: they are ahead of those they are aligned with.
+
+        Asked only where the source says `aligns_splits`.
+        """
+
     def is_finished(self) -> bool:
         """Tell whether everything has been dealt out for good; never, where nothing else is said."""
         return False
@@ -120,6 +126,8 @@ class Source(ABC, Generic[T_co]):
     shape: Shape = ANYTHING
     # Whether its readers give each record with its timestamp, as a pair.
     timestamped = False
+    # Whether its enumerator can hold single splits back; else it waits as a whole for those it is aligned with.
+    aligns_splits = False
     # How many records a second it is read at most, over all subtasks.
     rate_per_second: float | None = None
     # What its readers do with records that cannot be read: `bad_records.meet(...)` stands in their place.

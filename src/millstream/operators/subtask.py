@@ -28,7 +28,7 @@ from millstream.operators.inbox import Inbox, Queue, Turns
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.pace import Pace
 from millstream.operators.partitioners import Place
-from millstream.operators.protocol import LevelTask, SubtaskReport
+from millstream.operators.protocol import LevelTask, Progress, SubtaskReport
 from millstream.operators.reading import OpenShare, Unfinished
 from millstream.operators.reduce import ReduceOperator
 from millstream.operators.sink import InvokeOperator, SinkOperator
@@ -450,7 +450,10 @@ class Subtask:
             next_wake=None if self.ended else self._next_wake(),
             look_again=min(filter(None, [o.look_again() for o, _ in self._asking]), default=None),
             is_full=self._is_full(),
-            aligned=dict(m.aligned() for m in self._markers if m.strategy.alignment is not None),
+            aligned={
+                group: Progress(watermark, splits)
+                for group, watermark, splits in (m.progress() for m in self._markers if m.strategy.alignment)
+            },
             ended=self.ended,
             tables=self.tables() if task.checkpoint is not None else {},
             exported=exported,
@@ -596,8 +599,11 @@ class Subtask:
     def _let_time_pass(self) -> None:
         """Fire timers that are due; where input waits, nothing is silent."""
         waits = bool(self._inbox.waiting or self._earlier.waiting)
+        expected = [share.split for share in self._todo] + [None] * waits
+        # Those that wait for slower ones are not silent either.
+        expected += self._task.ahead.get(self.vertex.id, ())
         for marker in self._markers:
-            marker.expects([share.split for share in self._todo] + [None] * waits)
+            marker.expects(expected)
         self._on_processing_time()
 
     def _take_control(self, channel: Channel, control: Control) -> None:
