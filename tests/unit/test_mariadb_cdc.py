@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import cdc_replica
 import pytest
+from cdc_shop import MariaDbShop, dealt, reading, refused, take, until
 
-from millstream.common import Configuration, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.cdc import (
     JsonDebeziumDeserializationSchema,
@@ -25,59 +23,18 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
 )
 from millstream.datastream.connectors.cdc.mysql_places import place_of
-from millstream.testing import LocalEnvironment
 from millstream.testing.databases import MariaDbServer, PostgresServer
-
-NONE = WatermarkStrategy.no_watermarks()
-
-
-class Shop:
-    """A database, and sources that read it."""
-
-    def __init__(self, server: MariaDbServer) -> None:
-        self.server = server
-        self.database = server.new_database()
-        self.connection = server.connect(self.database)
-
-    def run(self, *statements: str) -> list[Any]:
-        with self.connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-            return list(cursor.fetchall())
-
-    def source(self, *tables: str) -> MySqlSourceBuilder:
-        names = [f"{self.database}.{t}" for t in tables or ("orders",)]
-        return MySqlSource.builder().hostname(self.server.socket).username("root").table_list(*names).split_size(7)
 
 
 @pytest.fixture
-def shop(mariadb: MariaDbServer) -> Iterator[Shop]:
-    found = Shop(mariadb)
+def shop(mariadb: MariaDbServer) -> Iterator[MariaDbShop]:
+    found = MariaDbShop(mariadb)
     found.run(
         "CREATE TABLE orders (id int PRIMARY KEY, item varchar(40), price decimal(8, 2))",
         "INSERT INTO orders SELECT seq, concat('item ', seq), seq * 1.5 FROM seq_1_to_20",
     )
     yield found
     found.connection.close()
-
-
-@contextmanager
-def reading(builder: MySqlSourceBuilder, **settings: str) -> Iterator[Iterator[Any]]:
-    """The records of a source, as they come."""
-    env = LocalEnvironment(Configuration.from_dict(settings) if settings else None)
-    with closing(env.from_source(builder.build(), NONE, "changes").execute_and_collect()) as records:
-        yield records
-
-
-def take(records: Iterator[Any], count: int) -> list[Any]:
-    return list(itertools.islice(records, count))
-
-
-def until(holds: Callable[[], Any], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 TYPES = """CREATE TABLE types (id int PRIMARY KEY, u bigint unsigned, f float, d double, n decimal(20, 6), t text,
@@ -91,7 +48,7 @@ VALUES = """INSERT INTO types VALUES (%d, 18446744073709551615, 1.2, 0.1, '12345
 '', 1.2345678, '0000-00-00', DEFAULT, DEFAULT, ST_GeomFromText('POINT(1 2)'))"""
 
 
-def test_the_table_as_it_is_then_every_change_with_the_same_values(shop: Shop) -> None:
+def test_the_table_as_it_is_then_every_change_with_the_same_values(shop: MariaDbShop) -> None:
     shop.run("SET SESSION sql_mode = ''", TYPES, VALUES % 1)
     schema = RowDeserializationSchema(with_table=True)
     with reading(shop.source("orders", "types").deserializer(schema)) as records:
@@ -125,7 +82,7 @@ def test_the_table_as_it_is_then_every_change_with_the_same_values(shop: Shop) -
     ]
 
 
-def test_columns_and_tables_may_come_and_go(shop: Shop) -> None:
+def test_columns_and_tables_may_come_and_go(shop: MariaDbShop) -> None:
     schema = JsonDebeziumDeserializationSchema()
     source = shop.source("(orders|later.*)").deserializer(schema).discovery_interval(0.2)
     with reading(source) as records:
@@ -145,7 +102,7 @@ def test_columns_and_tables_may_come_and_go(shop: Shop) -> None:
     assert truncated["source"]["table"] == "later1"
 
 
-def test_reading_begins_where_it_is_told_to(shop: Shop) -> None:
+def test_reading_begins_where_it_is_told_to(shop: MariaDbShop) -> None:
     with reading(shop.source().startup_options(StartupOptions.snapshot())) as records:
         assert len(list(records)) == 20
     ((file, position, *_),) = shop.run("SHOW MASTER STATUS")
@@ -159,7 +116,7 @@ def test_reading_begins_where_it_is_told_to(shop: Shop) -> None:
         take(records, 1)
 
 
-def test_reading_begins_behind_a_gtid(shop: Shop) -> None:
+def test_reading_begins_behind_a_gtid(shop: MariaDbShop) -> None:
     ((before,),) = shop.run("SELECT @@global.gtid_binlog_pos")
     shop.run("INSERT INTO orders VALUES (21, NULL, NULL)", "FLUSH BINARY LOGS")
     shop.run("SET SESSION gtid_domain_id = 7", "INSERT INTO orders VALUES (22, NULL, NULL)")
@@ -188,23 +145,12 @@ def test_reading_begins_behind_a_gtid(shop: Shop) -> None:
     refused(begin("binlog.000001"), "is not a GTID")
 
 
-def dealt(enumerator: Any, count: int) -> list[Any]:
-    found: list[Any] = []
-    end = time.monotonic() + 20
-    while len(found) < count:
-        assert time.monotonic() < end
-        for share in enumerator.poll(1000, time.monotonic()).shares.get(0, []):
-            found += share.changes()
-        time.sleep(0.01)
-    return found
-
-
-def place(shop: Shop, position: int) -> tuple[Any, ...]:
+def place(shop: MariaDbShop, position: int) -> tuple[Any, ...]:
     ((file, *_), *_) = shop.run("SHOW BINARY LOGS")
     return tuple(place_of(file, position))
 
 
-def test_the_log_goes_on_in_the_next_file(shop: Shop) -> None:
+def test_the_log_goes_on_in_the_next_file(shop: MariaDbShop) -> None:
     with reading(shop.source()) as records:
         take(records, 20)
         for n in range(21, 25):
@@ -212,16 +158,9 @@ def test_the_log_goes_on_in_the_next_file(shop: Shop) -> None:
         assert [row.id for row in take(records, 4)] == [21, 22, 23, 24]
 
 
-def refused(builder: MySqlSourceBuilder, words: str) -> None:
-    began = time.monotonic()
-    with pytest.raises(MillstreamError, match=words) as e, reading(builder) as records:
-        take(records, 1)
-    assert "\n" not in str(e.value).strip() and time.monotonic() - began < 20
-
-
 # Of a connection that was refused Python complains that nobody closed it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_what_cannot_be_read_is_said_in_a_sentence(shop: Shop) -> None:
+def test_what_cannot_be_read_is_said_in_a_sentence(shop: MariaDbShop) -> None:
     refused(shop.source().hostname("127.0.0.1").port(1), "does not answer: .* Check hostname, port")
     wrong = shop.source().hostname("127.0.0.1").port(shop.server.port).username("app").password("wrong")
     refused(wrong, "refuses user 'app': Access denied.* Check username")
@@ -238,7 +177,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(shop: Shop) -> None:
 
 
 def test_the_replica_is_the_original_though_the_program_is_killed_again_and_again(
-    shop: Shop, postgres: PostgresServer, tmp_path: Path
+    shop: MariaDbShop, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     import psycopg
 

@@ -79,7 +79,7 @@ def literal(text: str) -> str:
 _TABLES = """
 SELECT c.oid, n.nspname, c.relname, CASE WHEN c.relkind = 'r' THEN c.relreplident::text ELSE
 (SELECT coalesce(CASE WHEN count(DISTINCT l.relreplident) > 1 THEN 'mixed' ELSE min(l.relreplident::text) END, 'd')
-FROM pg_partition_tree(c.oid) t JOIN pg_class l ON l.oid = t.relid WHERE t.isleaf AND l.relkind = 'r') END,
+FROM pg_partition_tree(c.oid) t JOIN pg_class l ON l.oid = t.relid WHERE t.isleaf OR l.oid = c.oid) END,
 c.relkind = 'p', has_table_privilege(c.oid, 'SELECT')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
@@ -129,10 +129,10 @@ def find_keys(connection: Connection, oid: int) -> tuple[KeyColumn, ...]:
 def check_identity(table: str, identity: str) -> None:
     """Refuse a table of whose rows the log does not have the key."""
     if identity not in ("d", "f"):
-        what = {"n": "is NOTHING", "i": "is an index", "mixed": "is not the same for all partitions"}[identity]
+        what = {"n": "is NOTHING", "i": "is an index", "mixed": "is not that of all its partitions"}[identity]
         raise InvalidProgramError(
             f"The replica identity of table {table} {what}, so that the log does not tell which row was changed: run  "
-            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT  (the primary key) or FULL, for each of its partitions."
+            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT  (the primary key) or FULL, and so for each partition."
         )
 
 
