@@ -82,6 +82,10 @@ class MariaDbShop:
         names = [f"{self.database}.{t}" for t in tables or ("orders",)]
         return MySqlSource.builder().hostname(self.server.socket).username("root").table_list(*names).split_size(7)
 
+    def is_read(self) -> bool:
+        """Whether somebody reads the log."""
+        return any(row[4] == "Binlog Dump" for row in self.run("SHOW PROCESSLIST"))
+
 
 def until(holds: Callable[[], Any], seconds: float = 30) -> None:
     end = time.monotonic() + seconds

@@ -200,16 +200,13 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
             str(tmp_path),
         ]
 
-        def is_read() -> bool:
-            return any(row[4] == "Binlog Dump" for row in shop.run("SHOW PROCESSLIST"))
-
         for seconds in (0.15, 0.3, 0.8, 1.2):
             job = subprocess.Popen(command)
-            until(is_read)
+            until(shop.is_read)
             workload.run(60, seconds)
             job.kill()
             job.wait()
-            until(lambda: not is_read())
+            until(lambda: not shop.is_read())
         job = subprocess.Popen(command)
         try:
             cdc_replica.await_equal(database, replica, 60)

@@ -108,7 +108,7 @@ class MySqlChunks(ChunkReaders[TableNote]):
         size = 0
         with connection.cursor(SSCursor) as cursor:
             columns = ", ".join(_selected(c) for c in table.columns)
-            cursor.execute(f"SELECT {columns} FROM {table.quoted}{where} ORDER BY {keys}", values or None)
+            cursor.execute(f"SELECT {columns} FROM {table.quoted}{where} ORDER BY {keys}", tuple(values))
             while rows := cursor.fetchmany(_FETCH if size < CHUNK_BYTES else 0):
                 for values_ in rows:
                     row = list(values_)

@@ -21,7 +21,7 @@ __all__ = ["BinlogReader", "ChangesShare", "Piece", "changes_of_event"]
 PIECE_CHANGES = 1000
 PIECE_BYTES = 1 << 20
 _HEARTBEAT_SECONDS = 0.5
-_FATAL = 1236
+_FATAL, _DENIED = 1236, 1227
 # Of a Gtid event: what follows is only prepared.
 _PREPARED = 64
 _ROW_STATEMENTS = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD")
@@ -189,6 +189,8 @@ class BinlogReader(LogThread[Piece]):
                     "Start the job without its state, so that it reads the tables anew."
                 )
             return MySqlFailure(f"MySQL at {self._database.place} does not send its binlog: {words}.")
+        if error.args and error.args[0] == _DENIED:
+            return MySqlFailure(f"The user may not read the binlog: {said(error)}. Grant it REPLICATION SLAVE.")
         if isinstance(error, (KeyError, NotImplementedError, UnicodeError, struct.error)):
             return MySqlFailure(f"An event of the binlog cannot be read: {error!r}.")
         return MySqlFailure(f"The connection to MySQL at {self._database.place} is lost: {said(error)}.")

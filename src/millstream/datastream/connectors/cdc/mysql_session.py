@@ -89,9 +89,9 @@ class Database:
 
 
 def run(connection: Any, query: str, values: Sequence[Any] = ()) -> list[Any]:
-    """Run a statement; return its rows."""
+    """Run a statement, in which % is written twice; return its rows."""
     with connection.cursor() as cursor:
-        cursor.execute(query, values or None)
+        cursor.execute(query, tuple(values))
         return list(cursor.fetchall())
 
 
@@ -120,8 +120,8 @@ class TableNote:
 
 
 def quoted(name: str) -> str:
-    """Write a name so that SQL takes it as it is."""
-    return "`" + name.replace("`", "``") + "`"
+    """Write a name so that SQL takes it as it is, in a statement that `run` takes."""
+    return "`" + name.replace("`", "``").replace("%", "%%") + "`"
 
 
 def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
@@ -228,7 +228,7 @@ def _check_chunks(table: TableNote) -> None:
 
 def snapshot_place(connection: Any) -> Place | None:
     """Return where in the binlog the connection's snapshot is; None if the server does not tell."""
-    rows = run(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'")
+    rows = run(connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'")
     found = {name.lower(): value for name, value in rows}
     if "binlog_snapshot_file" not in found:
         return None

@@ -90,15 +90,23 @@ def from_table(column: ColumnNote) -> Convert | None:
 
 def from_log(column: ColumnNote) -> Convert | None:
     """Return what is made of a value that the binlog has given; None: it stays as it is."""
-    if column.type == "binary":
+    make = {"uuid": _uuid, "inet4": _address, "inet6": _address}.get(column.type, bytes)
+    width = {"uuid": 16, "inet4": 4, "inet6": 16, "binary": column.width}.get(column.type, 0)
+    if not width and not column.type.endswith(("blob", "varbinary")):
+        return None
+
+    def convert(value: Any) -> Any:
+        # No bytes at all are read as text. Other text is from a time when the column was of another type.
+        if value and not isinstance(value, bytes):
+            return value
         # Zeros at the end are not logged.
-        return lambda v: v.ljust(column.width, b"\0") if isinstance(v, bytes) else v
-    if column.type == "uuid":
-        return lambda v: str(UUID(bytes=v.ljust(16, b"\0"))) if isinstance(v, bytes) else v
-    if column.type in ("inet4", "inet6"):
-        width = 4 if column.type == "inet4" else 16
-        return lambda v: _address(v.ljust(width, b"\0")) if isinstance(v, bytes) else v
-    return None
+        return make((value or b"").ljust(width, b"\0"))
+
+    return convert
+
+
+def _uuid(value: bytes) -> str:
+    return str(UUID(bytes=value))
 
 
 def _address(value: Any) -> str:
