@@ -13,6 +13,7 @@ from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.requests import Request
+from millstream.operators.failures import Failure
 from millstream.operators.protocol import JobPlan, LevelTask, LogLine
 
 
@@ -212,6 +213,15 @@ class Warn:
     text: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeepFailure:
+    """Write down what is needed to run an operator again on what it has failed on."""
+
+    plan: JobPlan
+    number: int
+    failure: Failure
+
+
 # --- the end
 
 
@@ -265,6 +275,7 @@ Instruction = (
     | Print
     | Log
     | Warn
+    | KeepFailure
     | CloseSources
     | CloseOutput
     | CleanUp

@@ -131,6 +131,9 @@ class Operator:
     watermark = MIN_WATERMARK
     # Set where the operator has timers.
     timers: Timers | None = None
+    # What is being fired: the method that does it and what that is given, of which the second is the key. It stays
+    # when that fails, so that it can be fired again alone.
+    firing: tuple[str, tuple[Any, ...]] | None = None
 
     @property
     def uses_key(self) -> bool:
@@ -178,9 +181,22 @@ class Operator:
         """Event time has come this far: fire timers; return the watermark to pass on, None for none."""
         self.watermark = watermark
         if self.timers is not None:
-            for timer in self.timers.event.due(watermark):
-                self.on_event_timer(timer)
+            self._fire_event_timers(watermark)
         return watermark
+
+    def _fire_event_timers(self, until: int) -> None:
+        assert self.timers is not None
+        for timer in self.timers.event.due(until):
+            self.firing = "on_event_timer", timer
+            self.on_event_timer(timer)
+        self.firing = None
+
+    def _fire_processing_timers(self, until: int) -> None:
+        assert self.timers is not None
+        for timer in self.timers.processing.due(until):
+            self.firing = "on_processing_timer", timer
+            self.on_processing_timer(timer)
+        self.firing = None
 
     @property
     def sent(self) -> int:
@@ -197,8 +213,7 @@ class Operator:
     def on_processing_time(self) -> None:
         """Fire the timers that the wall clock has reached."""
         if self.timers is not None:
-            for timer in self.timers.processing.due(self.setup.clock() - self.setup.surroundings.timer_lag):
-                self.on_processing_timer(timer)
+            self._fire_processing_timers(self.setup.clock() - self.setup.surroundings.timer_lag)
 
     @property
     def follows_clock(self) -> bool:
@@ -209,10 +224,8 @@ class Operator:
         """In BATCH: the records of a key have all been there; fire its timers."""
         if self.timers is not None:
             self.watermark = MAX_WATERMARK
-            for timer in self.timers.event.due(MAX_WATERMARK):
-                self.on_event_timer(timer)
-            for timer in self.timers.processing.due(MAX_WATERMARK):
-                self.on_processing_timer(timer)
+            self._fire_event_timers(MAX_WATERMARK)
+            self._fire_processing_timers(MAX_WATERMARK)
             self.watermark = MIN_WATERMARK
 
     def on_event_timer(self, timer: Timer) -> None:

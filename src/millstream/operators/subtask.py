@@ -23,7 +23,8 @@ from millstream.operators.codegen import site_of
 from millstream.operators.context import RuntimeContext
 from millstream.operators.earlier import EarlierInput, EarlierWay
 from millstream.operators.edges import Edge, EdgeWriter
-from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
+from millstream.operators.evidence import Evidence, evidence
+from millstream.operators.failures import Failure, Located, SubtaskFailed, locate, user_traceback
 from millstream.operators.inbox import Inbox, Queue, Turns
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.pace import Pace
@@ -796,8 +797,9 @@ class Subtask:
             raise self._failed(e, node) from e
 
     def _failed(self, error: Exception, node: ChainNode | None) -> SubtaskFailed:
-        operator, record, error = locate(error)
-        found = next((n for n in self._nodes if n.operator is operator), node or self.vertex.head)
+        located = locate(error)
+        found = next((n for n in self._nodes if n.operator is located.operator), node or self.vertex.head)
+        error, kept = located.error, self._evidence(found, located)
         return SubtaskFailed(
             Failure(
                 user_traceback(error),
@@ -807,12 +809,24 @@ class Subtask:
                 self.index,
                 self.vertex.parallelism,
                 self._epoch,
-                record,
+                located.record,
                 isinstance(error, DamagedStateError),
                 isinstance(error, (IncurableError, InvalidProgramError)),
                 found.made_at,
+                kept.kept,
+                kept.note,
             )
         )
+
+    def _evidence(self, node: ChainNode, located: Located) -> Evidence:
+        """Return what is kept of a failure; that it cannot be is no reason to tell of another error."""
+        state, own = self._states.get(node.id), self._states.get(f"{node.id}.operator")
+        given = located.found if node.operator is located.operator else None
+        try:
+            node.operator.settle()
+            return evidence(node.operator, given, state, own, self._settings.keep_bytes)
+        except Exception as e:
+            return Evidence(None, f"nothing of it could be kept ({type(e).__name__}: {e})")
 
 
 def running_operator(frame: FrameType | None) -> str | None:

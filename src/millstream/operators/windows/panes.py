@@ -7,7 +7,7 @@ loop is written out, and firing is one pass over a dict. What comes out is the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
@@ -158,17 +158,34 @@ class PaneOperator(WindowOperator):
         stamp = window.max_timestamp()
         if self.result.function is None:
             if isinstance(self.contents, Aggregated):
-                result = self.contents.function.get_result
-                self.setup.emit((result(a) for a in values.values()), stamp)
+                self.setup.emit(self._results(window, values), stamp)
             else:
                 self.setup.emit(values.values(), stamp)
             return
         for key, value in values.items():
+            self.firing = "fire_pane", (window, key, value)
             contents = value if isinstance(self.contents, Reduced) else self.contents.function.get_result(value)  # type: ignore[attr-defined]
             results = self._call(key, window, contents)
             if results is not None:
                 self.setup.emit(results, stamp)
             self._forget(key, window)
+        self.firing = None
+
+    def _results(self, window: TimeWindow, values: dict[Any, Any]) -> Iterator[Any]:
+        """Yield the results of a window that nobody else makes anything of, key by key."""
+        assert isinstance(self.contents, Aggregated)
+        result = self.contents.function.get_result
+        for key, value in values.items():
+            self.firing = "fire_pane", (window, key, value)
+            made = result(value)
+            # What is behind has it from here on.
+            self.firing = None
+            yield made
+
+    def fire_pane(self, pane: tuple[TimeWindow, Any, Any]) -> None:
+        """Fire the window of one key."""
+        window, key, value = pane
+        self._emit(window, {key: value})
 
 
 def _first(stamp: str, offset: int, size: int) -> str:
