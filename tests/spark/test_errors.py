@@ -238,7 +238,7 @@ def test_what_user_code_logs_reaches_the_drivers_log(
     assert [level for level, _ in lines] == ["WARNING", "INFO", "INFO", "INFO"]
     said = ["opened", "dividing by 5", "dividing by 2", "dividing by 0"]
     for (_, message), text in zip(lines, said, strict=True):
-        assert re.fullmatch(rf"\[division, test_errors.py:\d+\] {text}", message)
+        assert re.fullmatch(rf"\[[^,]+, division, test_errors.py:\d+, subtask \d/\d\] {text}", message)
 
 
 # --- printing

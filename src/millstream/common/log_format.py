@@ -24,7 +24,7 @@ LOG_FORMAT = ChoiceSetting("millstream.log.format", LogFormat.TEXT)
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON: time, level, logger, message, and whose function said it."""
+    """Writes a record as one line of JSON: time, level, logger, message, and whose function said it, of which job."""
 
     def format(self, record: logging.LogRecord) -> str:
         about = vars(record)
@@ -34,8 +34,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": about.get("said") or record.getMessage(),
         }
-        if about.get("operator") is not None:
-            line["operator"] = about["operator"]
+        line |= {name: about[name] for name in ("job", "operator", "subtask") if about.get(name) is not None}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,6 +131,10 @@ class Operator:
     watermark = MIN_WATERMARK
     # Set where the operator has timers.
     timers: Timers | None = None
+    # What its timers are to people.
+    waits_as = "timers"
+    # The last records that came too late and were dropped: value, timestamp, and how far time had come.
+    late_records: Sequence[tuple[Any, int, int]] = ()
     # What is being fired: the method that does it and what that is given, of which the second is the key. It stays
     # when that fails, so that it can be fired again alone.
     firing: tuple[str, tuple[Any, ...]] | None = None
@@ -202,6 +206,19 @@ class Operator:
     def sent(self) -> int:
         """How far time has come behind this operator, of those that make watermarks."""
         return MIN_WATERMARK
+
+    def splits(self) -> Iterable[tuple[Any, int, bool, int]]:
+        """Return, of those that make watermarks, how far each split has come.
+
+        That is its name, None where there are no splits, its watermark, whether it is idle, and when its last record
+        came.
+        """
+        return ()
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        """Return what waits for event time: windows or timers, how many, and for which time the first of them."""
+        if self.timers is not None and (first := self.timers.event.next_time()) is not None:
+            yield self.waits_as, len(self.timers.event), first
 
     def announce(self) -> None:
         """Say again how far time has come, to those that have not heard it; asked of those that make watermarks."""

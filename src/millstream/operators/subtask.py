@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -26,6 +27,7 @@ from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.evidence import Evidence, evidence
 from millstream.operators.failures import Failure, Located, SubtaskFailed, locate, user_traceback
 from millstream.operators.inbox import Inbox, Queue, Turns
+from millstream.operators.insight import Observer
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.pace import Pace
 from millstream.operators.partitioners import Place
@@ -89,7 +91,7 @@ class Subtask:
         self._epoch = 0
         self._opened = False
         self._watermark = MIN_WATERMARK
-        self._records_in = 0
+        self._records_in = self._bytes_in = 0
         self._nodes = vertex.nodes
         self._operators = [(n.id, n.operator) for n in vertex.nodes]
         self._metrics: dict[str, MetricGroup] = {}
@@ -129,6 +131,7 @@ class Subtask:
         # Until when, by the stopwatch, this epoch waits for operators that are full.
         self._patient_until = -math.inf
         self._inbox = Inbox(self._channels)
+        self._observer = Observer(self._operators, surroundings, index, vertex.parallelism)
         self._earlier = EarlierInput(vertex, index)
         self._way: EarlierWay | None = None
         self._broadcast = [c for c in self._channels.values() if c.edge.partitioner.broadcasts]
@@ -213,7 +216,7 @@ class Subtask:
         """Start an epoch at the acknowledged state."""
         self._task, self._attempt = task, attempt
         self._epoch = task.epoch
-        self._records_in = 0
+        self._records_in = self._bytes_in = 0
         for writer in self._writers.values():
             writer.records_out = writer.bytes_out = 0
         for taken in self._sinks:
@@ -336,8 +339,9 @@ class Subtask:
     def take_frames(self, frames: list[Frame], seconds: float) -> Iterator[Outgoing]:
         """Process for so long what channels have brought: first what waits from before, then this epoch's."""
         self._announce()
+        self._bytes_in = sum(len(f.body) for f in frames)
         for state in self._states.values():
-            state.took(sum(len(f.body) for f in frames))
+            state.took(self._bytes_in)
         self._let_time_pass()
         turns = self._inbox.open(frames)
         until = self._patient_until = self._look() + seconds
@@ -444,6 +448,8 @@ class Subtask:
             tables=self.tables() if task.checkpoint is not None else {},
             exported=exported,
             taken=None if None in counts else sum(filter(None, counts)),
+            bytes_in=self._bytes_in,
+            insight=self._observer.look(self._channels.values(), self._states, self.ended),
         )
 
     def _save_state(self, keep: bool) -> dict[str, Version]:
@@ -506,6 +512,8 @@ class Subtask:
         block, at, end = queue.records()
         if at == end:
             return
+        if edge.partitioner.by_key:
+            self._observer.saw(edge, block, at, end)
         if self._batch is not None and not edge.partitioner.broadcasts:
             self._batch.add(edge, block.part(at, end), self._epoch)
         elif until == math.inf and not self._follows_clock:
@@ -829,8 +837,17 @@ class Subtask:
             return Evidence(None, f"nothing of it could be kept ({type(e).__name__}: {e})")
 
 
-def running_operator(frame: FrameType | None) -> str | None:
-    """Return the name of the operator whose function has called us, and where it was made; None if none has."""
+@dataclass(frozen=True)
+class Speaker:
+    """Whose function has called us: the operator's name and where it was made, its subtask as `1/2`, and its job."""
+
+    operator: str
+    subtask: str
+    job: str
+
+
+def speaker(frame: FrameType | None) -> Speaker | None:
+    """Return whose function has called us; None if none has."""
     operator: object | None = None
     while frame is not None:
         site = site_of(frame, frame.f_lineno)
@@ -838,7 +855,9 @@ def running_operator(frame: FrameType | None) -> str | None:
         if frame.f_code.co_filename == __file__ and isinstance(subtask := frame.f_locals.get("self"), Subtask):
             node = next((n for n in subtask._nodes if n.operator is operator), frame.f_locals.get("node"))
             if isinstance(node, ChainNode):
-                return f"{node.name}, {node.made_at}" if node.made_at else node.name
+                name = f"{node.name}, {node.made_at}" if node.made_at else node.name
+                place = f"{subtask.index + 1}/{subtask.vertex.parallelism}"
+                return Speaker(name, place, subtask._settings.job_name)
         frame = frame.f_back
     return None
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.common.errors import InvalidProgramError, MillstreamError, StateLostError
-from millstream.common.pickles import TooLargeError
+from millstream.common.pickles import TooLargeError, dump
 from millstream.state import kinds
 from millstream.state.backend import Backend
 from millstream.state.changelog import Chain, FileHeader, FileRef, Section, encode, replay, sections
@@ -31,6 +32,7 @@ from millstream.state.table import (
     Base,
     KeyCell,
     StateTable,
+    about_len,
 )
 from millstream.state.timers import TimerQueue
 from millstream.state.ttl import (
@@ -74,6 +76,8 @@ HELD_ROWS = 1 << 16
 HELD_BYTES = 1 << 24
 # So many rows are looked at, at most, to find those of one key.
 SEARCHED_ROWS = 1_000_000
+# So many rows say how large the others are.
+_FEW_ROWS = 16
 
 
 def _make_handle(descriptor: StateDescriptor, table: StateTable, cell: KeyCell, life: Lifetime | None) -> Any:
@@ -238,6 +242,14 @@ class KeyedState:
     def descriptor_of(self, name: str) -> StateDescriptor | None:
         """Return what user code has asked for a state with; None when it has not."""
         return next((d for (known, _), (d, _) in self._handles.items() if known == name), None)
+
+    def about_size(self) -> tuple[int, int]:
+        """Return how many rows there are, and how many bytes they take, pickled: both about, and at no cost."""
+        sizes = [about_size(table) for table in self._tables.values() if table.address != BY_GROUP]
+        columns = any(table.address == BY_GROUP for table in self._tables.values())
+        # Of columns nobody knows before they are written.
+        written = sum(file.size for file in self._chain.files) if columns else 0
+        return sum(rows for rows, _ in sizes), sum(size for _, size in sizes) + written
 
     def of_key(self, key: Any, most: int) -> bytes:
         """Return a state file that has the rows of one key, and those that are of no key.
@@ -431,6 +443,18 @@ class KeyedState:
                     self.table(section.table, section.kind, section.address).apply(section.rows)
         for action in self._when_loaded:
             action()
+
+
+def about_size(table: StateTable) -> tuple[int, int]:
+    """Return about how many rows a table has, and how many bytes they take, pickled: as many as a few of them."""
+    parts = table.panes() if table.address == BY_PANE else [(table.base, table.overlay)]
+    count = size = 0
+    for base, overlay in parts:
+        rows = about_len(base, overlay)
+        few = [*islice(base.items(), _FEW_ROWS), *islice(overlay.items(), _FEW_ROWS)]
+        count += rows
+        size += len(dump(few)) * rows // len(few) if few else 0
+    return count, size
 
 
 def rows_of_key(table: StateTable, key: Any) -> Iterator[tuple[Any, Any]]:
