@@ -131,6 +131,8 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
         "numberOfCompletedCheckpoints": seen.completed,
         "numberOfFailedCheckpoints": seen.failed,
         "numberOfInProgressCheckpoints": seen.in_progress,
+        # When it last went on from one: after its last failure.
+        "lastCheckpointRestoreTimestamp": milliseconds(_restored(view)),
         "lastEpochSeconds": view.progress.last_epoch_seconds,
         "numberOfEpochs": view.progress.epochs,
     }
@@ -138,11 +140,21 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
         found |= {
             "lastCheckpointSize": latest.state_bytes,
             "lastCheckpointFullSize": latest.state_bytes,
+            # Nothing is in flight at a checkpoint of ours that Flink would count here.
+            "lastCheckpointProcessedData": 0,
+            "lastCheckpointPersistedData": 0,
             "lastCheckpointDuration": milliseconds(latest.completed_at - latest.triggered_at),
             "lastCheckpointExternalPath": latest.location or "",
             "lastCompletedCheckpointId": latest.id,
         }
     return found
+
+
+def _restored(view: JobView) -> float | None:
+    """Return when a job last went back to a checkpoint; None if it never had to, or had none."""
+    if not view.restarts or view.checkpoints.latest is None:
+        return None
+    return view.times.get(JobStatus.RUNNING)
 
 
 def aggregated(values: Iterable[float], how: Iterable[str]) -> dict[str, float]:
