@@ -29,7 +29,7 @@ def logged() -> Iterator[Logged]:
 
 
 def said(value: int) -> int:
-    log.info("saw %d", value)
+    log.info("saw %d", value, extra={"job": "the program's own", "operator": 5})
     return value
 
 

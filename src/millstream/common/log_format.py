@@ -10,7 +10,7 @@ from enum import Enum
 from millstream.common.configuration import Configuration
 from millstream.common.setting import ChoiceSetting
 
-__all__ = ["LOG_FORMAT", "JsonLines", "LogFormat", "write_log"]
+__all__ = ["LOG_FORMAT", "SAID", "JsonLines", "LogFormat", "write_log"]
 
 
 class LogFormat(Enum):
@@ -20,6 +20,9 @@ class LogFormat(Enum):
     JSON = 1
 
 
+# Under this name a record of what a function said has whose it is, and what was said without that.
+SAID = "millstream_said"
+
 LOG_FORMAT = ChoiceSetting("millstream.log.format", LogFormat.TEXT)
 
 
@@ -27,7 +30,7 @@ class JsonLines(logging.Formatter):
     """Writes a record as one line of JSON: time, level, logger, message, and whose function said it, of which job."""
 
     def format(self, record: logging.LogRecord) -> str:
-        about = vars(record)
+        about = vars(record).get(SAID, {})
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

@@ -6,6 +6,7 @@ import inspect
 import logging
 from typing import Any
 
+from millstream.common.log_format import SAID
 from millstream.operators.protocol import LogLine
 from millstream.operators.subtask import speaker
 
@@ -63,7 +64,7 @@ def pass_on(line: LogLine) -> None:
         # Then Python writes warnings and worse to standard error, and nothing but their text.
         text = f"{logging.getLevelName(line.level)} {text}"
     about = {"operator": line.operator, "subtask": line.subtask, "job": line.job, "said": line.message}
-    record = logger.makeRecord(line.name, line.level, "", 0, text, (), None, extra=about)
+    record = logger.makeRecord(line.name, line.level, "", 0, text, (), None, extra={SAID: about})
     record.created = line.created
     record.msecs = line.created % 1 * 1000
     logger.handle(record)
@@ -84,9 +85,11 @@ def name_speakers() -> None:
         made = before(*args, **kwargs)
         who = speaker(inspect.currentframe())
         if who is not None:
-            made.operator, made.subtask, made.job, made.said = who.operator, who.subtask, who.job, made.getMessage()
-            line = LogLine(made.name, made.levelno, made.said, made.created, who.operator, who.subtask, who.job)
-            made.msg, made.args = f"[{_of(line)}] {made.said}", ()
+            said = made.getMessage()
+            line = LogLine(made.name, made.levelno, said, made.created, who.operator, who.subtask, who.job)
+            made.msg, made.args = f"[{_of(line)}] {said}", ()
+            # One name, and none that a program would give something of its own (`extra`).
+            vars(made)[SAID] = {"operator": who.operator, "subtask": who.subtask, "job": who.job, "said": said}
         return made
 
     record.names_speakers = True  # type: ignore[attr-defined]
