@@ -14,6 +14,7 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.records import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.requests import Request
+from millstream.operators.failures import Failure
 from millstream.operators.protocol import JobPlan, LevelTask, LogLine
 
 
@@ -223,6 +224,15 @@ class Warn:
     text: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeepFailure:
+    """Write down what is needed to run an operator again on what it has failed on."""
+
+    plan: JobPlan
+    number: int
+    failure: Failure
+
+
 # --- the end
 
 
@@ -276,6 +286,7 @@ Instruction = (
     | Print
     | Log
     | Warn
+    | KeepFailure
     | CloseSources
     | CloseOutput
     | CleanUp

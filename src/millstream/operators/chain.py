@@ -166,6 +166,15 @@ class ChainCompiler:
             self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
         return w
 
+    def record_function(self, input_index: int, timestamped: bool, keyed: bool) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes records for the first operator, each with its timestamp and its key."""
+        w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
+        with w.block("for x, t, k in batch:"):
+            value = Var("x", "t" if timestamped else None, detached=True)
+            self._node(w, self._nodes[0], input_index, value, Key("k", hashable=True) if keyed else None)
+        self._compile_pending()
+        return w.build("batch")
+
     def emit_function(self, node: ChainNode) -> Callable[..., None]:
         """Return the function that takes what a node emits outside the loop, and the timestamp it has."""
         function = self._rest(node)
@@ -187,7 +196,7 @@ class ChainCompiler:
         return w
 
     def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: Key | None) -> None:
-        w.next_operator()
+        w.next_operator(node.operator, input_index, value, key)
         node.operator.code(w, input_index, value, key, lambda out: self._outputs(w, node, out))
 
     def _outputs(self, w: CodeWriter, node: ChainNode, value: Var) -> None:
@@ -214,7 +223,7 @@ class ChainCompiler:
     def _output(self, w: CodeWriter, node: ChainNode, tag: str | None, value: Var) -> None:
         outputs = [o for o in node.outputs if o.tag == tag]
         type_info = node.type_info if tag is None else next((o.tag_type for o in outputs if o.tag_type), None)
-        encoded = _is_encoded(node, [None if o.node is None else self._nodes[o.node] for o in outputs])
+        encoded = is_encoded(node, [None if o.node is None else self._nodes[o.node] for o in outputs])
         value = made_to_fit(w, node.operator, type_info if encoded else None, value)
         # Edges first: a chained operator may change the value.
         outputs.sort(key=lambda o: o.node is not None)
@@ -234,7 +243,7 @@ class ChainCompiler:
                 self._writers[output.edge].code(w, mine, node.operator)
 
 
-def _is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
+def is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
     """Tell whether what a node emits is encoded on its way: only then it must fit its type.
 
     As in PyFlink: what a source reads, what leaves the chain or goes to a sink, what is state, what several take, and
