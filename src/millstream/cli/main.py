@@ -147,11 +147,15 @@ def info(
 
 
 @cli.command()
-def doctor() -> None:
-    """Say what this machine has, and what is missing."""
-    from millstream.cli.doctor import report
+@click.option("-m", "--master", help="Look at a cluster from the inside: a Spark master.")
+@DEFINES
+def doctor(master: str | None, defines: tuple[str, ...]) -> None:
+    """Say what this machine, or every machine of a cluster, has, and what is missing."""
+    from millstream.cli.doctor import cluster_report, report
 
     lines, healthy = report()
+    if master is not None and healthy:
+        lines, healthy = cluster_report(as_settings(defines, None, master))
     for line in lines:
         click.echo(line)
     sys.exit(0 if healthy else 1)
