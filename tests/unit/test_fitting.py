@@ -556,6 +556,20 @@ def test_a_sum_that_another_job_left_goes_on_to_the_end_of_its_type(left: int, o
             assert f"the value {2**31} (int) does not fit the type Integer" in error
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_values_that_were_read_and_fit_are_not_converted(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = type(PAIR).converter, []
+
+    def noting(self: Any) -> Callable[[Any], Any]:
+        convert = real(self)
+        return lambda value: (calls.append(value), convert(value))[1]
+
+    before, _, _ = count_by(1, 600, [300 * (others + 1)], others, typed=False)
+    monkeypatch.setattr(type(PAIR), "converter", noting)
+    _, results, error = count_by(1, 600, [100] * 9, others, before)
+    assert (results, error, calls) == (list(range(301, 601)), None, [])
+
+
 def test_a_value_of_another_shape_is_converted_however_much_room_it_has() -> None:
     env, sink = new_env(), CollectSink()
     left = env.from_source(NumberSequenceSource(1, 9000)).map(lambda x: (x < 0, 1))
