@@ -6,6 +6,7 @@ Where an instruction has an answer, its docstring names the event. One that cann
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import field
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
@@ -13,6 +14,7 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.records import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.requests import Request
+from millstream.operators.failures import Failure
 from millstream.operators.protocol import JobPlan, LevelTask, LogLine
 
 
@@ -23,9 +25,14 @@ class TakeDirectory:
 
 @record(frozen=True, kw_only=True)
 class OpenOutput:
-    """Make the committers of the job's sinks: OutputOpened."""
+    """Make the committers of the job's sinks: OutputOpened.
+
+    Attributes:
+        afresh: whether the job starts from nothing, so that there is no output to recover.
+    """
 
     plan: JobPlan
+    afresh: bool = True
 
 
 @record(frozen=True, kw_only=True)
@@ -51,10 +58,15 @@ class ReleaseSlots:
 
 @record(frozen=True, kw_only=True)
 class PollSources:
-    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled."""
+    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled.
+
+    Attributes:
+        ahead: the splits of sources that must wait for slower ones.
+    """
 
     budgets: dict[int, int]
     running: frozenset[int]
+    ahead: dict[int, frozenset[Any]] = field(default_factory=dict)
 
 
 @record(frozen=True, kw_only=True)
@@ -212,6 +224,15 @@ class Warn:
     text: str
 
 
+@record(frozen=True, kw_only=True)
+class KeepFailure:
+    """Write down what is needed to run an operator again on what it has failed on."""
+
+    plan: JobPlan
+    number: int
+    failure: Failure
+
+
 # --- the end
 
 
@@ -265,6 +286,7 @@ Instruction = (
     | Print
     | Log
     | Warn
+    | KeepFailure
     | CloseSources
     | CloseOutput
     | CleanUp

@@ -32,7 +32,9 @@ from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.flow import EpochSizer
+from millstream.jobmaster.instructions import KeepFailure
 from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.kept_failures import directory_of, keep
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.restart import restart_strategy
@@ -50,6 +52,7 @@ _TARGET = DurationSetting("millstream.epoch.target", 1000, limit=at_least(1, in_
 _MAX_RECORDS = IntegerSetting("millstream.epoch.max-records", EpochSizer.max_records, limit=at_least(1))
 _MAX_BYTES = IntegerSetting("millstream.epoch.max-bytes", EpochSizer.max_bytes, limit=at_least(1))
 _TEMPORARY = TextSetting("io.tmp.dirs", None, ("taskmanager.tmp.dirs",))
+_KEEP_BYTES = IntegerSetting("millstream.failures.keep-bytes", JobSettings.keep_bytes, limit=at_least(0))
 
 # Flink's default.
 _USUAL_BUFFER_TIMEOUT_MS = 100
@@ -142,6 +145,7 @@ def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: An
         },
         state_backend=graph.backend,
         inlining=config.get_boolean(INLINING, True),
+        keep_bytes=_KEEP_BYTES.read(config),
         slot_memory=None if (memory := executor_memory(config)) is None else memory.slot,
         **about,
     )
@@ -169,12 +173,17 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
         replan=prepared.replan,
         claim=partial(claim_latest, config, settings.job_name, options.origin),
         on_end=partial(_remove, directory),
+        keep_failure=partial(_keep_failure, directory_of(config)),
         clock=clock,
     )
     master.start()
     if options.origin is not None and not config.get_boolean("millstream.quiet", False):
         print(f"millstream: job '{settings.job_name}' goes on from {options.origin.describe()}", file=sys.stderr)
     return master
+
+
+def _keep_failure(directory: str, asked: KeepFailure, at: float) -> None:
+    keep(directory, asked.plan, asked.number, at, asked.failure)
 
 
 def _remove(directory: str) -> None:

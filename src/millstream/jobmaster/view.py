@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
-from millstream.common.records import record
 from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
 from millstream.jobmaster.progress import Progress
 from millstream.operators.protocol import Address, JobPlan
@@ -18,7 +17,7 @@ from millstream.operators.traffic import SubtaskTraffic
 ALIKE_MEANS_STUCK = 10
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskView:
     """One subtask: the state it is in, when it came to each, and which attempt this is."""
 
@@ -28,22 +27,28 @@ class TaskView:
     times: Mapping[ExecutionState, float] = field(default_factory=dict)
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FailureView:
     """One failure of a job.
 
     Attributes:
         operator: the id of the operator it happened in, if that is known.
         restarts_at: when the job starts again; None when it does not.
+        number: which of the job's failures it is, from 1.
+        is_kept: whether the record, or the timer, is kept, so that the operator can be run on it alone.
+        note: what of it could not be kept, in words.
     """
 
     at: float
     message: str
     operator: str | None
     restarts_at: float | None
+    number: int = 1
+    is_kept: bool = False
+    note: str = ""
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointView:
     """One checkpoint. Times are in seconds of the job's clock."""
 
@@ -61,7 +66,7 @@ class CheckpointView:
         return self.status in (CheckpointStatus.COMPLETED, CheckpointStatus.NOTIFIED)
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointsView:
     """How many checkpoints there were, and the last ones, oldest first."""
 
@@ -124,7 +129,7 @@ def _described(checkpoint: CheckpointView) -> dict[str, Any]:
     }
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class JobView:
     """A job at one moment. Times are in seconds of the job's clock.
 
