@@ -211,6 +211,18 @@ def test_the_slot_is_confirmed_with_checkpoints_only(shop: PostgresShop) -> None
         until(lambda: shop.confirmed() > before)
 
 
+def test_what_waits_in_the_log_is_told(shop: PostgresShop) -> None:
+    latest = shop.source().startup_options(StartupOptions.latest()).build()
+    with closing(latest.create_enumerator(1)) as enumerator:
+        shop.run("INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(100, 1099) n")
+        until(lambda: enumerator.poll(0, 0.0).pending == {0: 1000})
+        # The server is asked once a second.
+        found = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 2.5), (0, 4.0))]
+    assert [f.lag["pendingRecords"] for f in found] == [{0: 1000}, {0: 0}, {0: 0}]
+    behind = [f.lag["pendingBytes"][0] for f in found]
+    assert behind[0] == behind[1] > 100_000 and behind[2] < 20_000
+
+
 def test_the_log_is_let_go_of_though_nothing_happens_in_the_table(shop: PostgresShop) -> None:
     often = {"execution.checkpointing.interval": "50 ms"}
     with reading(shop.source().heartbeat_interval(0.1), **often) as records:

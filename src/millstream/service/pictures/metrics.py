@@ -37,8 +37,8 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
         "numBytesOutPerSecond": _rate(now.bytes_out - then.bytes_out, seconds),
         "currentInputWatermark": MIN_WATERMARK if now.watermark is None else now.watermark,
     }
-    if vertex.id in view.progress.pending:
-        found["pendingRecords"] = view.progress.pending[vertex.id].get(subtask, 0)
+    for name, waiting in view.progress.pending.get(vertex.id, {}).items():
+        found[name] = waiting.get(subtask, 0)
     found |= _times(view, vertex, subtask, before, seconds, now.seconds - then.seconds)
     for name, value in now.metrics.items():
         found |= _flat(name, value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from millstream.common.errors import IncurableError, InvalidProgramError
@@ -21,6 +23,8 @@ __all__ = ["CaptureEnumerator", "CapturedTable", "check_keys"]
 # So many bytes of the log are dealt out at once.
 _SHARE_BYTES = 2 << 20
 _SOON, _SOMETIME = 0.1, 1.0
+# So often the server is asked how far its log is.
+_LAG_SECONDS = 1.0
 
 
 class CapturedTable(Protocol):
@@ -95,6 +99,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._last_beat: float | None = None
         self._beat_place = self._place
         self._next_look: float | None = None
+        self._behind, self._behind_at = 0, -math.inf
         self._log = self._open_log()
         self._read_chunks()
 
@@ -149,6 +154,10 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
     @abstractmethod
     def _has_reached(self, target: Any) -> bool:
         """Tell whether the log has been dealt out up to where it ended."""
+
+    @abstractmethod
+    def _bytes_behind(self) -> int:
+        """Return how many bytes of the log have not been dealt out."""
 
     def _hurry(self) -> None:
         """Have the server tell how far it is."""
@@ -218,6 +227,13 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         wake()
 
     def poll(self, budget: int, now: float) -> Dealt:
+        found = self._poll(budget, now)
+        assert self._log is not None
+        if now >= self._behind_at + _LAG_SECONDS:
+            self._behind, self._behind_at = self._bytes_behind(), now
+        return replace(found, pending={0: self._log.waiting}, pending_bytes={0: self._behind})
+
+    def _poll(self, budget: int, now: float) -> Dealt:
         assert self._log is not None
         self._log.check()
         if self._chunks is not None:

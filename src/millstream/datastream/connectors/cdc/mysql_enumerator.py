@@ -20,6 +20,7 @@ from millstream.datastream.connectors.cdc.mysql_places import Place, place_of
 from millstream.datastream.connectors.cdc.mysql_session import (
     Database,
     TableNote,
+    bytes_behind,
     check_file,
     check_server,
     check_tables,
@@ -117,6 +118,9 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
 
     def _has_reached(self, target: tuple[Any, ...]) -> bool:
         return bool(self._place[:2] >= target[:2])
+
+    def _bytes_behind(self) -> int:
+        return bytes_behind(self._connection, self._place)
 
     # --- the log
 

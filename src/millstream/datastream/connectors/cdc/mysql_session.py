@@ -268,6 +268,12 @@ def check_file(connection: Any, place: Place) -> None:
         )
 
 
+def bytes_behind(connection: Any, place: Place) -> int:
+    """Return how many bytes of the binlog are behind a place."""
+    sizes = {place_of(row[0], 0).number: int(row[1]) for row in run(connection, "SHOW BINARY LOGS")}
+    return max(0, sum(size for number, size in sizes.items() if number >= place.number) - place.position)
+
+
 def _files(connection: Any) -> list[str]:
     return [str(row[0]) for row in run(connection, "SHOW BINARY LOGS")]
 

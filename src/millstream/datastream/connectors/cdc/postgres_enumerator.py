@@ -172,6 +172,11 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
     def _has_reached(self, target: int) -> bool:
         return bool(self._place.lsn >= target)
 
+    def _bytes_behind(self) -> int:
+        row = self._connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        assert row is not None
+        return max(0, lsn(row[0]) - self._place.lsn)
+
     def _hurry(self) -> None:
         assert self._log is not None
         self._log.ask()
