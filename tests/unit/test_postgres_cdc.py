@@ -315,6 +315,17 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
     assert len({str(c) for c in confirmed}) > 2
 
 
+def test_a_server_that_is_gone_is_said_in_a_sentence(shop: PostgresShop) -> None:
+    with closing(shop.source().build().create_enumerator(1)) as enumerator:
+        # The connection for questions alone.
+        shop.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND "
+            "pid <> pg_backend_pid() AND query LIKE '%pg_current_xact_id%'"
+        )
+        with pytest.raises(MillstreamError, match="PostgreSQL at .* does not answer: terminating connection"):
+            enumerator.poll(100, 0.0)
+
+
 def test_the_server_may_be_killed_too(postgres: PostgresServer, tmp_path: Path) -> None:
     import psycopg
 

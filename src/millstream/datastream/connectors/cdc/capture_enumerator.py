@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from millstream.common.errors import IncurableError, InvalidProgramError
+from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.base import Dealt, SplitEnumerator
 from millstream.datastream.connectors.cdc import startup
 from millstream.datastream.connectors.cdc.capture_source import CaptureShare
@@ -69,10 +70,21 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._log: LogThread[P] | None = None
         self._chunks: ChunkReaders[T] | None = None
         try:
-            self._open(restored)
+            with self._in_a_sentence():
+                self._open(restored)
         except BaseException:
             self.close()
             raise
+
+    @contextmanager
+    def _in_a_sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as e:
+            failure = self._failure(e)
+            if failure is None:
+                raise
+            raise failure from e
 
     def _open(self, restored: Any) -> None:
         self._tables: dict[str, T] = {t.table: t for t in self._find_tables()}
@@ -104,6 +116,10 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._read_chunks()
 
     # --- what each database does in its own way
+
+    @abstractmethod
+    def _failure(self, error: Exception) -> MillstreamError | None:
+        """Return in a sentence what the server would not do; None if an error is none of the server's."""
 
     @abstractmethod
     def _find_tables(self) -> list[T]:
@@ -227,10 +243,11 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         wake()
 
     def poll(self, budget: int, now: float) -> Dealt:
-        found = self._poll(budget, now)
+        with self._in_a_sentence():
+            found = self._poll(budget, now)
+            if now >= self._behind_at + _LAG_SECONDS:
+                self._behind, self._behind_at = self._bytes_behind(), now
         assert self._log is not None
-        if now >= self._behind_at + _LAG_SECONDS:
-            self._behind, self._behind_at = self._bytes_behind(), now
         return replace(found, pending={0: self._log.waiting}, pending_bytes={0: self._behind})
 
     def _poll(self, budget: int, now: float) -> Dealt:

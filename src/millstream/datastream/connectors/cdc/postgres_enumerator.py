@@ -7,31 +7,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from millstream.common.errors import MillstreamError
 from millstream.datastream.connectors.cdc import pgoutput, startup
 from millstream.datastream.connectors.cdc.capture_enumerator import CaptureEnumerator, check_keys
 from millstream.datastream.connectors.cdc.chunk_reading import Desk
 from millstream.datastream.connectors.cdc.pgoutput import Begin, Relation
 from millstream.datastream.connectors.cdc.postgres_catalog import (
-    Slot,
     TableNote,
     check_identity,
-    check_published,
     check_server,
+    find_keys,
+    find_tables,
+)
+from millstream.datastream.connectors.cdc.postgres_chunks import PostgresChunks, compare, described
+from millstream.datastream.connectors.cdc.postgres_log import LogReader, Piece, Place
+from millstream.datastream.connectors.cdc.postgres_publication import (
+    check_published,
+    ensure_publication,
+    find_publication,
+)
+from millstream.datastream.connectors.cdc.postgres_session import Database, PostgresFailure, PostgresLost, library, said
+from millstream.datastream.connectors.cdc.postgres_shares import Described, LogShare
+from millstream.datastream.connectors.cdc.postgres_slots import (
+    Slot,
     create_slot,
     drop_slot,
-    ensure_publication,
-    find_keys,
-    find_publication,
     find_slot,
-    find_tables,
     lsn,
     lsn_text,
     slot_to_go_on,
 )
-from millstream.datastream.connectors.cdc.postgres_chunks import PostgresChunks, compare, described
-from millstream.datastream.connectors.cdc.postgres_log import LogReader, Piece, Place
-from millstream.datastream.connectors.cdc.postgres_session import Database, PostgresLost
-from millstream.datastream.connectors.cdc.postgres_shares import Described, LogShare
 from millstream.datastream.connectors.cdc.settings import CaptureSettings
 from millstream.datastream.connectors.cdc.snapshotting import Key
 from millstream.datastream.connectors.cdc.table_names import is_wanted
@@ -80,6 +85,11 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         self._oids: dict[str, int] = dict((restored or {}).get("oids", {}))
         self._members: dict[str, int] = dict((restored or {}).get("members", {}))
         super()._open(restored)
+
+    def _failure(self, error: Exception) -> MillstreamError | None:
+        if not isinstance(error, library().Error):
+            return None
+        return PostgresFailure(f"PostgreSQL at {self._settings.database.place} does not answer: {said(error)}.")
 
     def _find_tables(self) -> list[TableNote]:
         return prepare(self._connection, self._settings)
