@@ -189,6 +189,8 @@ def test_reading_begins_where_it_is_told_to(shop: PostgresShop) -> None:
     shop.run("INSERT INTO orders VALUES (22)")
     with reading(shop.source().startup_options(StartupOptions.specific_offset(place))) as records:
         assert take(records, 1)[0].id == 22
+    ahead = StartupOptions.specific_offset("FFFFFF/0")
+    refused(shop.source().startup_options(ahead), "log has not come to FFFFFF/0 yet, it ends at")
     with (
         pytest.raises(MillstreamError, match="has the log from .* on, not from 0/1"),
         reading(shop.source().startup_options(StartupOptions.specific_offset("0/1"))) as records,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.errors import MillstreamError
+from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.cdc import pgoutput, startup
 from millstream.datastream.connectors.cdc.capture_enumerator import CaptureEnumerator, check_keys
 from millstream.datastream.connectors.cdc.chunk_reading import Desk
@@ -141,13 +141,20 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
                     f"Replication slot {self._settings.slot!r} has the log from {lsn_text(slot.confirmed)} on, not "
                     f"from {offset}."
                 )
+            if place > self._end():
+                raise InvalidProgramError(
+                    f"PostgresSource: the log has not come to {offset} yet, it ends at {lsn_text(self._end())}."
+                )
             return place
         if mode != startup.COMMITTED:
             # What is older the tables have, too; and the publication may not have been there then.
-            row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
-            assert row is not None
-            return max(lsn(row[0]), slot.confirmed)
+            return max(self._end(), slot.confirmed)
         return slot.confirmed
+
+    def _end(self) -> int:
+        row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        assert row is not None
+        return lsn(row[0])
 
     def _go_on(self, restored: Any) -> Place:
         place = Place(*restored["place"])
@@ -183,9 +190,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         return bool(self._place.lsn >= target)
 
     def _bytes_behind(self) -> int:
-        row = self._connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
-        assert row is not None
-        return max(0, lsn(row[0]) - self._place.lsn)
+        return max(0, self._end() - self._place.lsn)
 
     def _hurry(self) -> None:
         assert self._log is not None
