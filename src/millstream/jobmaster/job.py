@@ -222,7 +222,7 @@ class JobMaster:
         sources, now = self._opened_sources(), self._clock.now()
         # Before it is asked: what comes later wakes the job again.
         self._is_woken.clear()
-        read = sources.poll(asked.budgets, now, asked.running)
+        read = sources.poll(asked.budgets, now, asked.running, asked.ahead)
         again = now if read.shares else sources.next_poll(now, self._clock.now(), asked.budgets)
         return e.SourcesPolled(
             shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again, pending=read.pending
@@ -258,6 +258,8 @@ class JobMaster:
 
     def _open_output(self, asked: i.OpenOutput) -> e.OutputOpened:
         self._output = Output(asked.plan)
+        if asked.afresh:
+            self._output.begin()
         return e.OutputOpened(transactional=self._output.transactional)
 
     def _commit_output(self, asked: i.CommitOutput) -> e.OutputCommitted:

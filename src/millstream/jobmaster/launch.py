@@ -11,7 +11,6 @@ import tempfile
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.execution_config import global_job_parameters
 from millstream.common.faults import SETTING, arm
 from millstream.common.memory_on_spark import executor_memory
+from millstream.common.records import record
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.clock import JobClock
@@ -60,7 +60,7 @@ _USUAL_BUFFER_TIMEOUT_MS = 100
 _JOB_ID = "$internal.pipeline.job-id"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Launch:
     """What a job is started with.
 
@@ -75,7 +75,7 @@ class Launch:
     clock: Callable[[], int] | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Prepared:
     """A job that is planned and checked, and not started."""
 
@@ -88,7 +88,7 @@ class Prepared:
         return JobPlan(settings=self.plan.settings, vertices=self.launch.graph(parallelism).vertices)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Home:
     """What a job has on disk: its own directory on this machine, and where its state files are."""
 

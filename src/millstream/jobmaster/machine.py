@@ -198,7 +198,7 @@ class JobMachine:
     def _job_started(self, event: e.JobStarted) -> Instructions:
         job, origin = self._ledger, self._options.origin
         job.chronicle.become(JobStatus.CREATED, self._now)
-        instructions: Instructions = [i.TakeDirectory(), i.OpenOutput(plan=job.plan)]
+        instructions: Instructions = [i.TakeDirectory(), i.OpenOutput(plan=job.plan, afresh=origin is None)]
         if origin is not None:
             snapshot = origin.manifest.snapshot
             try:
@@ -244,6 +244,7 @@ class JobMachine:
             i.PollSources(
                 budgets={v: self._options.sizer.budget_of(v) for v in execution.readable_sources()},
                 running=execution.running_sources(),
+                ahead=execution.splits_ahead(),
             )
         ]
 

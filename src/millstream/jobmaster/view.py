@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
+from millstream.common.records import record
 from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
 from millstream.jobmaster.progress import Progress
 from millstream.operators.protocol import Address, JobPlan
@@ -17,7 +18,7 @@ from millstream.operators.traffic import SubtaskTraffic
 ALIKE_MEANS_STUCK = 10
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TaskView:
     """One subtask: the state it is in, when it came to each, and which attempt this is."""
 
@@ -27,7 +28,7 @@ class TaskView:
     times: Mapping[ExecutionState, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FailureView:
     """One failure of a job.
 
@@ -48,7 +49,7 @@ class FailureView:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CheckpointView:
     """One checkpoint. Times are in seconds of the job's clock."""
 
@@ -66,7 +67,7 @@ class CheckpointView:
         return self.status in (CheckpointStatus.COMPLETED, CheckpointStatus.NOTIFIED)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CheckpointsView:
     """How many checkpoints there were, and the last ones, oldest first."""
 
@@ -129,7 +130,7 @@ def _described(checkpoint: CheckpointView) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class JobView:
     """A job at one moment. Times are in seconds of the job's clock.
 

@@ -9,6 +9,7 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.columns import Columns
 from millstream.operators.context import RuntimeContext
 from millstream.operators.functions import UserFunction
 from millstream.operators.operator_state import (
@@ -180,6 +181,10 @@ class Operator:
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         """Write what happens to one record."""
         raise NotImplementedError(f"{type(self).__name__} writes no code")
+
+    def column_code(self, columns: Columns) -> bool:
+        """Write what happens to columns of numbers before the loop; tell whether it can be written so."""
+        return False
 
     def on_watermark(self, watermark: int) -> int | None:
         """Event time has come this far: fire timers; return the watermark to pass on, None for none."""

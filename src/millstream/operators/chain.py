@@ -7,16 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.common.lines import labelled
-from millstream.common.shapes import ANYTHING
+from millstream.common.shapes import ANYTHING, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.blocks import Layout
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.columns import Columns, chosen
 from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.fitting import made_to_fit
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.sink import InvokeOperator
+from millstream.operators.source import SourceOperator
 from millstream.operators.values import detached, keeps_nothing
 
 
@@ -110,6 +112,33 @@ class ChainCompiler:
         w = self._source_code()
         self._compile_pending()
         return w.build("batch")
+
+    def column_function(self, loop: Callable[[Iterable[Any]], None]) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes a batch of a source's records by columns where it can, and else by a loop."""
+        head = self._nodes[0]
+        numbers = head.operator.numbers if isinstance(head.operator, SourceOperator) else None
+        if numbers is None or not self._inlining:
+            return loop
+        w = CodeWriter(head.name)
+        columns, node = Columns(w, numbers), head
+        while (behind := self._behind(node, columns.value)) is not None and behind.operator.column_code(columns):
+            node = behind
+        if node is head:
+            return loop
+        line, value = columns.head()
+        with w.block(line):
+            self._outputs(w, node, value)
+        self._compile_pending()
+        return chosen(w.build("batch"), loop, numbers)
+
+    def _behind(self, node: ChainNode, value: Var) -> ChainNode | None:
+        """Return the one node that takes all that another emits, as it is."""
+        if len(node.outputs) != 1 or node.outputs[0].node is None or node.outputs[0].tag is not None:
+            return None
+        behind = self._nodes[node.outputs[0].node]
+        wanted = node.type_info.shape() if node.type_info is not None else ANYTHING
+        fits = not _is_encoded(node, [behind]) or (wanted is not None and within(value.shape, wanted))
+        return behind if fits else None
 
     def _source_code(self) -> CodeWriter:
         w = CodeWriter(self._nodes[0].name, inlining=self._inlining)

@@ -54,6 +54,7 @@ class Var:
         detached: whether nobody else can change the value any more.
         shape: what is known of the value.
         condition: the variable that must be true for the shape to hold, None where it always does.
+        sure: the variable that is true while the value is known to fit its operator's type, None where there is none.
         fitted: the type that the value was made to fit and that it still fits, None for none.
     """
 
@@ -62,6 +63,7 @@ class Var:
     detached: bool
     shape: Shape = ANYTHING
     condition: str | None = None
+    sure: str | None = None
     fitted: TypeInformation | None = None
 
     def renamed(self, name: str, detached: bool, shape: Shape = ANYTHING) -> Var:

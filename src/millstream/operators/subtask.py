@@ -31,7 +31,7 @@ from millstream.operators.insight import Observer
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.pace import Pace
 from millstream.operators.partitioners import Place
-from millstream.operators.protocol import LevelTask, SubtaskReport
+from millstream.operators.protocol import LevelTask, Progress, SubtaskReport
 from millstream.operators.reading import OpenShare, Unfinished
 from millstream.operators.reduce import ReduceOperator
 from millstream.operators.sink import InvokeOperator, SinkOperator
@@ -52,6 +52,9 @@ ROOM_SECONDS = 0.1
 
 # So many batches of rows go through a loop at once, at most.
 FEW_BATCHES = 4
+
+# So many records a source's subtask reads before it is worth to have numbers go through columns.
+COLUMNS_AFTER = 1 << 20
 
 Loop = Callable[[Iterable[Any]], None]
 # Finds the loop over blocks of some layout that came over an edge.
@@ -110,6 +113,7 @@ class Subtask:
         self._loops: dict[bool, Loops] = {False: {}, True: {}}
         self._inputs = self._loops[False]
         self._read = self._compiler.source_function() if vertex.is_source else None
+        self._until_columns = COLUMNS_AFTER
         self._batch = self._batch_input()
         self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
         self._asking = [(n.operator, n) for n in self._nodes if isinstance(n.operator, AsyncOperator)]
@@ -315,14 +319,22 @@ class Subtask:
                 for marker in self._markers:
                     marker.start_split(share.split)
 
+    def _source_loop(self) -> Loop:
+        """Return the loop over a source's records; after many of them, one that takes columns where it can."""
+        assert self._read is not None
+        if self._until_columns <= 0:
+            self._until_columns = 1 << 62
+            self._read = self._compiler.column_function(self._read)
+        return self._read
+
     def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
-        run, head = self._read, self.vertex.head
-        assert run is not None
+        run, head = self._source_loop(), self.vertex.head
         while (batch := self._guarded(share.batch, head)) is not None:
             before = share.at
             at = self._run_pieces(run, self._paces[SHARES], batch, before, len(batch), until)
             read = share.took(at)
+            self._until_columns -= read
             self._records_in += sum(map(len, batch[before:at])) if head.operator.emits_batches else read
             yield from self._full_blocks()
             if self._look() >= until or self._is_full():
@@ -443,7 +455,10 @@ class Subtask:
             next_wake=None if self.ended else self._next_wake(),
             look_again=min(filter(None, [o.look_again() for o, _ in self._asking]), default=None),
             is_full=self._is_full(),
-            aligned=dict(m.aligned() for m in self._markers if m.strategy.alignment is not None),
+            aligned={
+                group: Progress(watermark, splits)
+                for group, watermark, splits in (m.progress() for m in self._markers if m.strategy.alignment)
+            },
             ended=self.ended,
             tables=self.tables() if task.checkpoint is not None else {},
             exported=exported,
@@ -593,8 +608,11 @@ class Subtask:
     def _let_time_pass(self) -> None:
         """Fire timers that are due; where input waits, nothing is silent."""
         waits = bool(self._inbox.waiting or self._earlier.waiting)
+        expected = [share.split for share in self._todo] + [None] * waits
+        # Those that wait for slower ones are not silent either.
+        expected += self._task.ahead.get(self.vertex.id, ())
         for marker in self._markers:
-            marker.expects([share.split for share in self._todo] + [None] * waits)
+            marker.expects(expected)
         self._on_processing_time()
 
     def _take_control(self, channel: Channel, control: Control) -> None:

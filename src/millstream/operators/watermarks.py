@@ -237,10 +237,14 @@ class WatermarkOperator(Operator):
     def splits(self) -> Iterable[tuple[Any, int, bool, int]]:
         return [(name, s.watermark, s.idle, s.last_record) for name, s in self._splits.items()]
 
-    def aligned(self) -> tuple[str, int]:
-        """Return the alignment group and how far the splits here have come."""
+    def progress(self) -> tuple[str, int, dict[Any, int]]:
+        """Return the alignment group, how far time has come here, and the splits that have names and are not idle."""
         assert self.strategy.alignment is not None
-        return self.strategy.alignment[0], MAX_WATERMARK if self._is_idle or self._ended else self._sent
+        group = self.strategy.alignment[0]
+        if self._is_idle or self._ended:
+            return group, MAX_WATERMARK, {}
+        splits = {n: s.watermark for n, s in self._splits.items() if n is not None and not s.idle}
+        return group, self._sent, splits
 
     def on_watermark(self, watermark: int) -> int | None:
         if watermark == MAX_WATERMARK and not self._ended:
