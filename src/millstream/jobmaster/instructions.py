@@ -224,7 +224,7 @@ class Warn:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class KeepFailure:
     """Write down what is needed to run an operator again on what it has failed on."""
 
