@@ -114,6 +114,11 @@ def _run(kept: KeptFailure, settings: dict[str, str]) -> Exception | None:
             tag = "" if one.tag is None else f"side output {one.tag!r}: "
             click.echo(f"{tag}{one.value!r}" + ("" if one.timestamp is None else f"  (timestamp {one.timestamp})"))
         click.echo(f"It did not fail this time, and emitted {count(len(made.emitted), 'record')}.", err=True)
+        if before:
+            click.echo(
+                "The state below is as it was when the function raised: if it had changed it by then, that is why.",
+                err=True,
+            )
     given = made.given
     click.echo("", err=True)
     if given.is_record:
