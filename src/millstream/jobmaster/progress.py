@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.common.records import record
 from millstream.operators.insight import Insight
 from millstream.operators.protocol import Address, SlotReport, SubtaskReport
 from millstream.operators.sampling import Seen, added
 from millstream.operators.traffic import SlotTraffic
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SubtaskProgress:
     """The sums of one subtask.
 
@@ -50,7 +49,7 @@ class SubtaskProgress:
 _NOTHING = SubtaskProgress()
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """The sums of a job; never changed, so that any thread may look at it.
 

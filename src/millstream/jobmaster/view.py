@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
-from millstream.common.records import record
 from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
 from millstream.jobmaster.progress import Progress
 from millstream.operators.protocol import Address, JobPlan
@@ -18,7 +17,7 @@ from millstream.operators.traffic import SubtaskTraffic
 ALIKE_MEANS_STUCK = 10
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskView:
     """One subtask: the state it is in, when it came to each, and which attempt this is."""
 
@@ -28,7 +27,7 @@ class TaskView:
     times: Mapping[ExecutionState, float] = field(default_factory=dict)
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FailureView:
     """One failure of a job.
 
@@ -49,7 +48,7 @@ class FailureView:
     note: str = ""
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointView:
     """One checkpoint. Times are in seconds of the job's clock."""
 
@@ -67,7 +66,7 @@ class CheckpointView:
         return self.status in (CheckpointStatus.COMPLETED, CheckpointStatus.NOTIFIED)
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointsView:
     """How many checkpoints there were, and the last ones, oldest first."""
 
@@ -130,7 +129,7 @@ def _described(checkpoint: CheckpointView) -> dict[str, Any]:
     }
 
 
-@record(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class JobView:
     """A job at one moment. Times are in seconds of the job's clock.
 

@@ -137,7 +137,7 @@ class ChainCompiler:
             return None
         behind = self._nodes[node.outputs[0].node]
         wanted = node.type_info.shape() if node.type_info is not None else ANYTHING
-        fits = not _is_encoded(node, [behind]) or (wanted is not None and within(value.shape, wanted))
+        fits = not is_encoded(node, [behind]) or (wanted is not None and within(value.shape, wanted))
         return behind if fits else None
 
     def _source_code(self) -> CodeWriter:

@@ -15,7 +15,13 @@ _GONE_CODES = {1040, 1053, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013,
 # MySQL: this user, this password, this database, this host.
 _REFUSED_CODES = {1044, 1045, 1049, 1130, 1698}
 # PostgreSQL gives no state to who is not let in, only words.
-_REFUSED_WORDS = ("authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry", "permitted")
+_REFUSED_WORDS = (
+    "authentication failed",
+    "does not exist",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "permitted",
+)
 _SQLITE_MISTAKES = ("no such", "syntax error", "has no column", "near ", "incomplete input", "values for")
 
 
