@@ -38,7 +38,7 @@ test-shuffle: $(STAMP)
 
 # A cluster of machines that are killed, frozen, cut off and added.
 test-cluster: $(STAMP)
-	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_cluster.py
+	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_cluster.py tests/spark/test_yarn.py
 	$(BIN)/python -m tests.machines --rounds 1
 
 # The tests against apache-flink, which is installed into a venv of its own first.

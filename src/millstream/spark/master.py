@@ -57,6 +57,18 @@ def check_master(master: str) -> None:
         )
 
 
+def hadoop_directories() -> tuple[str, ...]:
+    """Return where the settings of Hadoop are, YARN's among them, for a program that is to reach it."""
+    found = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+    directories = tuple(dict.fromkeys(directory for directory in found if directory))
+    if not directories:
+        raise InvalidProgramError(
+            "spark.master is yarn: set the variable HADOOP_CONF_DIR (or YARN_CONF_DIR) to the directory that has "
+            "yarn-site.xml."
+        )
+    return directories
+
+
 def _unreachable(host: str, port: int) -> str | None:
     """Return why nobody can be reached at an address; None if somebody can."""
     try:

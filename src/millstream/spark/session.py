@@ -61,6 +61,13 @@ _EMBEDDED = {
     "spark.dynamicAllocation.enabled": "false",
 }
 
+_YARN = {
+    # YARN brings PySpark to executors whose driver is said to be Python's.
+    "spark.yarn.isPython": "true",
+    # A container's own directory for temporary files is too deep for the names of sockets.
+    "spark.python.unix.domain.socket.dir": "/tmp",
+}
+
 # Where the one executor is in the same process as whoever misses it, to say every ten seconds that it is alive only
 # costs time, even while a job waits for input. Who sets one of the two has Spark's other: one must be below the other.
 _RARE_HEARTBEATS = {"spark.executor.heartbeatInterval": "60s", "spark.network.timeout": "600s"}
@@ -176,6 +183,7 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
         **(_EMBEDDED if master.startswith("local") else {}),
         **_regular(config, master, cores, wanted),
         **({} if master.startswith("local") else spark_settings(config)),
+        **(_YARN if master == "yarn" else {}),
         **wanted,
         **({} if master.startswith("local") else package.settings(wanted)),
         "spark.master": master,
