@@ -26,13 +26,13 @@ from millstream.common import WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.job_client import JobClient
+from millstream.common.masking import masked
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import Service, make_app
 from millstream.service.front import Front
 from millstream.service.history import ArchiveDirectory, Shelf, history_app
-from millstream.service.masking import masked
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.run_file import running_services

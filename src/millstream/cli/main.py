@@ -21,6 +21,8 @@ from millstream.graph.picture import draw
 
 # What the exit codes mean, besides 0; see docs/cli.md.
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+# Ours, and Flink's for the two that can.
+APPLICATION = ("application", "yarn-application", "kubernetes-application")
 
 
 @click.group(cls=Commands)
@@ -33,7 +35,10 @@ def cli() -> None:
 @PARALLELISM
 @click.option("-m", "--master", help="Spark master, local[*] when not given; with -t session the cluster's host:port.")
 @click.option(
-    "-t", "--target", type=click.Choice(["local", "remote", "session"]), help="Where: session is a cluster that runs."
+    "-t",
+    "--target",
+    type=click.Choice(["local", "remote", "session", *APPLICATION]),
+    help="Where: session is a cluster that runs; application has YARN or Kubernetes run the program's main, too.",
 )
 @click.option("-d", "--detached", is_flag=True, help="Leave the job to a cluster; implies -t session.")
 @click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
@@ -75,6 +80,8 @@ def run(
     """Run a program, from its beginning or from where another run of it was."""
     # A job that is left alone is left to a cluster.
     is_session = target in ("remote", "session") or (detached and target is None)
+    if target == "yarn-application":
+        master = master or "yarn"
     settings = as_settings(defines, parallelism, None if is_session else master)
     brought = {
         "python.files": files,
@@ -91,6 +98,12 @@ def run(
 
         given = list(arguments), _absolute(settings), last_word
         sys.exit(run_in_session(program, *given, address=master, detached=detached, pyflink=pyflink))
+    if target in APPLICATION:
+        from millstream.cli.application import Application, run_on_cluster
+
+        program = os.path.abspath(program)
+        application = Application(program, list(arguments), _absolute(settings), last_word, pyflink)
+        sys.exit(run_on_cluster(application, detached))
     if detached:
         raise click.UsageError("-d leaves a job to a cluster, and -t local runs it in this process: give one of them.")
     if pyflink:
@@ -134,11 +147,15 @@ def info(
 
 
 @cli.command()
-def doctor() -> None:
-    """Say what this machine has, and what is missing."""
-    from millstream.cli.doctor import report
+@click.option("-m", "--master", help="Look at a cluster from the inside: a Spark master.")
+@DEFINES
+def doctor(master: str | None, defines: tuple[str, ...]) -> None:
+    """Say what this machine, or every machine of a cluster, has, and what is missing."""
+    from millstream.cli.doctor import cluster_report, report
 
     lines, healthy = report()
+    if master is not None and healthy:
+        lines, healthy = cluster_report(as_settings(defines, None, master))
     for line in lines:
         click.echo(line)
     sys.exit(0 if healthy else 1)

@@ -590,7 +590,9 @@ class JobMachine:
         chronicle, delay = self._ledger.chronicle, None
         if chronicle.status is not JobStatus.CREATED and not _is_incurable(error):
             delay = self._options.restart.failed(self._now)
-        chronicle.failed(error, delay, self._now)
+        number = chronicle.failed(error, delay, self._now)
+        if isinstance(error, EpochFailed) and error.failure is not None and error.failure.kept is not None:
+            instructions.append(i.KeepFailure(plan=self._ledger.plan, number=number, failure=error.failure))
         if delay is None:
             return instructions + self._end(JobStatus.FAILED, error)
         self._error = error

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from millstream.operators.carried import has_requests, has_unread
+from millstream.operators.insight import Insight
 from millstream.operators.sampling import Seen
 from millstream.operators.source import Share
 from millstream.operators.traffic import SlotTraffic
@@ -122,6 +123,7 @@ class SubtaskReport:
         exported: with a savepoint, where the state was exported to.
         taken: how many records its sinks were given; None where that is not counted.
         seconds: how long it worked.
+        insight: now and then, what it tells of itself to people.
     """
 
     vertex: int
@@ -144,6 +146,8 @@ class SubtaskReport:
     is_full: bool = False
     taken: int | None = 0
     seconds: float = 0.0
+    bytes_in: int = 0
+    insight: Insight | None = None
 
     @property
     def has_requests(self) -> bool:
@@ -164,6 +168,7 @@ class LogLine:
         name: the logger's.
         created: when, in seconds since 1970.
         operator: whose function said it, as errors name it; None outside of functions.
+        subtask, job: of that, as `1/2`, and by its name.
     """
 
     name: str
@@ -171,6 +176,8 @@ class LogLine:
     message: str
     created: float
     operator: str | None
+    subtask: str | None = None
+    job: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 from millstream import __version__
 from millstream.common.job_status import JobStatus
+from millstream.common.masking import masked
 from millstream.jobmaster.view import JobView
 from millstream.operators.protocol import JobPlan
-from millstream.service.masking import masked
 from millstream.service.pictures.jobs import is_over
 from millstream.service.pictures.tasks import TASK_MANAGER
 

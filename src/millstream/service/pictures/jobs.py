@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.common.job_status import JobStatus
+from millstream.common.masking import masked
 from millstream.jobmaster.view import FailureView, JobView
 from millstream.operators.vertex import Vertex
-from millstream.service.masking import masked
 from millstream.service.pictures.tasks import (
     ENDPOINT,
     TASK_MANAGER,
@@ -165,4 +165,11 @@ def _failure(view: JobView, failure: FailureView) -> dict[str, Any]:
         "taskManagerId": None if vertex is None else TASK_MANAGER,
         "failureLabels": {},
         "concurrentExceptions": [],
+        # Ours: how the record, or the timer, can be looked at alone.
+        "replay": {
+            "failure": failure.number,
+            "kept": failure.is_kept,
+            "note": failure.note,
+            "command": f"millstream replay {view.job_id} --failure {failure.number}" if failure.is_kept else None,
+        },
     }
