@@ -14,7 +14,7 @@ import pytest
 from conftest import Env
 from schema_registry import registry_server
 
-from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.common import Duration, Row, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import OutputTag, ProcessFunction
@@ -155,6 +155,36 @@ def test_time_waits_for_the_slowest_partition_also_for_one_that_is_empty(
         assert after((0, "5000"), (1, "7000"), (0, "6000")) == f"6000@{-(1 << 63)}"
         assert after((2, "100"), (0, "8000")) == "8000@99"
         assert after((2, "9000"), (1, "9001")) == "9001@6999"
+    finally:
+        job.cancel().result()
+
+
+def test_a_partition_that_is_ahead_is_not_read_until_the_other_has_come_up(
+    env1: Env, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.create_topic(f"{topic}-two", 2)
+    out = f"{topic}-out"
+    kafka.create_topic(out)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
+    aligned = strategy.with_watermark_alignment("group", Duration.of_millis(1000))
+    stream = env1.from_source(reading(kafka, f"{topic}-two").build(), aligned, "kafka")
+    stream.sink_to(writing(kafka, out, DeliveryGuarantee.AT_LEAST_ONCE))
+    job = env1.execute_async()
+
+    def after(partition: int, value: str) -> None:
+        kafka.send(f"{topic}-two", [value], partition=partition)
+        _until(lambda: value.encode() in kafka.read(out))
+
+    try:
+        after(0, "0")
+        after(1, "1")
+        after(0, "100000")
+        kafka.send(f"{topic}-two", ["200000"], partition=0)
+        time.sleep(1)
+        after(1, "2")
+        assert b"200000" not in kafka.read(out)
+        after(1, "99500")
+        _until(lambda: b"200000" in kafka.read(out))
     finally:
         job.cancel().result()
 
