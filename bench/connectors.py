@@ -230,7 +230,8 @@ def with_cpu(name: str, broker: KafkaBroker, records: int, measure: Callable[[],
     here, there = cpu_seconds(roots, broker.pid) - before[0], cpu_seconds({broker.pid}) - before[1]
     print(
         f"pass     {name}: of {records / second:.1f} s, {here:.1f} s of CPU here ({here / records * 1e6:.1f} us "
-        f"a record) and {there:.1f} s in the broker ({there / records * 1e6:.1f} us)"
+        f"a record) and {there:.1f} s in the broker ({there / records * 1e6:.1f} us)",
+        flush=True,
     )
     return max(first, second)
 
