@@ -31,8 +31,9 @@ from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import Service, make_app
 from millstream.service.front import Front
+from millstream.service.gate import Gate
 from millstream.service.history import ArchiveDirectory, Shelf, history_app
-from millstream.service.masking import masked
+from millstream.common.masking import masked
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.run_file import running_services
@@ -46,7 +47,8 @@ class World:
 
     def __init__(self) -> None:
         self.registry = Registry()
-        self.client = TestClient(make_app(Service(self.registry, {"s3.secret-key": "x"}, slots=4)))
+        app = make_app(Service(self.registry, {"s3.secret-key": "x"}, slots=4))
+        self.client = TestClient(Gate(app, frozenset({"testserver"})))
         self.started: list[JobClient] = []
 
     def start(

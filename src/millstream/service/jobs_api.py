@@ -18,6 +18,7 @@ from millstream.graph.transformations import check_parallelism
 from millstream.jobmaster.requests import CheckpointRequest, RescaleRequest, SavepointRequest
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, body_of, names_of
 from millstream.service.listing import aggregated_metrics, listed_metrics
+from millstream.common.masking import masked_text
 from millstream.service.operations import Operations
 from millstream.service.pictures import checkpoints, jobs, metrics
 from millstream.service.pictures.tasks import milliseconds
@@ -257,7 +258,11 @@ class JobsApi:
             return answer({"status": {"id": "IN_PROGRESS"}})
         error = done.exception()
         if error is not None:
-            failure = {"class": type(error).__name__, "stack-trace": str(error), "serialized-throwable": ""}
+            failure = {
+                "class": type(error).__name__,
+                "stack-trace": masked_text(str(error)),
+                "serialized-throwable": "",
+            }
             return answer({"status": {"id": "COMPLETED"}, "operation": {"failure-cause": failure}})
         return answer({"status": {"id": "COMPLETED"}, "operation": shown(done.result())})
 

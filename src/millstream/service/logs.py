@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 
+from millstream.common.masking import masked_text
+
 _LINES = 5000
 _FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
 
@@ -18,7 +20,7 @@ class RecentLines(logging.Handler):
         self._lines: deque[str] = deque(maxlen=_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.append(self.format(record))
+        self._lines.append(masked_text(self.format(record)))
 
     def text(self) -> str:
         """Return the lines, the oldest first."""

@@ -10,12 +10,14 @@ import threading
 from collections.abc import Mapping
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.service.app import Service, make_app
 from millstream.service.archiver import Archiver, put_where_settings_say
+from millstream.service.gate import Gate
+from millstream.service.guard import GuardedProtocol
 from millstream.service.logs import RecentLines
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
@@ -27,7 +29,7 @@ _SAMPLE_SECONDS = 1.0
 class Server:
     """Serves an application until the process ends, or `stop` is called; on a thread of its own."""
 
-    def __init__(self, app: Starlette, listener: socket.socket, tls: tuple[str, str] | None = None) -> None:
+    def __init__(self, app: ASGIApp, listener: socket.socket, tls: tuple[str, str] | None = None) -> None:
         """Take an application, to be served.
 
         Args:
@@ -41,6 +43,9 @@ class Server:
             log_level="error",
             access_log=False,
             lifespan="off",
+            http=GuardedProtocol,
+            # There are none here.
+            ws="none",
             ssl_certfile=tls[0] if tls else None,
             ssl_keyfile=tls[1] if tls else None,
             # What listens for signals is the program's own.
@@ -65,7 +70,7 @@ class Server:
 class PublicServer:
     """A server that clients of this user find: at an address, with a run file that says where."""
 
-    def __init__(self, app: Starlette, options: ServiceOptions, kind: str = "jobs", token: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, options: ServiceOptions, kind: str = "jobs", token: str | None = None) -> None:
         """Take an application, to be served.
 
         Args:
@@ -76,7 +81,7 @@ class PublicServer:
         """
         listener = bound(options)
         tls = None if options.certificate is None or options.key is None else (options.certificate, options.key)
-        self._server = Server(app, listener, tls)
+        self._server = Server(Gate(app, options.names), listener, tls)
         host, port = listener.getsockname()[:2]
         self.url = f"{'https' if tls else 'http'}://{host}:{port}"
         self._run_file = RunFile(self.url, token or options.token, kind)

@@ -16,6 +16,7 @@ from millstream.service.explain import explanations
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, names_of
 from millstream.service.jobs_api import JobsApi
 from millstream.service.listing import aggregated_metrics, listed_metrics
+from millstream.common.masking import masked_text
 from millstream.service.pictures import metrics, pressure, tasks
 from millstream.service.pictures.jobs import is_over
 from millstream.service.registry import Entry
@@ -76,7 +77,8 @@ class VerticesApi:
         entry = self._jobs.entry(request)
         view = entry.view
         told = explanations(view, {v.id: _all_metrics(entry, v) for v in view.plan.vertices}, self._clock())
-        return answer({"explanations": [asdict(one) for one in told]})
+        shown = [asdict(one) for one in told]
+        return answer({"explanations": [one | {"text": masked_text(one["text"])} for one in shown]})
 
     async def details(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)

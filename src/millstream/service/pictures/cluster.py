@@ -14,7 +14,7 @@ from millstream import __version__
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.view import JobView
 from millstream.operators.protocol import JobPlan
-from millstream.service.masking import masked
+from millstream.common.masking import masked
 from millstream.service.pictures.jobs import is_over
 from millstream.service.pictures.tasks import TASK_MANAGER
 

@@ -8,7 +8,7 @@ from typing import Any
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.view import FailureView, JobView
 from millstream.operators.vertex import Vertex
-from millstream.service.masking import masked
+from millstream.common.masking import masked, masked_text
 from millstream.service.pictures.tasks import (
     ENDPOINT,
     TASK_MANAGER,
@@ -108,9 +108,13 @@ def _node(vertex: Vertex, by_id: Mapping[int, Vertex]) -> dict[str, Any]:
         "parallelism": vertex.parallelism,
         "operator": "",
         "operator_strategy": "",
-        "description": "<br/>".join(n.name + (f" (made at {n.made_at})" if n.made_at else "") for n in vertex.nodes),
+        "description": masked_text(
+            "<br/>".join(n.name + (f" (made at {n.made_at})" if n.made_at else "") for n in vertex.nodes)
+        ),
         "optimizer_properties": {},
-        "operators": [{"id": n.id, "name": n.name, "uid": n.uid, "made-at": n.made_at} for n in vertex.nodes],
+        "operators": [
+            {"id": n.id, "name": masked_text(n.name), "uid": n.uid, "made-at": n.made_at} for n in vertex.nodes
+        ],
     }
     if vertex.in_edges:
         node["inputs"] = [
@@ -149,16 +153,17 @@ def exceptions(view: JobView, most: int) -> dict[str, Any]:
         "exceptionHistory": {"entries": history, "truncated": len(newest) > most},
     }
     if newest:
-        answer |= {"root-exception": newest[0].message, "timestamp": milliseconds(newest[0].at)}
+        answer |= {"root-exception": masked_text(newest[0].message), "timestamp": milliseconds(newest[0].at)}
     return answer
 
 
 def _failure(view: JobView, failure: FailureView) -> dict[str, Any]:
     vertex = next((v for v in view.plan.vertices if any(n.id == failure.operator for n in v.nodes)), None)
-    lines = failure.message.strip().splitlines() or [""]
+    told = masked_text(failure.message)
+    lines = told.strip().splitlines() or [""]
     return {
         "exceptionName": lines[-1][:500],
-        "stacktrace": failure.message,
+        "stacktrace": told,
         "timestamp": milliseconds(failure.at),
         "taskName": None if vertex is None else vertex.name,
         "endpoint": None if vertex is None else ENDPOINT,

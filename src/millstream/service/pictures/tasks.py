@@ -9,6 +9,7 @@ from millstream.common.execution_state import ExecutionState
 from millstream.jobmaster.progress import SubtaskProgress
 from millstream.jobmaster.view import JobView, TaskView
 from millstream.operators.vertex import Vertex
+from millstream.common.masking import masked_text
 
 _NOTHING = SubtaskProgress()
 # The one worker there is to see: executors are not told apart yet.
@@ -107,7 +108,7 @@ def vertex_summary(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
     return {
         "id": vertex_id(vertex),
         "slotSharingGroupId": "0" * 32,
-        "name": vertex.name,
+        "name": masked_text(vertex.name),
         "maxParallelism": vertex.max_parallelism,
         "parallelism": vertex.parallelism,
         "status": state_of(tasks).name,

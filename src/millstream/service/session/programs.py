@@ -22,6 +22,7 @@ from typing import Any
 from millstream.common.errors import MillstreamError
 from millstream.service.archive import Archive
 from millstream.service.history import Shelf
+from millstream.common.masking import masked_text
 from millstream.service.pictures.cluster import Slots
 from millstream.service.session.line import Line
 from millstream.service.session.slots import SlotPool
@@ -79,7 +80,9 @@ class Program:
 
     def last_words(self) -> str:
         said = (self.output("out") + self.output("err"))[-_LAST_WORDS:].decode(errors="replace").strip()
-        return f"The program ended with code {self.exit_code} and has started no job." + (f"\n{said}" if said else "")
+        return f"The program ended with code {self.exit_code} and has started no job." + (
+            f"\n{masked_text(said)}" if said else ""
+        )
 
 
 class Programs:
