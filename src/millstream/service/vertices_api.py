@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from millstream.common.masking import masked_text
 from millstream.operators.sampling import flame_graph
 from millstream.operators.vertex import Vertex
 from millstream.service.explain import explanations
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, names_of
 from millstream.service.jobs_api import JobsApi
 from millstream.service.listing import aggregated_metrics, listed_metrics
-from millstream.common.masking import masked_text
 from millstream.service.pictures import metrics, pressure, tasks
 from millstream.service.pictures.jobs import is_over
 from millstream.service.registry import Entry
