@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
+from millstream.service.session import output
 from millstream.service.session.app import Cluster, cluster_app
 from millstream.service.session.programs import Programs
 from millstream.service.session.slots import SlotPool
@@ -179,9 +181,8 @@ def test_who_says_nothing_is_not_waited_for(target: Target, monkeypatch: pytest.
     monkeypatch.setattr(guard, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(guard, "MOST_CONNECTIONS", 20)
     silent = [target.connect() for _ in range(50)]
-    dribble = target.connect()
     began = time.monotonic()
-    with contextlib.suppress(ConnectionError):
+    with target.connect() as dribble, contextlib.suppress(ConnectionError):
         while time.monotonic() - began < 5:
             dribble.sendall(b"G")
             time.sleep(0.05)
@@ -192,7 +193,9 @@ def test_who_says_nothing_is_not_waited_for(target: Target, monkeypatch: pytest.
     # Also one that has asked before.
     with target.connect() as client:
         client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert b"200 OK" in client.recv(65536)
+        said = b""
+        while not said.endswith(b'{"jobs":[]}'):
+            said += client.recv(65536)
         client.sendall(b"GET /jobs")
         client.settimeout(5)
         assert _is_hung_up(client)
@@ -308,3 +311,26 @@ def test_nobody_submits_or_ends_without_the_token(cluster: Target) -> None:
             {"Authorization": "Basic x"},
         ):
             assert cluster.ask(line, _form("a.py"), **form, **shown)[0] == 401, (line, shown)
+
+
+def test_a_program_that_prints_without_end_does_not_fill_the_disk(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(output, "_MOST", 1 << 20)
+    monkeypatch.setattr(output, "_KEPT", 1 << 19)
+    path = tmp_path / "out"
+    with open(path, "wb") as file:
+        for number in range(400_000):
+            file.write(b"%07d\n" % number)
+        file.flush()
+        output.trim(str(path))
+        # Who writes goes on where it was.
+        file.write(b"the end\n")
+        file.flush()
+        assert os.stat(path).st_blocks * 512 <= 1 << 20
+    read, position = b"", 0
+    while True:
+        text, position = output.read_from(str(path), position)
+        if not text:
+            break
+        read += text
+    assert read.endswith(b"0399999\nthe end\n") and b"\0" not in read and (1 << 18) < len(read) <= (1 << 20)
+    assert position == os.path.getsize(path)
