@@ -11,6 +11,7 @@ import click
 from millstream import __version__
 from millstream.cli.commands import Commands
 from millstream.cli.live import LiveLine
+from millstream.cli.output import JSON, print_json, tell
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
 from millstream.common import pyflink_names
@@ -110,6 +111,7 @@ def run(
 @DEFINES
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
 @click.option("--memory", is_flag=True, help="Print how memory is divided by the settings instead; needs no program.")
+@JSON
 @click.argument("program", type=click.Path(exists=True, dir_okay=False), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def info(
@@ -117,16 +119,20 @@ def info(
     defines: tuple[str, ...],
     svg: bool,
     memory: bool,
+    as_json: bool,
     program: str | None,
     arguments: tuple[str, ...],
 ) -> None:
     """Print a program's plan as JSON, without running it."""
     if memory:
-        from millstream.cli.memory import report
+        from millstream.cli.memory import facts, report
         from millstream.common.configuration import Configuration
 
-        click.echo(report(Configuration.from_dict(as_settings(defines, parallelism))))
+        config = Configuration.from_dict(as_settings(defines, parallelism))
+        print_json(facts(config)) if as_json else click.echo(report(config))
         return
+    if svg and as_json:
+        raise click.UsageError("--svg draws the job graph, and --json prints the plan: give one of them.")
     if program is None:
         raise click.UsageError("Missing argument 'PROGRAM'.")
     planned = load_plan(program, list(arguments), as_settings(defines, parallelism))
@@ -134,14 +140,14 @@ def info(
 
 
 @cli.command()
-def doctor() -> None:
+@JSON
+def doctor(as_json: bool) -> None:
     """Say what this machine has, and what is missing."""
-    from millstream.cli.doctor import report
+    from millstream.cli.doctor import facts, report
 
-    lines, healthy = report()
-    for line in lines:
-        click.echo(line)
-    sys.exit(0 if healthy else 1)
+    found = facts()
+    tell(as_json, "\n".join(report(found)), **found)
+    sys.exit(0 if found["ready"] else 1)
 
 
 def _absolute(settings: dict[str, str]) -> dict[str, str]:
