@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-shuffle test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
+.PHONY: demo test test-unit test-spark test-shuffle test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -24,8 +24,13 @@ lint: $(STAMP)
 	$(BIN)/mypy examples/*.py
 	$(BIN)/lint-imports
 
-test: lint
-	$(BIN)/python -m pytest
+# Tests on Spark wait more than they work: the others, and lint, run beside them; lines say whose they are.
+test: $(STAMP)
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-unit lint
+
+test-unit test-spark: SHELL := bash -o pipefail
+test-unit test-spark: test-%: $(STAMP)
+	$(BIN)/python -m pytest tests/$* | sed -u 's/^/$*: /'
 
 # The tests on Spark with an epoch as a Spark job each; without the setting, slots of streaming jobs stay.
 test-shuffle: $(STAMP)
@@ -80,9 +85,10 @@ simulate: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
-	$(BIN)/python bench/kafka.py
+	$(BIN)/python bench/connectors.py
+	$(BIN)/python bench/sql/run.py
 
-# SQL beside Flink's own Java SQL.
+# The part of it that is SQL, beside Flink's own Java SQL.
 bench-sql: $(STAMP)
 	$(BIN)/python bench/sql/run.py
 

@@ -219,11 +219,16 @@ def show_idle(answers: dict[str, dict[str, float]]) -> list[str]:
     return lines
 
 
-def show_polled(a: dict[str, float]) -> list[str]:
-    judged = f"{a['cost_percent']:.1f} % (goal 5 %: {'reached' if a['cost_percent'] < 5 else 'MISSED'})"
+def show_polled(a: dict[str, float], flames: dict[str, float]) -> list[str]:
     about = f"{a['clients']:.0f} clients, {a['paths']:.0f} paths every 3 s, {a['answers_per_second']:.0f} answers/s"
-    head = f"| (o) a job that is looked at: {about} | alone, records/s | looked at | cost |"
-    return [head, "|---|---:|---:|---:|", f"| word count | {a['alone']:,.0f} | {a['polled']:,.0f} | {judged} |"]
+    rows = [(about, a, 5), ("flame graph", flames, 2)]
+    lines = ["| (o) a job that is looked at | alone, records/s | looked at | cost | of its processor time |"]
+    lines.append("|---|---:|---:|---:|---:|")
+    for name, one, goal in rows:
+        judged = f"{one['cost_percent']:.1f} % (goal {goal} %: {'reached' if one['cost_percent'] < goal else 'MISSED'})"
+        work = f"{one['cpu_cost_percent']:.1f} %"
+        lines.append(f"| {name} | {one['alone']:,.0f} | {one['polled']:,.0f} | {judged} | {work} |")
+    return lines
 
 
 def checkpoints(scale: float) -> dict[str, Any]:
@@ -339,7 +344,8 @@ def main() -> None:
         lines += ["", *show_idle(results["idle"])]
     if "o" in only:
         results["polled"] = run_script(sys.executable, "../polled.py", [])
-        lines += ["", *show_polled(results["polled"])]
+        results["flames"] = run_script(sys.executable, "../polled.py", ["--flames"])
+        lines += ["", *show_polled(results["polled"], results["flames"])]
     if "i" in only:
         results["checkpoints"] = checkpoints(scale)
         lines += ["", *show_checkpoints(results["checkpoints"])]

@@ -33,8 +33,8 @@ class Storage(Protocol):
         """Write a file from its parts; return its size."""
         ...
 
-    def publish(self, name: str, data: bytes) -> None:
-        """Write a file that is there completely or not at all."""
+    def publish(self, name: str, data: bytes, private: bool = False) -> None:
+        """Write a file that is there completely or not at all; in a directory, one that only its owner can read."""
         ...
 
     def delete(self, name: str) -> None:
@@ -157,11 +157,12 @@ class DirectoryStorage:
                 "'execution.checkpointing.dir' to a directory that the driver and all workers share."
             ) from None
 
-    def publish(self, name: str, data: bytes) -> None:
+    def publish(self, name: str, data: bytes, private: bool = False) -> None:
         path = self._path(name)
         self._make(os.path.dirname(path))
         unfinished = f"{path}.{uuid.uuid4().hex[:8]}.inprogress"
-        with open(unfinished, "wb") as f:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        with os.fdopen(descriptor, "wb") as f:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
@@ -267,7 +268,7 @@ class RemoteStorage:
         else:
             self._fs.put_file(path, url)
 
-    def publish(self, name: str, data: bytes) -> None:
+    def publish(self, name: str, data: bytes, private: bool = False) -> None:
         self.write(name, [data])
         # Whoever reads a manifest wants to know what is really there.
         os.unlink(self._copy(name))

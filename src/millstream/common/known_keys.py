@@ -25,6 +25,8 @@ OWN = (
     "millstream.exchange.tls.key",
     "millstream.exchange.tls.trusted",
     "millstream.exchange.transport",
+    "millstream.failures.dir",
+    "millstream.failures.keep-bytes",
     "millstream.inlining",
     "millstream.log.format",
     "millstream.quiet",

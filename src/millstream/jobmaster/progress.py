@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millstream.operators.insight import Insight
 from millstream.operators.protocol import Address, Place, SlotReport, SubtaskReport
 from millstream.operators.sampling import Seen, added
 from millstream.operators.traffic import SlotTraffic
@@ -18,25 +19,30 @@ class SubtaskProgress:
     Attributes:
         taken: what its sinks were given; None where that is not counted.
         seconds: how long it has worked.
+        insight: what it has told of itself last.
     """
 
     records_in: int = 0
     records_out: int = 0
+    bytes_in: int = 0
     bytes_out: int = 0
     taken: int | None = 0
     seconds: float = 0.0
     watermark: int | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    insight: Insight | None = None
 
     def after(self, report: SubtaskReport) -> SubtaskProgress:
         return SubtaskProgress(
             records_in=self.records_in + report.records_in,
             records_out=self.records_out + report.records_out,
+            bytes_in=self.bytes_in + report.bytes_in,
             bytes_out=self.bytes_out + report.bytes_out,
             taken=None if self.taken is None or report.taken is None else self.taken + report.taken,
             seconds=self.seconds + report.seconds,
             watermark=report.watermark,
             metrics=report.metrics,
+            insight=report.insight or self.insight,
         )
 
 

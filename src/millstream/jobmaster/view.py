@@ -35,12 +35,18 @@ class FailureView:
     Attributes:
         operator: the id of the operator it happened in, if that is known.
         restarts_at: when the job starts again; None when it does not.
+        number: which of the job's failures it is, from 1.
+        is_kept: whether the record, or the timer, is kept, so that the operator can be run on it alone.
+        note: what of it could not be kept, in words.
     """
 
     at: float
     message: str
     operator: str | None
     restarts_at: float | None
+    number: int = 1
+    is_kept: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

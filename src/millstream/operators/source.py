@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Self
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.shapes import ANYTHING, Shape
+from millstream.common.shapes import ANYTHING, Shape, Whole
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.bad_records import COUNTER, BadRecord, BadRecords
@@ -45,6 +45,12 @@ class SplitEnumerator(ABC):
         """Deal out what each subtask shall read next, about `budget` records each.
 
         What was returned counts as read: the next call goes on behind it.
+        """
+
+    def hold_back(self, splits: Collection[Any]) -> None:
+        """Deal nothing of these splits out, and of all others again: they are ahead of those they are aligned with.
+
+        Asked only where the source says `aligns_splits`.
         """
 
     def is_finished(self) -> bool:
@@ -120,6 +126,8 @@ class Source(ABC, Generic[T_co]):
     shape: Shape = ANYTHING
     # Whether its readers give each record with its timestamp, as a pair.
     timestamped = False
+    # Whether its enumerator can hold single splits back; else it waits as a whole for those it is aligned with.
+    aligns_splits = False
     # How many records a second it is read at most, over all subtasks.
     rate_per_second: float | None = None
     # What its readers do with records that cannot be read: `bad_records.meet(...)` stands in their place.
@@ -177,6 +185,13 @@ class SourceOperator(Operator):
         self.produced_type = source.produced_type
         self.assigns_timestamps = source.timestamped
         self.tags_outputs = source.bad_records.tag is not None
+
+    @property
+    def numbers(self) -> Whole | None:
+        """The shape of its records, where that is one of bounded numbers and nothing comes beside them."""
+        shape = self.source.shape
+        alone = self.source.bad_records.fails and not self.source.timestamped
+        return shape if alone and isinstance(shape, Whole) and shape.size is not None and not shape.null else None
 
     def open(self) -> None:
         context = self.setup.context

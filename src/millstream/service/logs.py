@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from millstream.common.masking import masked_text
+from millstream.operators.logs import line_text
 from millstream.operators.protocol import SlotReport
 
 _LINES = 5000
@@ -62,8 +63,7 @@ class Heard:
             executor = self._executors.get((job_id, report.slot), "")
             owners = (("job", job_id), ("executor", executor))
             for line in report.logged:
-                operator = "" if line.operator is None else f"[{line.operator}] "
-                record = logging.LogRecord(line.name, line.level, "", 0, f"{operator}{line.message}", (), None)
+                record = logging.LogRecord(line.name, line.level, "", 0, line_text(line), (), None)
                 record.created, record.msecs = line.created, line.created % 1 * 1000
                 told = line.created, masked_text(_FORMATTER.format(record))
                 for owner in owners:

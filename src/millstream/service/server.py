@@ -22,6 +22,7 @@ from millstream.service.guard import GuardedProtocol
 from millstream.service.logs import Heard, RecentLines
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
+from millstream.service.reporting import report
 from millstream.service.run_file import RunFile
 
 _SAMPLE_SECONDS = 1.0
@@ -151,16 +152,18 @@ _lock = threading.Lock()
 # What was begun as settings say, and whether somebody else sees to it.
 _archivers: list[Archiver] = []
 _servers: list[PublicServer] = []
+_samplers: list[Sampler] = []
 _seen_to: list[bool] = []
 
 
 def serve(config: Configuration) -> bool:
-    """Serve and archive the jobs of this process as the settings say; each once, and with the address told once.
+    """Serve, archive and report the jobs of this process as the settings say; each once, the address told once.
 
     Returns:
         Whether a job with these settings belongs among those of this process.
     """
     with _lock:
+        reports = report(config, JOBS)
         if _seen_to:
             return False
         options = ServiceOptions.read(config)
@@ -170,6 +173,9 @@ def serve(config: Configuration) -> bool:
             _archivers[0].start()
         if options is not None and not _servers:
             _servers.append(_start(options, config))
+        if (_servers or reports) and not _samplers:
+            _samplers.append(Sampler(JOBS))
+            _samplers[0].start()
         return True
 
 
@@ -182,7 +188,6 @@ def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
     service = service_of(JOBS, config.to_dict(), options.token, options.refresh_ms, options.keep_seconds)
     server = PublicServer(make_app(service), options)
     server.start()
-    Sampler(JOBS).start()
     if not config.get_boolean("millstream.quiet", False):
         print(f"millstream: jobs are served at {server.url}", file=sys.stderr)
     return server

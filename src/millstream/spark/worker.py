@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-import cloudpickle
 from pyspark import TaskContext
 
 from millstream.checkpoint.storage import Storage
 from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
-from millstream.common.pickles import dump
+from millstream.common.pickles import adopt_main_classes, dump
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.logs import Logged
@@ -122,21 +121,10 @@ def load_plan(job: JobRef) -> tuple[JobPlan, Storage]:
         # Before the plan: the user's modules that it brings in may import pyflink.
         pyflink_names.install()
     plan: JobPlan = pickle.loads(saved.plan)
-    _adopt_main_classes()
+    adopt_main_classes()
     if job.parcel is not None and job.shares_state:
         check_shared(saved.state, job.run)
     return plan, saved.state.open()
-
-
-def _adopt_main_classes() -> None:
-    """Make the classes of the driver's script known here as `__main__`'s, so that their objects pickle plainly.
-
-    cloudpickle has brought them along by value and remembers them; without this they would still travel, slowly.
-    """
-    main = sys.modules["__main__"]
-    for cls in list(getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ())):
-        if cls.__module__ == "__main__" and "." not in cls.__qualname__ and not hasattr(main, cls.__name__):
-            setattr(main, cls.__name__, cls)
 
 
 def _nothing(messages: Iterable[bytes]) -> list[bytes]:

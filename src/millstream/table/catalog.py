@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from millstream.common.configuration import Configuration
 from millstream.common.missing import JAVA, missing_class, missing_function
+from millstream.common.records import record
 from millstream.sql.catalog import memory
 from millstream.sql.catalog.memory import GenericInMemoryCatalog
 from millstream.sql.catalog.tables import CatalogTable
@@ -61,7 +62,7 @@ __all__ = [
 _MODELS = "models are not there yet"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogDatabase:
     """A database: its properties, and what is said of it."""
 
@@ -191,7 +192,7 @@ HiveCatalog = missing_class(__name__, "HiveCatalog", JAVA)
 JdbcCatalog = missing_class(__name__, "JdbcCatalog", "catalogs of databases are not there yet; declare tables")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogDescriptor:
     """A catalog by its options: `type` says which kind it is."""
 

@@ -174,6 +174,13 @@ def _failure(view: JobView, failure: FailureView) -> dict[str, Any]:
         "taskManagerId": None if place is None else place[0],
         "failureLabels": {},
         "concurrentExceptions": [],
+        # Ours: how the record, or the timer, can be looked at alone.
+        "replay": {
+            "failure": failure.number,
+            "kept": failure.is_kept,
+            "note": failure.note,
+            "command": f"millstream replay {view.job_id} --failure {failure.number}" if failure.is_kept else None,
+        },
     }
 
 

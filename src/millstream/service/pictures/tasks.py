@@ -81,7 +81,7 @@ def io_metrics(view: JobView, vertex: Vertex, subtasks: Iterable[int]) -> dict[s
     traffic = [t for t in (view.traffic(vertex.id, i) for i in chosen) if t is not None]
     is_known = view.progress.epochs > 0
     return {
-        "read-bytes": 0,
+        "read-bytes": sum(p.bytes_in for p in done),
         "read-bytes-complete": is_known,
         "write-bytes": sum(p.bytes_out for p in done),
         "write-bytes-complete": is_known,

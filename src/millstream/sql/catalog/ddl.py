@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.bind.binder import Binder, telling_where
 from millstream.sql.bind.qualified import qualified
 from millstream.sql.catalog import alter, show
@@ -21,7 +22,7 @@ from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Result:
     """What a statement gave.
 

@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Database:
     """A database: its options, and what is said of it."""
 
@@ -18,7 +19,7 @@ class Database:
     comment: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogFunction:
     """A function by the name of what implements it.
 

@@ -10,6 +10,7 @@ from millstream.sql.language.statements import (
     AlterView,
     BeginStatementSet,
     Client,
+    CompilePlan,
     CreateCatalog,
     CreateDatabase,
     CreateFunction,
@@ -18,6 +19,7 @@ from millstream.sql.language.statements import (
     Describe,
     Drop,
     EndStatementSet,
+    ExecutePlan,
     Explain,
     Insert,
     Jar,
@@ -41,7 +43,7 @@ from millstream.sql.language.table_grammar import TableGrammar
 from millstream.sql.language.tokens import Kind
 
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
-_LATER = ("COMPILE", "ANALYZE", "CALL")
+_LATER = ("ANALYZE", "CALL")
 
 
 def read_statement(text: str) -> Statement:
@@ -280,19 +282,33 @@ class StatementGrammar(TableGrammar):
         return name, self.expression()
 
     def _execute(self, at: int) -> Statement:
-        if self.take("STATEMENT", "SET"):
-            self.need("BEGIN")
-            inserts: list[Insert] = []
-            while not self.take("END"):
-                start = self.need("INSERT")
-                inserts.append(self._insert_into(start))
-                self.need(";")
-            return StatementSet(tuple(inserts), at=at)
+        if self.take("STATEMENT"):
+            return self._statement_set(at)
         if self.take("INSERT"):
             return self._insert_into(at)
-        if self.stands("PLAN"):
-            self.refuse_at(at, "EXECUTE PLAN is not supported yet")
+        if self.take("PLAN"):
+            return ExecutePlan(self.string(), at=at)
         return QueryStatement(self.query(), at=at)
+
+    def _statement_set(self, at: int) -> Statement:
+        self.need("SET", "BEGIN")
+        inserts: list[Insert] = []
+        while not self.take("END"):
+            start = self.need("INSERT")
+            inserts.append(self._insert_into(start))
+            self.need(";")
+        return StatementSet(tuple(inserts), at=at)
+
+    def _compile(self, at: int) -> Statement:
+        execute = self.take("AND", "EXECUTE")
+        self.need("PLAN")
+        file = self.string()
+        if_not_exists = not execute and self.if_not_exists()
+        self.need("FOR")
+        planned: Statement
+        start, word = self.at, self.need_one_of("STATEMENT", "INSERT")
+        planned = self._insert_into(start) if word == "INSERT" else self._statement_set(start)
+        return CompilePlan(file, planned, if_not_exists, execute, at=at)
 
     def _begin(self, at: int) -> Statement:
         self.need("STATEMENT", "SET")
@@ -369,6 +385,7 @@ _STATEMENTS: dict[str, Callable[[StatementGrammar, int], Statement]] = {
     "EXPLAIN": StatementGrammar._explain,
     "INSERT": StatementGrammar._insert,
     "EXECUTE": StatementGrammar._execute,
+    "COMPILE": StatementGrammar._compile,
     "BEGIN": StatementGrammar._begin,
     "END": StatementGrammar._end,
     "UPDATE": StatementGrammar._update,

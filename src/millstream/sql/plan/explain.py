@@ -51,6 +51,12 @@ def explained(
     )
 
 
+def execution_text(plans: Sequence[n.Planned]) -> str:
+    """Return how what has been planned is run: the last of the three parts."""
+    execution = "\n".join(_Reusing(plans).drawn(p) for p in plans)
+    return f"== Optimized Execution Plan ==\n{execution}"
+
+
 # --- trees
 
 

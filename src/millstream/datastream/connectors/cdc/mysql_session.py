@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
+from millstream.datastream.connectors.cdc.mysql_gtids import Gtids
 from millstream.datastream.connectors.cdc.mysql_places import Place, place_of
+from millstream.datastream.connectors.cdc.mysql_values import ColumnNote, is_ordered, why_unreadable
+from millstream.datastream.connectors.cdc.table_names import check_named, is_wanted
 
 __all__ = ["Database", "MySqlFailure", "MySqlLost", "TableNote"]
 
+# Where the events of a file begin.
+_FIRST_EVENT = 4
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 
 
@@ -85,21 +89,10 @@ class Database:
 
 
 def run(connection: Any, query: str, values: Sequence[Any] = ()) -> list[Any]:
-    """Run a statement; return its rows."""
+    """Run a statement, in which % is written twice; return its rows."""
     with connection.cursor() as cursor:
-        cursor.execute(query, values or None)
+        cursor.execute(query, tuple(values))
         return list(cursor.fetchall())
-
-
-@dataclass(frozen=True)
-class ColumnNote:
-    """A column of a table."""
-
-    name: str
-    type: str
-    full_type: str
-    charset: str | None
-    collation: str | None
 
 
 @dataclass(frozen=True)
@@ -110,6 +103,7 @@ class TableNote:
     name: str
     columns: tuple[ColumnNote, ...]
     keys: tuple[str, ...]
+    engine: str = ""
 
     @property
     def table(self) -> str:
@@ -126,13 +120,8 @@ class TableNote:
 
 
 def quoted(name: str) -> str:
-    """Write a name so that SQL takes it as it is."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def is_wanted(table: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a table is one of those that a list names, in full or by a pattern."""
-    return any(table == p or re.fullmatch(p, table) for p in patterns)
+    """Write a name so that SQL takes it as it is, in a statement that `run` takes."""
+    return "`" + name.replace("`", "``").replace("%", "%%") + "`"
 
 
 def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
@@ -141,8 +130,7 @@ def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
         connection,
         "SELECT column_name, data_type, column_type, character_set_name, collation_name FROM "
         "information_schema.columns "
-        "WHERE table_schema = %s AND table_name = %s AND coalesce(generation_expression, '') = '' "
-        "ORDER BY ordinal_position",
+        "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
         (schema, name),
     )
     keys = run(
@@ -153,7 +141,12 @@ def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
     )
     if not columns:
         return None
-    return TableNote(schema, name, tuple(ColumnNote(*c) for c in columns), tuple(k for (k,) in keys))
+    ((engine,),) = run(
+        connection,
+        "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+        (schema, name),
+    ) or (("",),)
+    return TableNote(schema, name, tuple(ColumnNote(*c) for c in columns), tuple(k for (k,) in keys), engine or "")
 
 
 def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableNote]:
@@ -168,42 +161,74 @@ def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableNote]:
     for schema, name in listed:
         if is_wanted(f"{schema}.{name}", patterns) and (table := find_table(connection, schema, name)) is not None:
             found.append(table)
-    for pattern in patterns:
-        if not any(is_wanted(t.table, (pattern,)) for t in found) and re.fullmatch(r"[\w$ .-]+", pattern):
-            raise InvalidProgramError(
-                f"MySQL has no table {pattern!r}: name tables with their database, as in 'shop.orders', and see that "
-                "the "
-                "user may see it."
-            )
+    check_named(patterns, [t.table for t in found], "MySQL", "database, as in 'shop.orders'")
     return found
+
+
+# What the server must log, and in a form that can be read; of those it knows.
+_WANTED = {
+    "log_bin": ("1", "ON"),
+    "binlog_format": ("ROW",),
+    "binlog_row_image": ("FULL",),
+    "binlog_row_metadata": ("FULL",),
+    "log_bin_compress": ("OFF",),
+    "binlog_transaction_compression": ("OFF",),
+    "binlog_row_value_options": ("",),
+}
 
 
 def check_server(connection: Any, place: str, reads_tables: bool) -> None:
     """Refuse a server that does not log what is needed."""
-    wanted = {
-        "log_bin": ("1", "ON"),
-        "binlog_format": ("ROW",),
-        "binlog_row_image": ("FULL",),
-        "binlog_row_metadata": ("FULL",),
-    }
-    for name, values in wanted.items():
-        ((value,),) = run(connection, f"SELECT @@global.{name}")
-        if str(value).upper() not in values:
+    names = ", ".join(f"'{name}'" for name in _WANTED)
+    for name, value in run(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})"):
+        if str(value).upper() not in (values := _WANTED[name.lower()]):
             raise InvalidProgramError(
                 f"MySQL at {place} does not log what is needed ({name} is {value}): set {name.replace('_', '-')} to "
-                f"{values[-1]} in its configuration."
+                f"{values[-1] or 'nothing'} in its configuration."
             )
     if reads_tables and snapshot_place(connection) is None:
         raise InvalidProgramError(
             f"MySQL at {place} does not tell where in the binlog a snapshot is, as MariaDB does, so that its tables "
-            "cannot "
-            "be read: take StartupOptions.latest() or specific_offset(...)."
+            "cannot be read: take StartupOptions.latest() or specific_offset(...)."
         )
+
+
+def check_tables(connection: Any, tables: Sequence[TableNote], reads_tables: bool) -> None:
+    """Refuse tables that are not logged, or of which not all values could be told."""
+    _, _, only, ignored = _log_status(connection)[:4]
+    for table in tables:
+        if (only and table.schema not in only.split(",")) or table.schema in ignored.split(","):
+            raise InvalidProgramError(
+                f"The server does not log database {table.schema}: see binlog-do-db and binlog-ignore-db in its "
+                "configuration."
+            )
+        for column in table.columns:
+            if (why := why_unreadable(column)) is not None:
+                raise InvalidProgramError(
+                    f"Column {column.name} of table {table.table} {why}, which cannot be read from the binlog: change "
+                    "it (utf8mb4 can be read), or leave the table out of table_list."
+                )
+        if reads_tables:
+            _check_chunks(table)
+
+
+def _check_chunks(table: TableNote) -> None:
+    if table.engine and table.engine.upper() not in ("INNODB", "ROCKSDB"):
+        raise InvalidProgramError(
+            f"Table {table.table} is of engine {table.engine}, which has no snapshots: run  ALTER TABLE {table.table} "
+            "ENGINE = InnoDB  or begin with StartupOptions.latest()."
+        )
+    for column in table.columns:
+        if column.name in table.keys and not is_ordered(column):
+            raise InvalidProgramError(
+                f"The key of table {table.table} has column {column.name} of type {column.type}, by which a table "
+                "cannot be read in chunks: begin with StartupOptions.latest(), or change the key."
+            )
 
 
 def snapshot_place(connection: Any) -> Place | None:
     """Return where in the binlog the connection's snapshot is; None if the server does not tell."""
-    rows = run(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'")
+    rows = run(connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'")
     found = {name.lower(): value for name, value in rows}
     if "binlog_snapshot_file" not in found:
         return None
@@ -211,9 +236,8 @@ def snapshot_place(connection: Any) -> Place | None:
     return place_of(file, int(found["binlog_snapshot_position"])) if file else Place(0, 0)
 
 
-def current_place(connection: Any) -> Place:
-    """Return where the binlog ends."""
-    rows: list[Any] = []
+def _log_status(connection: Any) -> list[Any]:
+    """Return the file of the binlog, the place in it, and the databases that alone are logged, or are not."""
     for statement in ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"):
         try:
             rows = run(connection, statement)
@@ -225,19 +249,47 @@ def current_place(connection: Any) -> Place:
                 ) from e
             continue
         if rows:
-            break
-    if not rows:
-        raise MySqlFailure("The server does not tell where its binlog is.")
-    return place_of(rows[0][0], int(rows[0][1]))
+            return list(rows[0])
+    raise MySqlFailure("The server does not tell where its binlog is.")
+
+
+def current_place(connection: Any) -> Place:
+    """Return where the binlog ends."""
+    file, position = _log_status(connection)[:2]
+    return place_of(file, int(position))
 
 
 def check_file(connection: Any, place: Place) -> None:
     """Fail where the file of a place was purged."""
-    if place.prefix and place.file not in [row[0] for row in run(connection, "SHOW BINARY LOGS")]:
+    if place.prefix and place.file not in _files(connection):
         raise MySqlLost(
             f"The server no longer has {place.file} of its binlog, where the job left off: start the job without its "
             "state, so that it reads the tables anew, and let the server keep its binlog for longer."
         )
+
+
+def _files(connection: Any) -> list[str]:
+    return [str(row[0]) for row in run(connection, "SHOW BINARY LOGS")]
+
+
+def place_before(connection: Any, done: Gtids, text: str) -> Place:
+    """Return a place that no transaction is before but those of a set; fails if the server has deleted it."""
+    is_mariadb = "mariadb" in str(run(connection, "SELECT version()")[0][0]).lower()
+    ((now,),) = run(connection, f"SELECT @@global.{'gtid_binlog_pos' if is_mariadb else 'gtid_executed'}")
+    if not Gtids.parse(now).covers(done):
+        raise InvalidProgramError(f"MySqlSource: the server has not come to GTID {text!r} yet, its last are {now!r}.")
+    for file in reversed(_files(connection)):
+        if done.covers(Gtids.parse(_gtids_before(connection, file, is_mariadb))):
+            return place_of(file, _FIRST_EVENT)
+    raise MySqlLost(f"The server no longer has its binlog from GTID {text!r} on: begin with StartupOptions.initial().")
+
+
+def _gtids_before(connection: Any, file: str, is_mariadb: bool) -> str:
+    """Return the transactions that are not in a file of the binlog because they were before it."""
+    if is_mariadb:
+        return str(run(connection, "SELECT binlog_gtid_pos(%s, %s)", (file, _FIRST_EVENT))[0][0] or "")
+    events = run(connection, "SHOW BINLOG EVENTS IN %s LIMIT 3", (file,))
+    return next((str(e[5]) for e in events if e[2] == "Previous_gtids"), "").replace("\n", "")
 
 
 def typed_place(column: ColumnNote) -> str:
@@ -245,6 +297,7 @@ def typed_place(column: ColumnNote) -> str:
     if column.collation is not None:
         return f"CONVERT(%s USING {column.charset}) COLLATE {column.collation}"
     casts = {"datetime": "DATETIME(6)", "timestamp": "DATETIME(6)", "date": "DATE", "time": "TIME(6)"}
+    casts |= {"uuid": "UUID", "inet4": "INET4", "inet6": "INET6"}
     return f"CAST(%s AS {casts[column.type]})" if column.type in casts else "%s"
 
 
@@ -266,13 +319,3 @@ def compare(connection: Any, table: TableNote, keys: list[tuple[Any, ...]], boun
         values = [part for bound in bounds for part in bound] + [part for key in some for part in key]
         found += [int(n) for (n,) in run(connection, query, values)]
     return found
-
-
-def converter(column: ColumnNote) -> Callable[[Any], Any] | None:
-    """Return what makes of a value that a SELECT has given the one that the binlog gives; None: it is the same."""
-    if column.type == "set":
-        return lambda v: v if v is None else set(v.split(",")) if v else set()
-    if column.type == "bit":
-        width = int(re.sub(r"\D", "", column.full_type) or 1)
-        return lambda v: v if v is None else format(int.from_bytes(v, "big"), f"0{width}b")
-    return None

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.connectors.cdc.pgoutput import Column, Relation
 from millstream.datastream.connectors.cdc.postgres_session import PostgresFailure, PostgresLost, library, said
-from millstream.datastream.connectors.cdc.postgres_values import TypeNote
+from millstream.datastream.connectors.cdc.postgres_values import TypeNote, is_known
+from millstream.datastream.connectors.cdc.table_names import check_named, is_wanted
 
 if TYPE_CHECKING:
     import psycopg
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyColumn", "TableNote"]
 
-# The types that every PostgreSQL has are below.
-_FIRST_OWN_TYPE = 10_000
 # A new slot waits for all transactions that are open.
 _SLOT_SECONDS = 60
 _DROP_SECONDS = 10.0
@@ -38,12 +37,18 @@ class KeyColumn:
 
 @dataclass(frozen=True)
 class TableNote:
-    """A table."""
+    """A table.
+
+    Attributes:
+        identity: what the log has of a row from before: d (the key), f (all), i (the columns of an index), n (nothing).
+        is_partitioned: whether its rows are in other tables.
+    """
 
     oid: int
     schema: str
     name: str
     identity: str
+    is_partitioned: bool
     keys: tuple[KeyColumn, ...]
 
     @property
@@ -53,6 +58,11 @@ class TableNote:
     @property
     def quoted(self) -> str:
         return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    @property
+    def rows(self) -> str:
+        """What to SELECT from: tables that inherit from this one are tables of their own."""
+        return self.quoted if self.is_partitioned else f"ONLY {self.quoted}"
 
 
 def quoted(name: str) -> str:
@@ -67,7 +77,11 @@ def literal(text: str) -> str:
 
 
 _TABLES = """
-SELECT c.oid, n.nspname, c.relname, c.relreplident::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT c.oid, n.nspname, c.relname, CASE WHEN c.relkind = 'r' THEN c.relreplident::text ELSE
+(SELECT coalesce(CASE WHEN count(DISTINCT l.relreplident) > 1 THEN 'mixed' ELSE min(l.relreplident::text) END, 'd')
+FROM pg_partition_tree(c.oid) t JOIN pg_class l ON l.oid = t.relid WHERE t.isleaf OR l.oid = c.oid) END,
+c.relkind = 'p', has_table_privilege(c.oid, 'SELECT')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
 AND n.nspname NOT LIKE 'pg\\_%%' AND n.nspname <> 'information_schema' ORDER BY 2, 3
 """
@@ -90,25 +104,36 @@ SELECT oid, typtype::text, typbasetype, typelem, typcategory::text, typdelim::te
 """
 
 
-def is_wanted(table: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a table is one of those that a list names, in full or by a pattern."""
-    return any(table == p or re.fullmatch(p, table) for p in patterns)
-
-
 def find_tables(connection: Connection, patterns: tuple[str, ...]) -> list[TableNote]:
-    """Return the tables that a list means; fails where it names one that is not there."""
+    """Return the tables that a list means; fails where it names one that is not there, or may not be read."""
     found = []
-    for oid, schema, name, identity in connection.execute(_TABLES).fetchall():
+    for oid, schema, name, identity, is_partitioned, may_read in connection.execute(_TABLES).fetchall():
         if is_wanted(f"{schema}.{name}", patterns):
-            keys = tuple(KeyColumn(*row) for row in connection.execute(_KEYS, (oid,)).fetchall())
-            found.append(TableNote(oid, schema, name, identity, keys))
-    for pattern in patterns:
-        if not any(is_wanted(note.table, (pattern,)) for note in found) and re.fullmatch(r"[\w$ .-]+", pattern):
-            raise InvalidProgramError(
-                f"PostgreSQL has no table {pattern!r}: name tables with their schema, as in 'public.orders', and see "
-                "that the user may see it."
-            )
+            keys = find_keys(connection, oid)
+            found.append(table := TableNote(oid, schema, name, identity, is_partitioned, keys))
+            if not may_read:
+                user = connection.info.user
+                raise InvalidProgramError(
+                    f"User {user!r} may not read table {table.table}: run  GRANT SELECT ON {table.quoted} TO "
+                    f"{quoted(user)}  (and  GRANT USAGE ON SCHEMA {quoted(schema)})."
+                )
+    check_named(patterns, [note.table for note in found], "PostgreSQL", "schema, as in 'public.orders'")
     return found
+
+
+def find_keys(connection: Connection, oid: int) -> tuple[KeyColumn, ...]:
+    """Return the columns of a table's primary key, in the key's order."""
+    return tuple(KeyColumn(*row) for row in connection.execute(_KEYS, (oid,)).fetchall())
+
+
+def check_identity(table: str, identity: str) -> None:
+    """Refuse a table of whose rows the log does not have the key."""
+    if identity not in ("d", "f"):
+        what = {"n": "is NOTHING", "i": "is an index", "mixed": "is not that of all its partitions"}[identity]
+        raise InvalidProgramError(
+            f"The replica identity of table {table} {what}, so that the log does not tell which row was changed: run  "
+            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT  (the primary key) or FULL, and so for each partition."
+        )
 
 
 def find_columns(connection: Connection, table: TableNote) -> Relation | None:
@@ -119,9 +144,9 @@ def find_columns(connection: Connection, table: TableNote) -> Relation | None:
 
 
 def find_types(connection: Connection, oids: Iterable[int]) -> dict[int, TypeNote]:
-    """Return what is known of types that only this database has, and of those they are made of."""
+    """Return what is known of types that are not the commonest, and of those they are made of."""
     notes: dict[int, TypeNote] = {}
-    wanted = [oid for oid in oids if oid >= _FIRST_OWN_TYPE]
+    wanted = [oid for oid in oids if not is_known(oid)]
     while wanted:
         rows = connection.execute(_TYPES, (wanted,)).fetchall()
         wanted = []
@@ -129,7 +154,7 @@ def find_types(connection: Connection, oids: Iterable[int]) -> dict[int, TypeNot
             is_array = category == "A" and element
             notes[oid] = TypeNote(base if kind == "d" else None, element if is_array else None, delimiter)
             more = base if kind == "d" else element if is_array else 0
-            if more >= _FIRST_OWN_TYPE and more not in notes:
+            if more and not is_known(more) and more not in notes:
                 wanted.append(more)
     return notes
 
@@ -147,19 +172,61 @@ def check_server(connection: Connection, place: str) -> None:
 # --- the publication
 
 
-def ensure_publication(connection: Connection, name: str, tables: list[TableNote], create: bool) -> None:
+_PUBLISHED = """
+SELECT t.schemaname, t.tablename, coalesce(r.oid, p.oid)::bigint,
+to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL
+FROM pg_publication p JOIN pg_publication_tables t ON t.pubname = p.pubname
+JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid WHERE p.pubname = %s
+"""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A publication.
+
+    Attributes:
+        has_all: whether it has all kinds of changes.
+        via_root: whether changes of partitions are those of the table.
+        members: its tables by name; the number is another one when a table was taken out and added again.
+        partial: tables of which not all rows or columns are published.
+    """
+
+    has_all: bool
+    via_root: bool
+    members: dict[str, int]
+    partial: frozenset[str]
+
+
+def find_publication(connection: Connection, name: str) -> Publication | None:
+    """Return a publication, None if there is none."""
+    row = connection.execute(
+        "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot FROM pg_publication "
+        "WHERE pubname = %s",
+        (name,),
+    ).fetchone()
+    if row is None:
+        return None
+    listed = connection.execute(_PUBLISHED, (name,)).fetchall()
+    members = {f"{schema}.{table}": number for schema, table, number, _ in listed}
+    return Publication(row[0], row[1], members, frozenset(f"{s}.{t}" for s, t, _, part in listed if part))
+
+
+def ensure_publication(
+    connection: Connection, name: str, tables: list[TableNote], create: bool, reads_tables: bool
+) -> None:
     """See that a publication has the tables; make it, or add them to it, if that is wanted."""
     psycopg = library()
-    found = connection.execute("SELECT puballtables FROM pg_publication WHERE pubname = %s", (name,)).fetchone()
+    found = find_publication(connection, name)
     if found is None and not create:
         raise InvalidProgramError(
             f"PostgreSQL has no publication {name!r}: run  CREATE PUBLICATION {quoted(name)} FOR TABLE "
             f"{', '.join(t.quoted for t in tables)}  or leave publication(create=True)."
         )
-    listed = connection.execute("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,))
-    there = {f"{schema}.{table}" for schema, table in listed.fetchall()}
-    missing = [t for t in tables if t.table not in there]
-    if found is not None and not missing:
+    if found is not None:
+        _check_publication(found, name, tables, reads_tables)
+    missing = [t for t in tables if found is None or t.table not in found.members]
+    if not missing:
         return
     if found is not None and not create:
         raise InvalidProgramError(
@@ -174,9 +241,47 @@ def ensure_publication(connection: Connection, name: str, tables: list[TableNote
         connection.execute(statement)
     except psycopg.errors.DuplicateObject:
         # Somebody else was as quick.
-        return
+        ensure_publication(connection, name, tables, False, reads_tables)
     except psycopg.Error as e:
         raise PostgresFailure(f"Publication {name!r} cannot be made ready: {said(e)}.") from e
+
+
+def _check_publication(found: Publication, name: str, tables: list[TableNote], reads_tables: bool) -> None:
+    """Refuse a publication that leaves out changes, of which nobody would hear."""
+    if not found.has_all:
+        raise InvalidProgramError(
+            f"Publication {name!r} does not have all changes: run  ALTER PUBLICATION {quoted(name)} SET (publish = "
+            "'insert, update, delete, truncate')."
+        )
+    for table in tables:
+        if table.is_partitioned and not found.via_root:
+            raise InvalidProgramError(
+                f"Publication {name!r} has changes of {table.table} under the names of its partitions: run  ALTER "
+                f"PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)."
+            )
+        if reads_tables and table.table in found.partial:
+            raise InvalidProgramError(
+                f"Publication {name!r} does not have all rows and columns of {table.table}, which are read from the "
+                "table: take a publication without WHERE and columns, or StartupOptions.latest()."
+            )
+
+
+def check_published(connection: Connection, name: str, tables: list[TableNote], known: dict[str, int]) -> None:
+    """Fail if tables that are being read have not been in a publication all the time.
+
+    Args:
+        known: the numbers of its members, as they were.
+    """
+    found = find_publication(connection, name)
+    for table in tables:
+        number = None if found is None else found.members.get(table.table)
+        if number is None or number != known.get(table.table, number):
+            raise PostgresLost(
+                f"Somebody has taken table {table.table} out of publication {name!r}, or dropped it: what changed in "
+                "between is lost; start the job without its state, so that it reads the tables anew."
+            )
+    if found is not None:
+        _check_publication(found, name, tables, False)
 
 
 # --- the slot
