@@ -22,8 +22,8 @@ from millstream.service.pictures.tasks import LOCAL
 from millstream.service.registry import Registry
 from millstream.spark.executors import Executor, executors, read_log, threads_of
 
-# For so long what Spark said of its executors is told again.
-_KEEP_SECONDS = 1.0
+# For so long what Spark said of its executors is told again: they seldom come and go, and to ask Java takes time.
+_KEEP_SECONDS = 5.0
 # What functions have logged, on any worker.
 LOG = "taskmanager.log"
 
@@ -74,7 +74,7 @@ class NoWorkers:
 
 
 class SparkExecutors:
-    """Spark's executors, asked for at most once a second, never on the thread that answers others."""
+    """Spark's executors, asked for every five seconds at most, never on the thread that answers others."""
 
     def __init__(self) -> None:
         self._found: list[Executor] = []
