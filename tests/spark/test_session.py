@@ -189,6 +189,9 @@ def test_a_program_that_rages_or_is_killed_leaves_others_and_nothing_behind(sess
     vertex = session.client.ask(f"/jobs/{steady}")["vertices"][0]["id"]
     (subtask,) = session.client.ask(f"/jobs/{steady}/vertices/{vertex}")["subtasks"]
     assert subtask["taskmanager-id"] == "driver"
+    # Names with whatever in them reach the program's process.
+    with pytest.raises(ServiceError, match="complete checkpoint|No Such"):
+        session.client.ask(f"/jobs/{steady}/state/No%20Such%20%22Operator/x")
     threads = session.client.ask("/taskmanagers/driver/thread-dump")["threadInfos"]
     assert any("org.apache.spark" in t["stringifiedThreadInfo"] for t in threads)
     for job in (steady, left):

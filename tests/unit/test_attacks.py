@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import socket
 import time
@@ -15,6 +16,7 @@ import pytest
 from millstream.common import WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.job_client import JobClient
+from millstream.common.masking import masked_text
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service import guard
@@ -210,6 +212,21 @@ def _is_hung_up(client: socket.socket) -> bool:
         client.close()
 
 
+def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(guard, "ANSWER_SECONDS", 0.6)
+    for _ in range(3000):
+        logging.getLogger("millstream").warning("x" * 8000)
+    with target.connect() as client:
+        client.sendall(b"GET /jobmanager/log HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(2)
+        read = 0
+        with contextlib.suppress(ConnectionError):
+            while part := client.recv(1 << 20):
+                read += len(part)
+    assert read < 20_000_000
+
+
 def test_a_body_that_never_comes_is_not_waited_for(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.service.http.BODY_SECONDS", 0.3)
     job = target.start()
@@ -230,6 +247,14 @@ def test_numbers_that_json_does_not_have_do_not_break_an_answer(target: Target) 
     shown = aggregated_metrics([{"lag": float("nan")}, {"lag": 1.0}], ["lag"], None)
     assert json.loads(json_bytes(shown))[0]["sum"] == "NaN"
     assert target.ask(f"GET /jobs/{job}/vertices/{vertex}/subtasks/metrics?get=idleTimeMsPerSecond")[0] == 200
+
+
+def test_a_text_of_one_long_word_is_masked_at_once() -> None:
+    began = time.process_time()
+    for hostile in ("x" * 200_000, "password" * 20_000, "a://" * 40_000, "a://b:" * 20_000, "token'" * 20_000):
+        assert masked_text(hostile + " password=abc").endswith("password=******")
+    # Of the processor's time: from each letter on it would be minutes.
+    assert time.process_time() - began < 3
 
 
 def test_secrets_do_not_show_in_what_went_wrong(target: Target) -> None:

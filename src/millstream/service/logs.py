@@ -14,6 +14,8 @@ from millstream.operators.logs import line_text
 from millstream.operators.protocol import SlotReport
 
 _LINES = 5000
+# So much of a line is kept.
+_LONGEST = 8000
 # So many jobs and executors have lines of their own; those heard of longest ago are forgotten.
 _OWNERS = 200
 # Of so many slots it is remembered where they are.
@@ -34,7 +36,7 @@ class RecentLines(logging.Handler):
         self._lines: deque[Line] = deque(maxlen=_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.append((record.created, masked_text(self.format(record))))
+        self._lines.append((record.created, _kept(self.format(record))))
 
     def lines(self) -> list[Line]:
         """Return the lines, the oldest first."""
@@ -65,12 +67,12 @@ class Heard:
             for line in report.logged:
                 record = logging.LogRecord(line.name, line.level, "", 0, line_text(line), (), None)
                 record.created, record.msecs = line.created, line.created % 1 * 1000
-                told = line.created, masked_text(_FORMATTER.format(record))
+                told = line.created, _kept(_FORMATTER.format(record))
                 for owner in owners:
                     _of(self._logged, owner).append(told)
             if report.printed:
                 for owner in owners:
-                    _of(self._printed, owner).extend(report.printed.splitlines(keepends=True))
+                    _of(self._printed, owner).extend(_lines_of(report.printed))
 
     def hear_printed(self, job_id: str, text: str) -> None:
         """Take what a job has printed on the driver; follows `jobmaster.hearsay.Listener`."""
@@ -79,7 +81,7 @@ class Heard:
             executors = {executor for (job, _), executor in self._executors.items() if job == job_id}
             owners = [("job", job_id), *(("executor", one) for one in executors if len(executors) == 1)]
             for owner in owners:
-                _of(self._printed, owner).extend(text.splitlines(keepends=True))
+                _of(self._printed, owner).extend(_lines_of(text))
 
     def logged(self, job: str | None = None, executor: str | None = None) -> list[Line]:
         """Return what the functions of a job, or on an executor, have logged; of all jobs where none is named."""
@@ -93,6 +95,17 @@ class Heard:
         """Return what the functions of a job, or on an executor, have printed."""
         with self._lock:
             return "".join(self._printed.get(_owner(job, executor), ()))
+
+
+def _kept(line: str) -> str:
+    """Return what is kept of a line: not its secrets, and not more than anybody reads."""
+    return masked_text(line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ... ({len(line):,} characters)")
+
+
+def _lines_of(text: str) -> Iterable[str]:
+    # Of very many only the last are kept anyway.
+    for line in text.splitlines(keepends=True)[-_LINES:]:
+        yield line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ... ({len(line):,} characters)\n"
 
 
 def _owner(job: str | None, executor: str | None) -> tuple[str, str]:
