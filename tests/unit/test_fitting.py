@@ -441,6 +441,7 @@ def sum_up(
 ELEMENTS = st.lists(st.tuples(st.sampled_from([0, 1, True]), st.one_of(NUMBERS, st.booleans())), min_size=1, max_size=9)
 
 
+@settings(deadline=None)
 @given(ELEMENTS)
 def test_a_typed_reduce_emits_what_the_converter_makes_of_its_sums(elements: list[Any]) -> None:
     sums: dict[Any, Any] = {}
