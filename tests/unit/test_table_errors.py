@@ -45,7 +45,7 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
     # unknown table, column, function
     ("SELECT * FROM x", ValidationException, "At line 1, column 15: Object 'x' not found"),
     ("SELECT x FROM t", ValidationException, "At line 1, column 8: Column 'x' not found in any table"),
-    ("SELECT F(a) FROM t", ValidationException, "No match found for function signature F(<INTEGER>)"),
+    ("SELECT F(a) FROM t", ValidationException, "No match found for function signature F(<NUMERIC>)"),
     # wrong types
     ("SELECT a + s FROM t", ValidationException, "Cannot apply '+' to arguments of type '<INTEGER> + <VARCHAR("),
     # not grouped
