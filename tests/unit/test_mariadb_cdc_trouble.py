@@ -38,7 +38,7 @@ KEYS: dict[str, list[Any]] = {
     "varchar(20) COLLATE utf8mb4_bin": ["a", "B", "é", "Z", "_", "A"],
     "varchar(20) CHARACTER SET latin1 COLLATE latin1_german2_ci": ["ä", "b", "Z", "ae f"],
     "char(4)": ["a", "ab", " c"],
-    "uuid": ["00000000-0000-0000-0000-000000000002", "ffffffff-0000-1000-8000-000000000001"],
+    "uuid": ["00000000-0000-1000-8000-000000000002", "ffffffff-0000-1000-8000-000000000001"],
     "double": [0.1, -0.30000000000000004, 1e300, 5],
     "decimal(20, 3)": ["1.100", "1.2", "-5"],
     "bigint unsigned": [2**64 - 1, 0, 4 * 10**12],
@@ -49,7 +49,7 @@ KEYS: dict[str, list[Any]] = {
     "year": [1999, 2024],
     "varbinary(8)": [b"\0\xff", b"", b"\0", b"a"],
     "binary(4)": [b"\1", b"\1\1", b"a"],
-    "inet6": ["::1", "ff::1"],
+    "inet6": ["::1", "2::1", "10::1"],
 }
 
 
