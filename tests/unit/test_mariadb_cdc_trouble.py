@@ -197,6 +197,29 @@ def test_columns_may_change_between_two_chunks(shop: MariaDbShop) -> None:
     assert len(rows) == 20 and all(r.get("thing") == "new" and r["note"] == "n" for r in rows.values())
 
 
+def test_a_log_that_is_not_the_one_that_was_read(shop: MariaDbShop) -> None:
+    source = shop.source().startup_options(StartupOptions.latest()).server_id(77).build()
+    with closing(source.create_enumerator(1)) as enumerator:
+        shop.run("INSERT INTO orders VALUES (21, '')")
+        dealt(enumerator, 1)
+        state = enumerator.snapshot()
+        with closing(source.create_enumerator(1)):
+            # The server lets one go.
+            words = "Another reader has the same server_id: .*Give every job one of its own"
+            with pytest.raises(MillstreamError, match=words):
+                dealt(enumerator, 1)
+    domain, server, number = state["gtid"].split("-")
+    number_, position, *rest = state["place"]
+    # As if the log had come further there, or were another one.
+    for other in (
+        {"gtid": f"{domain}-{server}-{int(number) + 1}"},
+        {"place": (number_, position - 1, *rest)},
+    ):
+        with pytest.raises(MillstreamError, match="The binlog is another one than that the job has read"):
+            source.create_enumerator(1, {**state, **other})
+    source.create_enumerator(1, state).close()
+
+
 def test_what_would_lose_changes_is_refused(shop: MariaDbShop) -> None:
     shop.run(
         "CREATE TABLE moods (m enum('b', 'a') PRIMARY KEY)", "CREATE TABLE isam (id int PRIMARY KEY) ENGINE MyISAM"
