@@ -170,13 +170,13 @@ def test_the_key_may_get_another_name_or_other_columns(shop: MariaDbShop) -> Non
 
 
 def test_a_table_may_be_written_anew_while_it_is_read(shop: MariaDbShop, monkeypatch: pytest.MonkeyPatch) -> None:
-    find, altered = mysql_chunks.find_table, []
+    altered: list[Any] = []
 
     def alter_once(connection: Any, schema: str, name: str) -> Any:
         # Between the snapshot and the reading of the chunk.
         if not altered:
             altered.append(shop.run("ALTER TABLE orders MODIFY id bigint, ADD note varchar(9) DEFAULT 'n'"))
-        return find(connection, schema, name)
+        return find_table(connection, schema, name)
 
     monkeypatch.setattr(mysql_chunks, "find_table", alter_once)
     source = shop.source().snapshot_parallelism(1).startup_options(SNAPSHOT)
