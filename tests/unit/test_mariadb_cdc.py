@@ -145,6 +145,10 @@ def test_reading_begins_behind_a_gtid(shop: MariaDbShop) -> None:
     assert ([c.after[0] for c in found], [c.after[0] for c in again]) == ([22], [22, 24])
     refused(begin(f"0-1-{int(number) + 1000}"), "has not come to GTID")
     refused(begin("binlog.000001"), "is not a GTID")
+    shop.run("FLUSH BINARY LOGS")
+    ((file, *_),) = shop.run("SHOW MASTER STATUS")
+    shop.run(f"PURGE BINARY LOGS TO '{file}'")
+    refused(begin(before), "no longer has its binlog from GTID")
 
 
 def place(shop: MariaDbShop, position: int) -> tuple[Any, ...]:
