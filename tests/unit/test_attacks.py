@@ -212,6 +212,17 @@ def _is_hung_up(client: socket.socket) -> bool:
         client.close()
 
 
+def test_too_many_are_turned_away_at_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MOST_CONNECTIONS", 5)
+    kept = [target.connect() for _ in range(5)]
+    time.sleep(0.2)
+    assert all(_is_hung_up(target.connect()) for _ in range(5))
+    for client in kept:
+        client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 200"
+        client.close()
+
+
 def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "HEAD_SECONDS", 0.2)
     monkeypatch.setattr(guard, "ANSWER_SECONDS", 0.6)
@@ -225,6 +236,8 @@ def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: py
             while part := client.recv(1 << 20):
                 read += len(part)
     assert read < 20_000_000
+    monkeypatch.setattr(guard, "ANSWER_SECONDS", 60)
+    assert len(target.ask("GET /jobmanager/log")[1]) > 20_000_000
 
 
 def test_a_body_that_never_comes_is_not_waited_for(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
