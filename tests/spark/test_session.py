@@ -29,9 +29,12 @@ from millstream.datastream import StreamExecutionEnvironment
 
 env = StreamExecutionEnvironment.get_execution_environment()
 name, end, manner = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-numbers_of(env, end).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
+numbers = numbers_of(env, end)
+if manner == "fail":
+    numbers = numbers.map(lambda x: 10 // (x - 5))
+numbers.key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
 print("main of", name, open("data.txt").read(), flush=True)
-if manner == "wait":
+if manner in ("wait", "fail"):
     env.execute(name)
     sys.exit(3)
 job = env.execute_async(name)
@@ -125,6 +128,14 @@ def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(se
     done = session.call("run", "-t", "session", "-p", "2", "job.py", "small", "1000", "wait")
     # What it prints is seen, files are found where it was called, and it has its own exit code.
     assert "main of small here" in done.stdout and done.returncode == 3, done.stderr
+    # What failed is run alone, from where it was kept and from the archive.
+    failed = session.call("run", "-t", "session", "-p", "1", "job.py", "failing", "1000", "fail")
+    assert failed.returncode == 1 and "ZeroDivisionError" in failed.stderr, failed
+    (kept,) = session.archives.glob("*.failure-1")
+    for job in (kept.name[:32], str(session.archives / kept.name[:32])):
+        replayed = session.call("replay", job, "--failure", "1")
+        assert replayed.returncode == 1 and "lambda x: 10 // (x - 5)" in replayed.stdout, replayed
+        assert "record: 5\n" in replayed.stderr and "failure 1 of job 'failing'" in replayed.stderr
     session.until(f"/jobs/{dying}", lambda j: j["state"] == "FAILED")
     why = session.client.ask(f"/jobs/{dying}/exceptions")["root-exception"]
     assert why == "The process of the job's program ended with code 7 before the job had ended."
@@ -150,6 +161,7 @@ def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(se
     assert {a.line["name"]: a.line["state"] for a in shelf.all()} == {
         "steady": "CANCELED",
         "dying": "FAILED",
+        "failing": "FAILED",
         "small": "FINISHED",
     }
 

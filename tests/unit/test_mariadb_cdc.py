@@ -150,6 +150,16 @@ def place(shop: MariaDbShop, position: int) -> tuple[Any, ...]:
     return tuple(place_of(file, position))
 
 
+def test_what_waits_in_the_log_is_told(shop: MariaDbShop) -> None:
+    with closing(shop.source().startup_options(StartupOptions.latest()).build().create_enumerator(1)) as enumerator:
+        shop.run("INSERT INTO orders SELECT seq, repeat('x', 30), NULL FROM seq_100_to_1099", "FLUSH BINARY LOGS")
+        shop.run("INSERT INTO orders VALUES (2000, NULL, NULL)")
+        until(lambda: enumerator.poll(0, 0.0).pending == {0: 1001})
+        found = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 4.0))]
+    assert [f.lag["pendingRecords"] for f in found] == [{0: 1001}, {0: 0}]
+    assert [f.lag["pendingBytes"][0] > 30_000 for f in found] == [True, False]
+
+
 def test_the_log_goes_on_in_the_next_file(shop: MariaDbShop) -> None:
     with reading(shop.source()) as records:
         take(records, 20)

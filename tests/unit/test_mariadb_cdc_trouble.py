@@ -17,7 +17,7 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
     mysql_chunks,
 )
-from millstream.datastream.connectors.cdc.mysql_session import compare, find_table
+from millstream.datastream.connectors.cdc.mysql_catalog import compare, find_table
 from millstream.testing.databases import MariaDbServer
 
 JSON = JsonDebeziumDeserializationSchema()

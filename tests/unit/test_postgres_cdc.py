@@ -189,6 +189,8 @@ def test_reading_begins_where_it_is_told_to(shop: PostgresShop) -> None:
     shop.run("INSERT INTO orders VALUES (22)")
     with reading(shop.source().startup_options(StartupOptions.specific_offset(place))) as records:
         assert take(records, 1)[0].id == 22
+    ahead = StartupOptions.specific_offset("FFFFFF/0")
+    refused(shop.source().startup_options(ahead), "log has not come to FFFFFF/0 yet, it ends at")
     with (
         pytest.raises(MillstreamError, match="has the log from .* on, not from 0/1"),
         reading(shop.source().startup_options(StartupOptions.specific_offset("0/1"))) as records,
@@ -209,6 +211,18 @@ def test_the_slot_is_confirmed_with_checkpoints_only(shop: PostgresShop) -> None
         assert shop.confirmed() == before
         enumerator.committed(enumerator.snapshot())
         until(lambda: shop.confirmed() > before)
+
+
+def test_what_waits_in_the_log_is_told(shop: PostgresShop) -> None:
+    latest = shop.source().startup_options(StartupOptions.latest()).build()
+    with closing(latest.create_enumerator(1)) as enumerator:
+        shop.run("INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(100, 1099) n")
+        until(lambda: enumerator.poll(0, 0.0).pending == {0: 1000})
+        # The server is asked once a second.
+        found = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 2.5), (0, 4.0))]
+    assert [f.lag["pendingRecords"] for f in found] == [{0: 1000}, {0: 0}, {0: 0}]
+    behind = [f.lag["pendingBytes"][0] for f in found]
+    assert behind[0] == behind[1] > 100_000 and behind[2] < 20_000
 
 
 def test_the_log_is_let_go_of_though_nothing_happens_in_the_table(shop: PostgresShop) -> None:
@@ -301,6 +315,17 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
             job.wait()
     # The log was let go of as the job went on.
     assert len({str(c) for c in confirmed}) > 2
+
+
+def test_a_server_that_is_gone_is_said_in_a_sentence(shop: PostgresShop) -> None:
+    with closing(shop.source().build().create_enumerator(1)) as enumerator:
+        # The connection for questions alone.
+        shop.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND "
+            "pid <> pg_backend_pid() AND query LIKE '%pg_current_xact_id%'"
+        )
+        with pytest.raises(MillstreamError, match="PostgreSQL at .* does not answer: terminating connection"):
+            enumerator.poll(100, 0.0)
 
 
 def test_the_server_may_be_killed_too(postgres: PostgresServer, tmp_path: Path) -> None:

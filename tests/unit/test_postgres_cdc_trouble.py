@@ -119,6 +119,16 @@ def test_names_may_be_anything(shop: PostgresShop) -> None:
     assert [f["after"] for f in later] == [{"id": 5}, {"id": 7}]
 
 
+def test_tables_may_be_empty_or_not_there_yet(shop: PostgresShop) -> None:
+    shop.run("CREATE TABLE empty (id int PRIMARY KEY)")
+    for tables in (["public.empty"], [r"public\.nothing_like_it.*"]):
+        with reading(shop.source(*tables).deserializer(UPSERT).startup_options(SNAPSHOT)) as records:
+            assert list(records) == []
+    # What is no pattern is a name.
+    refused(shop.source("public.(orders"), r"has no table 'public\.\(orders'")
+    refused(shop.source("public.order's"), "has no table .public.order's")
+
+
 def test_a_partitioned_table_is_one_table(shop: PostgresShop) -> None:
     shop.run(
         "CREATE TABLE parts (id int, k int, PRIMARY KEY (id, k)) PARTITION BY RANGE (k)",

@@ -22,6 +22,8 @@ from millstream.graph.picture import draw
 
 # What the exit codes mean, besides 0; see docs/cli.md.
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+# Ours, and Flink's for the two that can.
+APPLICATION = ("application", "yarn-application", "kubernetes-application")
 
 
 @click.group(cls=Commands)
@@ -34,7 +36,10 @@ def cli() -> None:
 @PARALLELISM
 @click.option("-m", "--master", help="Spark master, local[*] when not given; with -t session the cluster's host:port.")
 @click.option(
-    "-t", "--target", type=click.Choice(["local", "remote", "session"]), help="Where: session is a cluster that runs."
+    "-t",
+    "--target",
+    type=click.Choice(["local", "remote", "session", *APPLICATION]),
+    help="Where: session is a cluster that runs; application has YARN or Kubernetes run the program's main, too.",
 )
 @click.option("-d", "--detached", is_flag=True, help="Leave the job to a cluster; implies -t session.")
 @click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
@@ -76,6 +81,8 @@ def run(
     """Run a program, from its beginning or from where another run of it was."""
     # A job that is left alone is left to a cluster.
     is_session = target in ("remote", "session") or (detached and target is None)
+    if target == "yarn-application":
+        master = master or "yarn"
     settings = as_settings(defines, parallelism, None if is_session else master)
     brought = {
         "python.files": files,
@@ -92,6 +99,12 @@ def run(
 
         given = list(arguments), _absolute(settings), last_word
         sys.exit(run_in_session(program, *given, address=master, detached=detached, pyflink=pyflink))
+    if target in APPLICATION:
+        from millstream.cli.application import Application, run_on_cluster
+
+        program = os.path.abspath(program)
+        application = Application(program, list(arguments), _absolute(settings), last_word, pyflink)
+        sys.exit(run_on_cluster(application, detached))
     if detached:
         raise click.UsageError("-d leaves a job to a cluster, and -t local runs it in this process: give one of them.")
     if pyflink:
@@ -140,13 +153,20 @@ def info(
 
 
 @cli.command()
+@click.option("-m", "--master", help="Look at a cluster from the inside: a Spark master.")
+@DEFINES
 @JSON
-def doctor(as_json: bool) -> None:
-    """Say what this machine has, and what is missing."""
-    from millstream.cli.doctor import facts, report
+def doctor(master: str | None, defines: tuple[str, ...], as_json: bool) -> None:
+    """Say what this machine, or every machine of a cluster, has, and what is missing."""
+    from millstream.cli import cluster_doctor
+    from millstream.cli import doctor as machine_doctor
 
-    found = facts()
-    tell(as_json, "\n".join(report(found)), **found)
+    found = machine_doctor.facts()
+    lines = machine_doctor.report(found)
+    if master is not None and found["ready"]:
+        found = cluster_doctor.facts(as_settings(defines, None, master))
+        lines = cluster_doctor.report(found)
+    tell(as_json, "\n".join(lines), **found)
     sys.exit(0 if found["ready"] else 1)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
 
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
@@ -14,6 +13,7 @@ from millstream.jobmaster.progress import Progress
 from millstream.jobmaster.tasks import Tasks
 from millstream.jobmaster.view import CheckpointsView, FailureView, JobView
 from millstream.operators.protocol import Address, JobPlan, SlotReport
+from millstream.operators.source import Lags
 
 _REMEMBERED_FAILURES = 16
 
@@ -89,7 +89,7 @@ class Chronicle:
         self._progress = self._progress.after(reports)
         self._tasks.reported(reports, ended, now)
 
-    def sources_polled(self, pending: Mapping[int, Mapping[int, int]]) -> None:
+    def sources_polled(self, pending: Lags) -> None:
         self._progress = self._progress.sources_polled(pending)
 
     def epoch_took(self, seconds: float) -> None:

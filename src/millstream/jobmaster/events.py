@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -11,6 +10,7 @@ from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.flow import Slices
 from millstream.jobmaster.requests import Request
 from millstream.operators.protocol import JobPlan, Shares, SlotReport
+from millstream.operators.source import Lags
 
 
 @record(frozen=True, kw_only=True)
@@ -63,14 +63,14 @@ class SourcesPolled:
         limited: whether there is more than the budget allowed.
         finished: the sources that have dealt out everything for good.
         poll_again: when it is worth asking again, should there be nothing.
-        pending: how many records wait to be dealt out, by source and subtask, of those that can tell.
+        pending: how much waits to be dealt out, of those that can tell.
     """
 
     shares: Shares
     limited: bool
     finished: frozenset[int]
     poll_again: float
-    pending: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    pending: Lags = field(default_factory=dict)
 
 
 @record(frozen=True, kw_only=True)

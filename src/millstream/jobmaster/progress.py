@@ -9,6 +9,7 @@ from typing import Any
 from millstream.operators.insight import Insight
 from millstream.operators.protocol import Address, Place, SlotReport, SubtaskReport
 from millstream.operators.sampling import Seen, added
+from millstream.operators.source import Lags
 from millstream.operators.traffic import SlotTraffic
 
 
@@ -55,7 +56,7 @@ class Progress:
 
     Attributes:
         traffic: what each slot of this execution told last, if its slots stay.
-        pending: how many records sources have not dealt out yet, by source and subtask, of those that can tell.
+        pending: how much sources have not dealt out yet, of those that can tell.
         samples: by vertex and slot, what was seen while somebody wanted to know.
         places: where the slots of this execution are, as far as they have told.
     """
@@ -64,7 +65,7 @@ class Progress:
     last_epoch_seconds: float = 0.0
     subtasks: Mapping[Address, SubtaskProgress] = field(default_factory=dict)
     traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
-    pending: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    pending: Lags = field(default_factory=dict)
     samples: Mapping[tuple[int, int], Seen] = field(default_factory=dict)
     places: Mapping[int, Place] = field(default_factory=dict)
 
@@ -92,7 +93,7 @@ class Progress:
         """Return the sums when another execution begins."""
         return replace(self, traffic={}, places={})
 
-    def sources_polled(self, pending: Mapping[int, Mapping[int, int]]) -> Progress:
+    def sources_polled(self, pending: Lags) -> Progress:
         """Return the sums when sources have said how much they have."""
         return replace(self, pending={**self.pending, **pending}) if pending else self
 

@@ -13,7 +13,7 @@ from millstream.common.records import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.polling import BackOff, RateLimit
 from millstream.operators.protocol import JobPlan, Shares
-from millstream.operators.source import Source, SourceOperator, SplitEnumerator
+from millstream.operators.source import Lags, Source, SourceOperator, SplitEnumerator
 
 log = logging.getLogger("millstream")
 
@@ -31,11 +31,11 @@ class Read:
     Attributes:
         limited: whether there is more than the budget allowed.
         finished: those that have dealt out everything for good.
-        pending: how many records wait, by source and subtask, of those that can tell.
+        pending: how much waits, of those that can tell.
     """
 
     shares: Shares
-    pending: Mapping[int, Mapping[int, int]]
+    pending: Lags
     limited: bool
     finished: frozenset[int]
 
@@ -102,7 +102,7 @@ class Sources:
             shares={v: d.shares for v, d in dealt.items() if d.shares},
             limited=any(d.limited for d in dealt.values()),
             finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
-            pending={v: d.pending for v, d in dealt.items() if d.pending is not None},
+            pending={v: lag for v, d in dealt.items() if (lag := d.lag)},
         )
 
     def _within_rate(self, vertex: int, budget: int, now: float) -> int:

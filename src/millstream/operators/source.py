@@ -18,6 +18,9 @@ from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.output_tag import OutputTag
 from millstream.state.key_groups import stable_hash
 
+# What waits to be read, by source, the name of the metric and subtask.
+Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
+
 # A share is what one subtask reads in one epoch from one split: a piece of data only its source understands.
 Share = Any
 
@@ -30,11 +33,19 @@ class Dealt:
         shares: by subtask; empty when there is nothing to read now.
         limited: whether there was more than the budget allowed.
         pending: how many records are there and not dealt out yet, by subtask; None when the source cannot tell.
+        pending_bytes: how many bytes are, likewise.
     """
 
     shares: dict[int, list[Share]]
     limited: bool = False
     pending: Mapping[int, int] | None = None
+    pending_bytes: Mapping[int, int] | None = None
+
+    @property
+    def lag(self) -> dict[str, Mapping[int, int]]:
+        """What waits, by the name of the metric and subtask, as far as the source can tell."""
+        found = {"pendingRecords": self.pending, "pendingBytes": self.pending_bytes}
+        return {name: count for name, count in found.items() if count is not None}
 
 
 class SplitEnumerator(ABC):

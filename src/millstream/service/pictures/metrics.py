@@ -46,8 +46,8 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
         found |= {"stateRows": now.insight.state_rows, "stateSize": now.insight.state_bytes}
         if MIN_WATERMARK < mark < MAX_WATERMARK:
             found["watermarkLag"] = now.insight.at - mark
-    if vertex.id in view.progress.pending:
-        found["pendingRecords"] = view.progress.pending[vertex.id].get(subtask, 0)
+    for name, waiting in view.progress.pending.get(vertex.id, {}).items():
+        found[name] = waiting.get(subtask, 0)
     found |= _times(view, vertex, subtask, before, seconds, now.seconds - then.seconds)
     for name, value in now.metrics.items():
         found |= _flat(name, value)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from millstream.common.errors import IncurableError, InvalidProgramError
+from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.base import Dealt, SplitEnumerator
 from millstream.datastream.connectors.cdc import startup
 from millstream.datastream.connectors.cdc.capture_source import CaptureShare
@@ -21,6 +24,8 @@ __all__ = ["CaptureEnumerator", "CapturedTable", "check_keys"]
 # So many bytes of the log are dealt out at once.
 _SHARE_BYTES = 2 << 20
 _SOON, _SOMETIME = 0.1, 1.0
+# So often the server is asked how far its log is.
+_LAG_SECONDS = 1.0
 
 
 class CapturedTable(Protocol):
@@ -65,10 +70,21 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._log: LogThread[P] | None = None
         self._chunks: ChunkReaders[T] | None = None
         try:
-            self._open(restored)
+            with self._in_a_sentence():
+                self._open(restored)
         except BaseException:
             self.close()
             raise
+
+    @contextmanager
+    def _in_a_sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as e:
+            failure = self._failure(e)
+            if failure is None:
+                raise
+            raise failure from e
 
     def _open(self, restored: Any) -> None:
         self._tables: dict[str, T] = {t.table: t for t in self._find_tables()}
@@ -95,10 +111,15 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._last_beat: float | None = None
         self._beat_place = self._place
         self._next_look: float | None = None
+        self._behind, self._behind_at = 0, -math.inf
         self._log = self._open_log()
         self._read_chunks()
 
     # --- what each database does in its own way
+
+    @abstractmethod
+    def _failure(self, error: Exception) -> MillstreamError | None:
+        """Return in a sentence what the server would not do; None if an error is none of the server's."""
 
     @abstractmethod
     def _find_tables(self) -> list[T]:
@@ -149,6 +170,10 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
     @abstractmethod
     def _has_reached(self, target: Any) -> bool:
         """Tell whether the log has been dealt out up to where it ended."""
+
+    @abstractmethod
+    def _bytes_behind(self) -> int:
+        """Return how many bytes of the log have not been dealt out."""
 
     def _hurry(self) -> None:
         """Have the server tell how far it is."""
@@ -218,6 +243,14 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         wake()
 
     def poll(self, budget: int, now: float) -> Dealt:
+        with self._in_a_sentence():
+            found = self._poll(budget, now)
+            if now >= self._behind_at + _LAG_SECONDS:
+                self._behind, self._behind_at = self._bytes_behind(), now
+        assert self._log is not None
+        return replace(found, pending={0: self._log.waiting}, pending_bytes={0: self._behind})
+
+    def _poll(self, budget: int, now: float) -> Dealt:
         assert self._log is not None
         self._log.check()
         if self._chunks is not None:

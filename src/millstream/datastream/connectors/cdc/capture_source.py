@@ -67,8 +67,13 @@ class CaptureSource(Source[Any]):
     def is_bounded(self) -> bool:
         return self._settings.startup.mode == startup.SNAPSHOT
 
+    def check(self) -> None:
+        with self._settings.database.connect() as connection:
+            self._prepare(connection)
+
     @abstractmethod
-    def check(self) -> None: ...
+    def _prepare(self, connection: Any) -> None:
+        """Fail where tables cannot be read."""
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _Reader(self._settings.schema)

@@ -74,6 +74,11 @@ class LogThread(ABC, Generic[P]):
     def has_more(self) -> bool:
         return bool(self._pieces)
 
+    @property
+    def waiting(self) -> int:
+        """How many changes have been read and not taken."""
+        return self._ahead
+
     def check(self) -> None:
         """Raise what has gone wrong in the thread."""
         if self._failure is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.cdc.capture_source import CaptureSource
 from millstream.datastream.connectors.cdc.mysql_enumerator import MySqlEnumerator, MySqlSettings, prepare
-from millstream.datastream.connectors.cdc.mysql_session import Database, library
+from millstream.datastream.connectors.cdc.mysql_session import Database
 from millstream.datastream.connectors.cdc.settings import CaptureBuilder
 
 __all__ = ["MySqlSource", "MySqlSourceBuilder"]
@@ -36,10 +36,8 @@ class MySqlSource(CaptureSource):
         """Begin a source."""
         return MySqlSourceBuilder()
 
-    def check(self) -> None:
-        library()
-        with self._settings.database.connect() as connection:
-            prepare(connection, self._settings)
+    def _prepare(self, connection: Any) -> None:
+        prepare(connection, self._settings)
 
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
         return MySqlEnumerator(self._settings, parallelism, restored)

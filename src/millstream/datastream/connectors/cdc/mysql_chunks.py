@@ -8,18 +8,11 @@ from typing import Any
 from millstream.datastream.connectors.cdc import changes as ops
 from millstream.datastream.connectors.cdc.changes import Change
 from millstream.datastream.connectors.cdc.chunk_reading import CHUNK_BYTES, ChunkReaders, Desk, SnapshotNote
+from millstream.datastream.connectors.cdc.mysql_catalog import TableNote, find_table, quoted
 from millstream.datastream.connectors.cdc.mysql_log import ChangesShare
 from millstream.datastream.connectors.cdc.mysql_places import BinlogSeen
-from millstream.datastream.connectors.cdc.mysql_session import (
-    Database,
-    MySqlFailure,
-    TableNote,
-    find_table,
-    quoted,
-    run,
-    said,
-    snapshot_place,
-)
+from millstream.datastream.connectors.cdc.mysql_positions import snapshot_place
+from millstream.datastream.connectors.cdc.mysql_session import Database, MySqlFailure, run, said
 from millstream.datastream.connectors.cdc.mysql_values import ColumnNote, from_table
 from millstream.datastream.connectors.cdc.snapshotting import Chunk, Key
 

@@ -7,28 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.cdc import changes as ops
 from millstream.datastream.connectors.cdc import startup
 from millstream.datastream.connectors.cdc.capture_enumerator import CaptureEnumerator, check_keys
 from millstream.datastream.connectors.cdc.changes import Change
 from millstream.datastream.connectors.cdc.chunk_reading import Desk
+from millstream.datastream.connectors.cdc.mysql_catalog import (
+    TableNote,
+    check_server,
+    check_tables,
+    compare,
+    find_table,
+    find_tables,
+)
 from millstream.datastream.connectors.cdc.mysql_chunks import MySqlChunks
 from millstream.datastream.connectors.cdc.mysql_gtids import Gtids
 from millstream.datastream.connectors.cdc.mysql_log import BinlogReader, ChangesShare, Piece
 from millstream.datastream.connectors.cdc.mysql_places import Place, place_of
-from millstream.datastream.connectors.cdc.mysql_session import (
-    Database,
-    TableNote,
-    check_file,
-    check_server,
-    check_tables,
-    compare,
-    current_place,
-    find_table,
-    find_tables,
-    place_before,
-)
+from millstream.datastream.connectors.cdc.mysql_positions import bytes_behind, check_file, current_place, place_before
+from millstream.datastream.connectors.cdc.mysql_session import Database, MySqlFailure, library, said
 from millstream.datastream.connectors.cdc.mysql_values import Convert, from_log
 from millstream.datastream.connectors.cdc.settings import CaptureSettings
 from millstream.datastream.connectors.cdc.snapshotting import Key
@@ -66,6 +64,11 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
         # By table, columns and key as the log has them.
         self._shapes: dict[tuple[str, tuple[str, ...], tuple[int, ...]], Shape] = {}
         super()._open(restored)
+
+    def _failure(self, error: Exception) -> MillstreamError | None:
+        if not isinstance(error, library().Error):
+            return None
+        return MySqlFailure(f"MySQL at {self._settings.database.place} does not answer: {said(error)}.")
 
     def _find_tables(self) -> list[TableNote]:
         return prepare(self._connection, self._settings)
@@ -117,6 +120,9 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
 
     def _has_reached(self, target: tuple[Any, ...]) -> bool:
         return bool(self._place[:2] >= target[:2])
+
+    def _bytes_behind(self) -> int:
+        return bytes_behind(self._connection, self._place)
 
     # --- the log
 

@@ -51,6 +51,8 @@ class Gtids:
 
     def has(self, gtid: str) -> bool:
         """Tell whether a transaction is in the set."""
+        if not self.spans:
+            return False
         if found := _MARIADB.fullmatch(gtid):
             source, number = found[1], int(found[3])
         else:

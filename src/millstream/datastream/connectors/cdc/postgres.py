@@ -8,7 +8,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.cdc.capture_source import CaptureSource
 from millstream.datastream.connectors.cdc.postgres_enumerator import PostgresEnumerator, PostgresSettings, prepare
-from millstream.datastream.connectors.cdc.postgres_session import Database, library
+from millstream.datastream.connectors.cdc.postgres_session import Database
 from millstream.datastream.connectors.cdc.settings import CaptureBuilder
 
 __all__ = ["PostgresSource", "PostgresSourceBuilder"]
@@ -39,10 +39,8 @@ class PostgresSource(CaptureSource):
         """Begin a source."""
         return PostgresSourceBuilder()
 
-    def check(self) -> None:
-        library()
-        with self._settings.database.connect() as connection:
-            prepare(connection, self._settings)
+    def _prepare(self, connection: Any) -> None:
+        prepare(connection, self._settings)
 
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
         return PostgresEnumerator(self._settings, parallelism, restored)

@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.datastream.connectors.cdc.chunk_reading import CHUNK_BYTES, ChunkReaders, Desk, SnapshotNote
 from millstream.datastream.connectors.cdc.pgoutput import Relation
-from millstream.datastream.connectors.cdc.postgres_catalog import (
-    TableNote,
-    find_columns,
-    find_types,
-    literal,
-    lsn,
-    quoted,
-)
+from millstream.datastream.connectors.cdc.postgres_catalog import TableNote, find_columns, find_types, literal, quoted
 from millstream.datastream.connectors.cdc.postgres_session import Database, PostgresFailure, library, said
 from millstream.datastream.connectors.cdc.postgres_shares import ChunkShare, Described
+from millstream.datastream.connectors.cdc.postgres_slots import lsn
 from millstream.datastream.connectors.cdc.postgres_values import copied_row
 from millstream.datastream.connectors.cdc.postgres_visibility import Visibility
 from millstream.datastream.connectors.cdc.snapshotting import Chunk, Key

@@ -7,31 +7,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.cdc import pgoutput, startup
 from millstream.datastream.connectors.cdc.capture_enumerator import CaptureEnumerator, check_keys
 from millstream.datastream.connectors.cdc.chunk_reading import Desk
 from millstream.datastream.connectors.cdc.pgoutput import Begin, Relation
 from millstream.datastream.connectors.cdc.postgres_catalog import (
-    Slot,
     TableNote,
     check_identity,
-    check_published,
     check_server,
+    find_keys,
+    find_tables,
+)
+from millstream.datastream.connectors.cdc.postgres_chunks import PostgresChunks, compare, described
+from millstream.datastream.connectors.cdc.postgres_log import LogReader, Piece, Place
+from millstream.datastream.connectors.cdc.postgres_publication import (
+    check_published,
+    ensure_publication,
+    find_publication,
+)
+from millstream.datastream.connectors.cdc.postgres_session import Database, PostgresFailure, PostgresLost, library, said
+from millstream.datastream.connectors.cdc.postgres_shares import Described, LogShare
+from millstream.datastream.connectors.cdc.postgres_slots import (
+    Slot,
     create_slot,
     drop_slot,
-    ensure_publication,
-    find_keys,
-    find_publication,
     find_slot,
-    find_tables,
     lsn,
     lsn_text,
     slot_to_go_on,
 )
-from millstream.datastream.connectors.cdc.postgres_chunks import PostgresChunks, compare, described
-from millstream.datastream.connectors.cdc.postgres_log import LogReader, Piece, Place
-from millstream.datastream.connectors.cdc.postgres_session import Database, PostgresLost
-from millstream.datastream.connectors.cdc.postgres_shares import Described, LogShare
 from millstream.datastream.connectors.cdc.settings import CaptureSettings
 from millstream.datastream.connectors.cdc.snapshotting import Key
 from millstream.datastream.connectors.cdc.table_names import is_wanted
@@ -80,6 +85,11 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         self._oids: dict[str, int] = dict((restored or {}).get("oids", {}))
         self._members: dict[str, int] = dict((restored or {}).get("members", {}))
         super()._open(restored)
+
+    def _failure(self, error: Exception) -> MillstreamError | None:
+        if not isinstance(error, library().Error):
+            return None
+        return PostgresFailure(f"PostgreSQL at {self._settings.database.place} does not answer: {said(error)}.")
 
     def _find_tables(self) -> list[TableNote]:
         return prepare(self._connection, self._settings)
@@ -131,13 +141,20 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
                     f"Replication slot {self._settings.slot!r} has the log from {lsn_text(slot.confirmed)} on, not "
                     f"from {offset}."
                 )
+            if place > self._end():
+                raise InvalidProgramError(
+                    f"PostgresSource: the log has not come to {offset} yet, it ends at {lsn_text(self._end())}."
+                )
             return place
         if mode != startup.COMMITTED:
             # What is older the tables have, too; and the publication may not have been there then.
-            row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
-            assert row is not None
-            return max(lsn(row[0]), slot.confirmed)
+            return max(self._end(), slot.confirmed)
         return slot.confirmed
+
+    def _end(self) -> int:
+        row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        assert row is not None
+        return lsn(row[0])
 
     def _go_on(self, restored: Any) -> Place:
         place = Place(*restored["place"])
@@ -171,6 +188,9 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
 
     def _has_reached(self, target: int) -> bool:
         return bool(self._place.lsn >= target)
+
+    def _bytes_behind(self) -> int:
+        return max(0, self._end() - int(self._place.lsn))
 
     def _hurry(self) -> None:
         assert self._log is not None

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from millstream.datastream.connectors.cdc import pgoutput
 from millstream.datastream.connectors.cdc.log_thread import LogPiece, LogThread
 from millstream.datastream.connectors.cdc.pgoutput import Begin, Relation
-from millstream.datastream.connectors.cdc.postgres_catalog import lsn_text, quoted
+from millstream.datastream.connectors.cdc.postgres_catalog import quoted
 from millstream.datastream.connectors.cdc.postgres_session import Database, PostgresFailure, PostgresLost, library, said
+from millstream.datastream.connectors.cdc.postgres_slots import lsn_text
 
 __all__ = ["Assembler", "LogReader", "Piece", "Place"]
 
