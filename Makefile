@@ -36,9 +36,11 @@ test-unit test-spark: test-%: $(STAMP)
 test-shuffle: $(STAMP)
 	MILLSTREAM_TEST_EXCHANGE=spark $(BIN)/python -m pytest tests/spark
 
-# A cluster of machines that are killed, frozen, cut off and added.
+# Clusters: Spark's, YARN, Kubernetes; machines that are killed, frozen, cut off and added.
 test-cluster: $(STAMP)
-	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_cluster.py tests/spark/test_yarn.py
+	$(BIN)/python -c "import sys; sys.path.append('bench'); from venvs import venv; sys.exit(venv('kubernetes-validate') is None)"
+	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/unit/test_manifests.py tests/spark/test_cluster.py tests/spark/test_yarn.py \
+		tests/spark/test_kubernetes.py
 	$(BIN)/python -m tests.machines --rounds 1
 
 # The tests against apache-flink, which is installed into a venv of its own first.

@@ -204,6 +204,9 @@ def show_latency(answers: dict[str, dict[str, Any]], two_levels_ms: float | None
     at_once = answers[AT_ONCE]
     judged = "reached" if at_once["p50_ms"] <= 5 and at_once["p99_ms"] <= 20 else "MISSED"
     lines.append(f"\nWith buffer timeout 0: goal p50 5 ms, p99 20 ms: {judged}.")
+    if "flink java" in answers:
+        judged = "reached" if answers["millstream"]["p99_ms"] < answers["flink java"]["p99_ms"] else "MISSED"
+        lines.append(f"\nBoth at their defaults: goal p99 below that of Flink in Java: {judged}.")
     if two_levels_ms:
         p99 = answers["millstream"]["p99_ms"]
         judged = "reached" if p99 <= 4 * two_levels_ms else "MISSED"
@@ -331,6 +334,9 @@ def main() -> None:
             "millstream": run_script(sys.executable, "../millstream_job.py", seconds),
             AT_ONCE: run_script(sys.executable, "../millstream_job.py", [*seconds, "--timeout", "0"]),
         }
+        java = None if "flink" in without else flink_java()
+        if java is not None:
+            latency["flink java"] = run_script(java, "flink_java.py", seconds)
         python = None if "pyflink" in without else venv("pyflink")
         if python is not None:
             latency["pyflink thread"] = run_script(python, "pyflink_job.py", [*seconds, "--mode", "thread"])

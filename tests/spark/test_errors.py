@@ -268,7 +268,7 @@ def test_what_failed_in_a_worker_is_run_alone(env1: Env, exchange: str, tmp_path
     done = CliRunner().invoke(replay, [str(kept)])
     assert done.exit_code == 1 and kept.stat().st_mode & 0o777 == 0o600
     assert done.stdout.startswith("Traceback") and "return 10 / x" in done.stdout
-    assert "record: 7\nkey: 1\nstate: sum = 16\n" in done.stderr, done.stderr
+    assert "record: 7\nkey: 1\nstate: sum = 9\n" in done.stderr, done.stderr
 
 
 # --- printing

@@ -399,8 +399,8 @@ def test_who_does_not_know_how_far_values_move_leaves_no_room() -> None:
 # --- whole programs
 
 
-def new_env(inlining: bool = True) -> StreamExecutionEnvironment:
-    config = Configuration.from_dict({"millstream.inlining": str(inlining).lower()})
+def new_env(inlining: bool = True, backend: str = "hashmap") -> StreamExecutionEnvironment:
+    config = Configuration.from_dict({"millstream.inlining": str(inlining).lower(), "state.backend.type": backend})
     env = StreamExecutionEnvironment.get_execution_environment(config)
     env.set_parallelism(1)
     return env
@@ -494,13 +494,19 @@ def last_before_the_end(step: int) -> int:
 
 
 def count_by(
-    step: int, records: int, epochs: list[int], others: int = 0, before: LocalJob | None = None, typed: bool = True
+    step: int,
+    records: int,
+    epochs: list[int],
+    others: int = 0,
+    before: LocalJob | None = None,
+    typed: bool = True,
+    backend: str = "hashmap",
 ) -> tuple[LocalJob, list[Any], str | None]:
     """Add a constant up for key 0, so many times, perhaps on from another job. Between two so many new keys come.
 
     Returns the job, the results for key 0, and the error. Without a type only the first epoch is run.
     """
-    env, sink, each = new_env(), CollectSink(), others + 1
+    env, sink, each = new_env(backend=backend), CollectSink(), others + 1
     numbers = env.from_source(NumberSequenceSource(1, records * each))
     pairs = numbers.map(lambda x: (x * (x % each > 0), step), PAIR if typed else None)
     pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sum").sink_to(sink)
@@ -534,19 +540,34 @@ def test_a_sum_leaves_its_type_with_an_error_however_records_are_cut(epochs: lis
     assert f"the value {2**31} (int) does not fit the type Integer" in error
 
 
+@pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("left", [1, 1023, 1024, 1025, 2047])
-def test_a_sum_that_another_job_left_goes_on_to_the_end_of_its_type(left: int, others: int) -> None:
+def test_a_sum_that_another_job_left_goes_on_to_the_end_of_its_type(left: int, others: int, backend: str) -> None:
     step = 1 << 20
     most = last_before_the_end(step)
     for records in (most, most + 1):
-        before, _, _ = count_by(step, records, [left * (others + 1)], others, typed=False)
-        _, results, error = count_by(step, records, [500], others, before)
+        before, _, _ = count_by(step, records, [left * (others + 1)], others, None, False, backend)
+        _, results, error = count_by(step, records, [500], others, before, True, backend)
         if records == most:
             assert (results, error) == ([step * n for n in range(left + 1, most + 1)], None)
         else:
             assert error is not None
             assert f"the value {2**31} (int) does not fit the type Integer" in error
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_values_that_were_read_and_fit_are_not_converted(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = type(PAIR).converter, []
+
+    def noting(self: Any) -> Callable[[Any], Any]:
+        convert = real(self)
+        return lambda value: (calls.append(value), convert(value))[1]
+
+    before, _, _ = count_by(1, 600, [300 * (others + 1)], others, typed=False)
+    monkeypatch.setattr(type(PAIR), "converter", noting)
+    _, results, error = count_by(1, 600, [100] * 9, others, before)
+    assert (results, error, calls) == (list(range(301, 601)), None, [])
 
 
 def test_a_value_of_another_shape_is_converted_however_much_room_it_has() -> None:

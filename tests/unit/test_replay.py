@@ -73,6 +73,22 @@ class Timed(Remembers):
         yield 1 // (timestamp - 701) + self.sum.value()
 
 
+class Changes(Remembers):
+    """Changes its state before it fails."""
+
+    def process_element(self, value: int, ctx: Any) -> Any:
+        self.sum.update((self.sum.value() or 0) + value)
+        yield 1 // (self.sum.value() - 16)
+
+
+class ChangesInTimer(Timed):
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        self.sum.update((self.sum.value() or 0) + 1000)
+        if timestamp == 701:
+            # All records came before the first timer, of which this is the fourth of its key.
+            yield 1 // (self.sum.value() - 4025)
+
+
 class Tagged(ProcessFunction[int, Any]):
     def process_element(self, value: int, ctx: Any) -> Any:
         yield OutputTag("odd", Types.INT()), value
@@ -141,6 +157,21 @@ CASES: dict[str, tuple[Callable[[Numbers], DataStream[Any]], str, list[str]]] = 
         lambda s: stamped(s).key_by(lambda x: x % 2).process(Timed()),
         "1 // (timestamp - 701)",
         ["fired: 701\n", "key: 1\n", "state: sum = "],
+    ),
+    "state that it had changed": (
+        lambda s: s.key_by(lambda x: x % 2).process(Changes()),
+        "1 // (self.sum.value() - 16)",
+        ["record: 7\n", "key: 1\n", "state: sum = 9\n"],
+    ),
+    "state that a timer had changed": (
+        lambda s: stamped(s).key_by(lambda x: x % 2).process(ChangesInTimer()),
+        "1 // (self.sum.value() - 4025)",
+        ["fired: 701\n", "key: 1\n"],
+    ),
+    "count window": (
+        lambda s: s.key_by(lambda x: x % 2).count_window(2).reduce(lambda a, b: a + 1 // (b - 7)),
+        "1 // (b - 7)",
+        ["record: 7\n", "key: 1\n", "state: _window_contents = 5\n", "state: _trigger.count = 1\n"],
     ),
     "record of a window": (
         lambda s: (
@@ -228,6 +259,15 @@ def test_what_failed_is_run_alone(name: str, tmp_path: Path) -> None:
     assert f"failure 1 of job 'job' ({file.name[:32]})" in done.stderr
 
 
+def test_state_of_earlier_epochs_counts(tmp_path: Path) -> None:
+    env = environment(tmp_path, **{"millstream.epoch.max-records": "2"})
+    env.from_collection(list(range(10)), Types.INT()).key_by(lambda x: x % 2).process(Changes()).print()
+    said = fail(env)
+    assert "epoch 1\n" not in said
+    done = run(str(kept(tmp_path)[0]))
+    assert done.exit_code == 1 and "state: sum = 9\n" in done.stderr, done.output
+
+
 # What the functions of the next tests look at: what was wrong when the job ran, and is not any more.
 broken = threading.Event()
 
@@ -303,8 +343,8 @@ def test_an_archive_takes_its_failures_along(tmp_path: Path) -> None:
 
 
 def test_what_is_too_large_or_cannot_be_pickled_is_told(tmp_path: Path) -> None:
-    env = environment(tmp_path, **{"millstream.failures.keep-bytes": "300"})
-    env.from_collection([3]).key_by(lambda x: x).process(Hoards()).print()
+    env = environment(tmp_path, **{"millstream.failures.keep-bytes": "300", "millstream.epoch.max-records": "1"})
+    env.from_collection([1, 1, 0]).key_by(lambda x: 5).process(Hoards()).print()
     fail(env)
     done = run(str(kept(tmp_path)[0]))
     assert "the state of its key is not kept: pickled it takes more than the 300 bytes" in done.stderr
@@ -333,7 +373,7 @@ class Hoards(KeyedProcessFunction[int, int, int]):
 
     def process_element(self, value: int, ctx: Any) -> Any:
         self.hoard.update("x" * 1000)
-        return 1 // 0
+        yield 1 // value
 
 
 def test_nothing_is_kept_where_that_is_said(tmp_path: Path) -> None:

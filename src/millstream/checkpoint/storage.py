@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.faults import fault_point
+from millstream.common.scratch import scratch
 
 
 class Storage(Protocol):
@@ -219,7 +220,7 @@ class RemoteStorage:
         # An object store shows an object when it is complete; elsewhere only a rename does.
         self._renames = protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")
         if cache is None:
-            cache = tempfile.mkdtemp(prefix="millstream-cache-")
+            cache = tempfile.mkdtemp(prefix="millstream-cache-", dir=scratch())
             weakref.finalize(self, shutil.rmtree, cache, ignore_errors=True)
         self._cache = cache
         os.makedirs(self._cache, exist_ok=True)

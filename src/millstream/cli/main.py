@@ -11,6 +11,7 @@ import click
 from millstream import __version__
 from millstream.cli.commands import Commands
 from millstream.cli.live import LiveLine
+from millstream.cli.output import JSON, print_json, tell
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
 from millstream.common import pyflink_names
@@ -123,6 +124,7 @@ def run(
 @DEFINES
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
 @click.option("--memory", is_flag=True, help="Print how memory is divided by the settings instead; needs no program.")
+@JSON
 @click.argument("program", type=click.Path(exists=True, dir_okay=False), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def info(
@@ -130,16 +132,20 @@ def info(
     defines: tuple[str, ...],
     svg: bool,
     memory: bool,
+    as_json: bool,
     program: str | None,
     arguments: tuple[str, ...],
 ) -> None:
     """Print a program's plan as JSON, without running it."""
     if memory:
-        from millstream.cli.memory import report
+        from millstream.cli.memory import facts, report
         from millstream.common.configuration import Configuration
 
-        click.echo(report(Configuration.from_dict(as_settings(defines, parallelism))))
+        config = Configuration.from_dict(as_settings(defines, parallelism))
+        print_json(facts(config)) if as_json else click.echo(report(config))
         return
+    if svg and as_json:
+        raise click.UsageError("--svg draws the job graph, and --json prints the plan: give one of them.")
     if program is None:
         raise click.UsageError("Missing argument 'PROGRAM'.")
     planned = load_plan(program, list(arguments), as_settings(defines, parallelism))
@@ -149,16 +155,19 @@ def info(
 @cli.command()
 @click.option("-m", "--master", help="Look at a cluster from the inside: a Spark master.")
 @DEFINES
-def doctor(master: str | None, defines: tuple[str, ...]) -> None:
+@JSON
+def doctor(master: str | None, defines: tuple[str, ...], as_json: bool) -> None:
     """Say what this machine, or every machine of a cluster, has, and what is missing."""
-    from millstream.cli.doctor import cluster_report, report
+    from millstream.cli import cluster_doctor
+    from millstream.cli import doctor as machine_doctor
 
-    lines, healthy = report()
-    if master is not None and healthy:
-        lines, healthy = cluster_report(as_settings(defines, None, master))
-    for line in lines:
-        click.echo(line)
-    sys.exit(0 if healthy else 1)
+    found = machine_doctor.facts()
+    lines = machine_doctor.report(found)
+    if master is not None and found["ready"]:
+        found = cluster_doctor.facts(as_settings(defines, None, master))
+        lines = cluster_doctor.report(found)
+    tell(as_json, "\n".join(lines), **found)
+    sys.exit(0 if found["ready"] else 1)
 
 
 def _absolute(settings: dict[str, str]) -> dict[str, str]:

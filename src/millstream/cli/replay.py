@@ -101,9 +101,14 @@ def _run(kept: KeptFailure, settings: dict[str, str]) -> Exception | None:
     with naming_missing_classes():
         node = pickle.loads(base64.b64decode(kept.node))
         made = Replay(node, failure.kept, context, kept.settings["batch"], requests)
-    before = list(_state(made))
+    before: list[str] = []
     try:
-        made.run()
+        made.open()
+        before = list(_state(made))
+        try:
+            made.run()
+        finally:
+            made.close()
     except Exception as e:
         located = locate(e)
         click.echo(with_source_lines(user_traceback(located.error)).rstrip())
@@ -114,6 +119,11 @@ def _run(kept: KeptFailure, settings: dict[str, str]) -> Exception | None:
             tag = "" if one.tag is None else f"side output {one.tag!r}: "
             click.echo(f"{tag}{one.value!r}" + ("" if one.timestamp is None else f"  (timestamp {one.timestamp})"))
         click.echo(f"It did not fail this time, and emitted {count(len(made.emitted), 'record')}.", err=True)
+        if before and "before" not in failure.kept:
+            click.echo(
+                "The state below is as it was when the function raised: if it had changed it by then, that is why.",
+                err=True,
+            )
     given = made.given
     click.echo("", err=True)
     if given.is_record:

@@ -116,8 +116,8 @@ class _Output:
 
     def show(self) -> None:
         for stream, terminal in (("out", sys.stdout), ("err", sys.stderr)):
-            text = self._client.output(self._program_id, stream, self._shown[stream])
-            self._shown[stream] += len(text)
-            if text:
+            text = b"..."
+            while text:
+                text, self._shown[stream] = self._client.output(self._program_id, stream, self._shown[stream])
                 terminal.buffer.write(text)
                 terminal.flush()

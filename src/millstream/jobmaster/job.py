@@ -21,6 +21,7 @@ from millstream.common.errors import JobCancelledError, JobExecutionError
 from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.jobmaster import events as e
+from millstream.jobmaster import hearsay
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine, EpochRunner
@@ -240,6 +241,7 @@ class JobMaster:
         if self._sampled_until > time.monotonic():
             tasks = [replace(task, sampled=True) for task in tasks]
         reports = self._runner.run(tasks)
+        hearsay.tell(self.view.job_id, reports)
         fault_point("driver.before-ack")
         self._tell(e.EpochFinished(reports=reports))
         fault_point("driver.after-ack")

@@ -27,6 +27,7 @@ from millstream.common.execution_config import global_job_parameters
 from millstream.common.faults import SETTING, arm
 from millstream.common.memory_on_spark import executor_memory
 from millstream.common.records import record
+from millstream.common.scratch import scratch
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.clock import JobClock
@@ -198,7 +199,7 @@ def _make_directory(config: Configuration, prefix: str) -> str:
     # Flink parts several with either sign.
     temporary = None if given is None else re.split("[,:]", given)[0].strip()
     try:
-        return tempfile.mkdtemp(prefix=prefix, dir=temporary)
+        return tempfile.mkdtemp(prefix=prefix, dir=temporary or scratch())
     except OSError as e:
         where = temporary or tempfile.gettempdir()
         raise InvalidProgramError(

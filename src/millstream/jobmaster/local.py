@@ -17,11 +17,14 @@ from millstream.jobmaster.flow import QUICK
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
-from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
+from millstream.operators.protocol import JobPlan, LevelTask, Place, SlotReport
 from millstream.operators.slot import SlotRuntime
 from millstream.stack_sampler import StackSampler
 from millstream.state.keyed import StateStorage
 from millstream.surroundings import requests, stopwatch, timer_lag
+
+# What the one worker is called.
+_HERE = Place("local", "localhost", 0)
 
 
 class LocalSlots:
@@ -51,6 +54,7 @@ class LocalSlots:
         self.slots = [SlotRuntime(self._loaded(), i, self._storage, surroundings) for i in range(count)]
         for slot in self.slots:
             slot.sampler = StackSampler()
+            slot.place, slot.stays = _HERE, True
 
     def _loaded(self) -> JobPlan:
         plan: JobPlan = pickle.loads(self._pickled)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.operators.insight import Insight
-from millstream.operators.protocol import Address, SlotReport, SubtaskReport
+from millstream.operators.protocol import Address, Place, SlotReport, SubtaskReport
 from millstream.operators.sampling import Seen, added
 from millstream.operators.source import Lags
 from millstream.operators.traffic import SlotTraffic
@@ -58,6 +58,7 @@ class Progress:
         traffic: what each slot of this execution told last, if its slots stay.
         pending: how much sources have not dealt out yet, of those that can tell.
         samples: by vertex and slot, what was seen while somebody wanted to know.
+        places: where the slots of this execution are, as far as they have told.
     """
 
     epochs: int = 0
@@ -66,6 +67,7 @@ class Progress:
     traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
     pending: Lags = field(default_factory=dict)
     samples: Mapping[tuple[int, int], Seen] = field(default_factory=dict)
+    places: Mapping[int, Place] = field(default_factory=dict)
 
     def after(self, reports: list[SlotReport]) -> Progress:
         """Return the sums after another epoch."""
@@ -75,7 +77,9 @@ class Progress:
             subtasks[address] = subtasks.get(address, _NOTHING).after(report)
         told = {slot.slot: slot.traffic for slot in reports if slot.traffic is not None}
         traffic = {**self.traffic, **told} if told else self.traffic
-        after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic)
+        placed = {slot.slot: slot.place for slot in reports if slot.place is not None}
+        places = {**self.places, **placed} if placed else self.places
+        after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic, places=places)
         sampled = {(vertex, slot.slot): seen for slot in reports for vertex, seen in slot.samples.items()}
         return after._with_samples(sampled) if sampled else after
 
@@ -87,7 +91,7 @@ class Progress:
 
     def with_new_slots(self) -> Progress:
         """Return the sums when another execution begins."""
-        return replace(self, traffic={})
+        return replace(self, traffic={}, places={})
 
     def sources_polled(self, pending: Lags) -> Progress:
         """Return the sums when sources have said how much they have."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import TooLargeError, dump_at_most
+from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.base import Operator
 from millstream.operators.failures import Input
 from millstream.operators.sink import SinkOperator
@@ -31,8 +32,31 @@ class Evidence:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Keeping:
+    """What there is to keep.
+
+    Attributes:
+        most: how many bytes may be kept of the record, and as many of the state.
+        before: what the operator was given in this epoch for the key before the record; None where it is not known
+            what the state was when the epoch began.
+        watermark: how far time had come then.
+    """
+
+    most: int
+    before: list[Any] | None = None
+    watermark: int = MIN_WATERMARK
+
+
+def key_of(operator: Operator, found: Input | None) -> Any:
+    """Return the key of what is fired, or of a record; None if there is none."""
+    if operator.firing is not None:
+        return operator.firing[1][1]
+    return None if found is None or found.key is None else hashable(found.key)
+
+
 def evidence(
-    operator: Operator, found: Input | None, state: KeyedState | None, own: KeyedState | None, most: int
+    operator: Operator, found: Input | None, state: KeyedState | None, own: KeyedState | None, keeps: Keeping
 ) -> Evidence:
     """Return what is to be kept of a failure.
 
@@ -41,8 +65,9 @@ def evidence(
         found: the record it was given, if it was given one.
         state: its keyed state, if it has any.
         own: its operator state, if it has any.
-        most: how many bytes may be kept of the record, and as many of the state.
+        keeps: what there is to keep, and how much of it.
     """
+    most = keeps.most
     if most <= 0:
         return Evidence(None, "nothing is kept of failures (millstream.failures.keep-bytes is 0)")
     if isinstance(operator, SourceOperator):
@@ -53,18 +78,36 @@ def evidence(
     if firing is None and found is None:
         return Evidence(None, "no single record or timer is to blame")
     try:
-        kept = _input(found, most) if firing is None else {"firing": _packed(firing, most)}
+        kept = _input(found, most) if firing is None else {"firing": _packed(firing, most), "method": firing[0]}
     except Exception as e:
         return Evidence(None, _why("the record" if firing is None else "the timer", e, most))
     kept |= {"watermark": operator.watermark, "clock": operator.setup.clock()}
     notes = []
-    key = found.key if firing is None and found is not None else firing[1][1] if firing is not None else None
+    key = key_of(operator, found)
     if state is not None:
         kept["key"] = repr(thaw(key))[:300]
-        notes.append(_keep(kept, "state", lambda: state.of_key(hashable(key), most), most))
+        if not _keep_before(kept, key, state, keeps):
+            notes.append(_keep(kept, "state", lambda: state.of_key(key, most), most))
     if own is not None:
         notes.append(_keep(kept, "operator-state", lambda: own.of_key(None, most), most))
     return Evidence(kept, "; ".join(filter(None, notes)))
+
+
+def _keep_before(kept: Kept, key: Any, state: KeyedState, keeps: Keeping) -> bool:
+    """Keep the state of a key as it was when the epoch began, and what has come since; tell whether that was done."""
+    by_watermark = "record" in kept or kept["method"] == "on_event_timer"
+    if keeps.before is None or not by_watermark:
+        return False
+    try:
+        before = {
+            "before": _packed(keeps.before, keeps.most),
+            "state": base64.b64encode(state.of_key(key, keeps.most, only_base=True)).decode(),
+        }
+    except Exception:
+        # Too much, or something that cannot be pickled: then the state as it is now.
+        return False
+    kept |= {**before, "watermark": keeps.watermark}
+    return True
 
 
 def _input(found: Input | None, most: int) -> Kept:

@@ -71,7 +71,8 @@ def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted:
     if tests is None:
         w.line(f"{out} = {fit}({name})", operator, name)
     else:
-        w.line(_chosen(out, name, _under(value, tests), fit), operator, name)
+        unknown = None if value.condition is None or wanted is None else _tests(w, name, wanted, ANYTHING)
+        w.line(_chosen(out, name, _under(value, tests, unknown or []), fit), operator, name)
 
 
 def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fit: str, out: str) -> bool:
@@ -93,17 +94,30 @@ def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fi
     for name, text in zip(kept, members, strict=True):
         if name != text:
             w.assign_if_read(name, text)
-    with w.block(f"if not ({_under(value, tests)}):"):
+    # By their texts, so that a member which only the seldom test looks at is not found for every record.
+    unknown = _all(w, [(m, shape, ANYTHING) for m, shape in zip(members, wanted.members, strict=True)]) if held else []
+    with w.block(f"if not ({_under(value, tests, unknown or [])}):"):
         w.assign_also(made, f"{fit}({value.name})", operator, value.name)
     w.tuple_of(out, tuple(kept))
     return True
 
 
-def _under(value: Var, tests: list[str]) -> str:
-    """Return a text of all tests of a value, of which something may be known only at times; empty if there is none."""
-    held = [value.condition] if value.condition is not None else []
-    text = " and ".join([*held, *tests])
-    return text if value.sure is None else f"{value.sure} or {text}"
+def _under(value: Var, tests: list[str], unknown: list[str]) -> str:
+    """Return a text that is true if a value fits, of which something may be known only at times; empty if it always is.
+
+    Args:
+        value: the value, and the variables that say what is known of it now.
+        tests: what is left to be tested while its shape holds.
+        unknown: what is to be tested where it does not; none if only the converter can tell.
+    """
+    if value.condition is None:
+        return " and ".join(tests)
+    ways = [" and ".join([value.condition, *tests])]
+    if value.sure is not None:
+        ways.insert(0, value.sure)
+    if unknown:
+        ways.append(" and ".join(unknown))
+    return " or ".join(ways)
 
 
 def _chosen(out: str, name: str, test: str, fit: str) -> str:

@@ -59,7 +59,7 @@ def pass_on(line: LogLine) -> None:
     logger = logging.getLogger(line.name)
     if not logger.isEnabledFor(line.level):
         return
-    text = line.message if line.operator is None else f"[{_of(line)}] {line.message}"
+    text = line_text(line)
     if not logger.hasHandlers():
         # Then Python writes warnings and worse to standard error, and nothing but their text.
         text = f"{logging.getLevelName(line.level)} {text}"
@@ -68,6 +68,11 @@ def pass_on(line: LogLine) -> None:
     record.created = line.created
     record.msecs = line.created % 1 * 1000
     logger.handle(record)
+
+
+def line_text(line: LogLine) -> str:
+    """Return what was said, with who said it."""
+    return line.message if line.operator is None else f"[{_of(line)}] {line.message}"
 
 
 def _of(line: LogLine) -> str:

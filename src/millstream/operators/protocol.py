@@ -180,11 +180,27 @@ class LogLine:
     job: str | None = None
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a slot runs.
+
+    Attributes:
+        executor: the id of Spark's executor.
+        host: the name of its machine.
+        memory: how many bytes of memory that machine has.
+    """
+
+    executor: str
+    host: str
+    memory: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class SlotReport:
     """What a slot did in one level of an epoch, what user code printed and logged, and now and then its traffic.
 
     Attributes:
+        place: where it runs, once for each process that is the slot.
         samples: where it was sampled, what was seen, by vertex.
     """
 
@@ -195,3 +211,4 @@ class SlotReport:
     traffic: SlotTraffic | None = None
     logged: list[LogLine] = field(default_factory=list)
     samples: dict[int, Seen] = field(default_factory=dict)
+    place: Place | None = None

@@ -101,6 +101,10 @@ class Replay:
         self._node = node
         self._kept = kept
         self._given = pickle.loads(base64.b64decode(kept["record" if "record" in kept else "firing"]))
+        self._before: list[Any] = pickle.loads(base64.b64decode(kept["before"])) if "before" in kept else []
+        # A timer is fired by the watermark that fired it.
+        fires = "firing" in kept and bool(self._before)
+        self._last: int | None = self._before.pop() if fires else None
         # What the state is made of may have come with the record.
         adopt_main_classes()
         operator, now = node.operator, kept["clock"]
@@ -135,27 +139,46 @@ class Replay:
         when, key, value = self._given[1]
         return Given(False, value, when if isinstance(when, int) else None, key)
 
-    def run(self) -> None:
-        """Open the functions, let the operator have what it failed on, and close them."""
+    def open(self) -> None:
+        """Open the functions, and let the operator have what it was given in the epoch before."""
         operator = self._node.operator
         operator.open()
         if isinstance(operator, AsyncOperator):
             # Before anything comes: it makes the requests that were in flight.
             operator.emit_answers()
-        try:
-            if "record" in self._kept:
-                index, value, timestamp, key, is_timestamped = self._given
-                run = self._compiler.record_function(index, is_timestamped, operator.uses_key)
-                run([(value, timestamp, key)])
-            else:
-                method, arguments = self._given
-                getattr(operator, method)(arguments)
-            if operator.holds_back:
-                operator.flush()
-            if isinstance(operator, AsyncOperator):
-                operator.finish()
-        finally:
-            operator.close()
+        for one in self._before:
+            self._let_have(one)
+        operator.settle()
+        self.emitted.clear()
+
+    def _let_have(self, given: Any) -> None:
+        """Let the operator have a record, or a watermark."""
+        operator = self._node.operator
+        if isinstance(given, int):
+            operator.on_watermark(given)
+            return
+        index, value, timestamp, key, is_timestamped = given
+        run = self._compiler.record_function(index, is_timestamped, operator.uses_key)
+        run([(value, timestamp, key)])
+
+    def run(self) -> None:
+        """Let the operator have what it failed on."""
+        operator = self._node.operator
+        if "record" in self._kept:
+            self._let_have(self._given)
+        elif self._last is not None:
+            self._let_have(self._last)
+        else:
+            method, arguments = self._given
+            getattr(operator, method)(arguments)
+        if operator.holds_back:
+            operator.flush()
+        if isinstance(operator, AsyncOperator):
+            operator.finish()
+
+    def close(self) -> None:
+        """Close the functions."""
+        self._node.operator.close()
 
 
 def _emits_nothing(batch: Iterable[Any], timestamp: int | None = None) -> None:

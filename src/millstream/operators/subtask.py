@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import length_hint
 from types import FrameType
 from typing import Any
 
@@ -24,13 +25,14 @@ from millstream.operators.codegen import site_of
 from millstream.operators.context import RuntimeContext
 from millstream.operators.earlier import EarlierInput, EarlierWay
 from millstream.operators.edges import Edge, EdgeWriter
-from millstream.operators.evidence import Evidence, evidence
+from millstream.operators.evidence import Evidence, Keeping, evidence, key_of
 from millstream.operators.failures import Failure, Located, SubtaskFailed, locate, user_traceback
 from millstream.operators.inbox import Inbox, Queue, Turns
 from millstream.operators.insight import Observer
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.pace import Pace
 from millstream.operators.partitioners import Place
+from millstream.operators.passed import Passed
 from millstream.operators.protocol import LevelTask, Progress, SubtaskReport
 from millstream.operators.reading import OpenShare, Unfinished
 from millstream.operators.reduce import ReduceOperator
@@ -135,6 +137,7 @@ class Subtask:
         # Until when, by the stopwatch, this epoch waits for operators that are full.
         self._patient_until = -math.inf
         self._inbox = Inbox(self._channels)
+        self._passed = Passed(vertex, settings.batch)
         self._observer = Observer(self._operators, surroundings, index, vertex.parallelism)
         self._earlier = EarlierInput(vertex, index)
         self._way: EarlierWay | None = None
@@ -226,6 +229,7 @@ class Subtask:
         for taken in self._sinks:
             taken.records = 0 if taken.records is not None else None
         self._load_state(task.in_memory)
+        self._passed.begin(self._states.get(self.vertex.head.id), self.vertex.head.operator.watermark)
         if not self._opened:
             self._opened = True
             for node in self._nodes:
@@ -529,6 +533,10 @@ class Subtask:
             return
         if edge.partitioner.by_key:
             self._observer.saw(edge, block, at, end)
+        passed = self._passed
+        if passed.is_on:
+            passed.take(edge, queue.layout, queue.body, at)
+            passed.at = at
         if self._batch is not None and not edge.partitioner.broadcasts:
             self._batch.add(edge, block.part(at, end), self._epoch)
         elif until == math.inf and not self._follows_clock:
@@ -539,6 +547,8 @@ class Subtask:
             end = self._run_pieces(run, pace, block.content, at, end, until, block.width)
         self._records_in += block.layout.count(block, at, end)
         queue.took(end)
+        if passed.is_on:
+            passed.took(end)
 
     def _run_pieces(
         self, run: Loop, pace: Pace, records: Sequence[Any], at: int, end: int, until: float, width: int = 1
@@ -561,6 +571,7 @@ class Subtask:
         pace.begin()
         while at < end:
             to = min(at + pace.size, end)
+            self._passed.at = at
             self._run(run, records if (to - at) * width == items else records[at * width : to * width])
             now = self._now = pace.went(to - at)
             at = to
@@ -652,6 +663,8 @@ class Subtask:
         if watermark == MAX_WATERMARK and self._batch is not None:
             self._replay_batch(self._batch)
         self._watermark = watermark
+        if self._passed.is_on:
+            self._passed.advance(watermark)
         self._arrive(0, watermark)
 
     def _arrive(self, place: int, watermark: int | None) -> None:
@@ -808,11 +821,13 @@ class Subtask:
 
     # --- failures
 
-    def _run(self, function: Loop, batch: Iterable[Any]) -> None:
+    def _run(self, function: Loop, batch: Any) -> None:
+        # The iterator knows how far the loop has come.
+        items = iter(batch) if self._passed.is_on else batch
         try:
-            function(batch)
+            function(items)
         except Exception as e:
-            raise self._failed(e, None) from e
+            raise self._failed(e, None, len(batch) - length_hint(items) if self._passed.is_on else 0) from e
 
     def _guarded(self, action: Callable[[], Any], node: ChainNode) -> Any:
         try:
@@ -822,10 +837,10 @@ class Subtask:
         except Exception as e:
             raise self._failed(e, node) from e
 
-    def _failed(self, error: Exception, node: ChainNode | None) -> SubtaskFailed:
+    def _failed(self, error: Exception, node: ChainNode | None, items: int = 0) -> SubtaskFailed:
         located = locate(error)
         found = next((n for n in self._nodes if n.operator is located.operator), node or self.vertex.head)
-        error, kept = located.error, self._evidence(found, located)
+        error, kept = located.error, self._evidence(found, located, items)
         return SubtaskFailed(
             Failure(
                 user_traceback(error),
@@ -844,13 +859,17 @@ class Subtask:
             )
         )
 
-    def _evidence(self, node: ChainNode, located: Located) -> Evidence:
+    def _evidence(self, node: ChainNode, located: Located, items: int) -> Evidence:
         """Return what is kept of a failure; that it cannot be is no reason to tell of another error."""
         state, own = self._states.get(node.id), self._states.get(f"{node.id}.operator")
         given = located.found if node.operator is located.operator else None
         try:
             node.operator.settle()
-            return evidence(node.operator, given, state, own, self._settings.keep_bytes)
+            before = None
+            if node is self.vertex.head and self._passed.is_on and (whose := key_of(node.operator, given)) is not None:
+                before = self._passed.before(whose, items)
+            keeps = Keeping(self._settings.keep_bytes, before, self._passed.watermark)
+            return evidence(node.operator, given, state, own, keeps)
         except Exception as e:
             return Evidence(None, f"nothing of it could be kept ({type(e).__name__}: {e})")
 

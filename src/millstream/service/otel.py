@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from millstream.common.errors import InvalidProgramError
 from millstream.service.reporting import Measured, Span, Target
 
-try:
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.metrics.export import (
-        AggregationTemporality,
-        Gauge,
-        Metric,
-        MetricExportResult,
-        MetricsData,
-        NumberDataPoint,
-        ResourceMetrics,
-        ScopeMetrics,
-        Sum,
-    )
-    from opentelemetry.sdk.resources import Resource
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import Metric, NumberDataPoint
     from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.trace.export import SpanExportResult
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-    from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
-except ImportError as e:
-    raise InvalidProgramError(
-        f"The OpenTelemetry reporter needs packages that are not installed ({e}): pip install 'millstream[otel]'."
-    ) from None
 
 _SCOPE = "millstream"
 
@@ -53,9 +33,18 @@ def _url(endpoint: str, path: str) -> str:
 
 
 class OtelSender:
-    """Sends to one collector."""
+    """Sends to one collector. OpenTelemetry's library is loaded where one is made: it is an extra."""
 
     def __init__(self, target: Target) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+        except ImportError as e:
+            raise InvalidProgramError(
+                f"The OpenTelemetry reporter needs packages that are not installed ({e}): pip install "
+                "'millstream[otel]'."
+            ) from None
         self.interval = target.interval
         about = {"service.name": target.service, **({"service.version": target.version} if target.version else {})}
         self._resource = Resource.create({**about, **target.variables})
@@ -67,6 +56,9 @@ class OtelSender:
             self._spans = OTLPSpanExporter(_url(target.endpoint, "/v1/traces"), timeout=target.timeout)
 
     def send_metrics(self, measured: list[Measured]) -> bool:
+        from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, ResourceMetrics, ScopeMetrics
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
         assert self._metrics is not None
         points: dict[tuple[str, bool], list[NumberDataPoint]] = {}
         for one in measured:
@@ -78,10 +70,16 @@ class OtelSender:
         return self._metrics.export(data) is MetricExportResult.SUCCESS
 
     def send_spans(self, spans: list[Span]) -> bool:
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
         assert self._spans is not None
         return self._spans.export([self._span(span) for span in spans]) is SpanExportResult.SUCCESS
 
     def _span(self, span: Span) -> ReadableSpan:
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+        from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+
         context = SpanContext(
             trace_id=int(span.job_id, 16),
             span_id=span.number,
@@ -101,11 +99,15 @@ class OtelSender:
 
 
 def _point(one: Measured) -> NumberDataPoint:
+    from opentelemetry.sdk.metrics.export import NumberDataPoint
+
     assert isinstance(one.value, (int, float))
     return NumberDataPoint(dict(one.attributes), _nanos(one.since), time.time_ns(), one.value)
 
 
 def _metric(name: str, is_counter: bool, points: Iterable[NumberDataPoint]) -> Metric:
+    from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, Metric, Sum
+
     data: Any = Gauge(list(points))
     if is_counter:
         data = Sum(data.data_points, AggregationTemporality.CUMULATIVE, is_monotonic=True)

@@ -7,16 +7,19 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.jobmaster.hearsay import listen
 from millstream.service.app import Service, make_app
 from millstream.service.archiver import Archiver, put_where_settings_say
-from millstream.service.logs import RecentLines
+from millstream.service.gate import Gate
+from millstream.service.guard import GuardedProtocol
+from millstream.service.logs import Heard, RecentLines
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
 from millstream.service.reporting import report
@@ -28,7 +31,7 @@ _SAMPLE_SECONDS = 1.0
 class Server:
     """Serves an application until the process ends, or `stop` is called; on a thread of its own."""
 
-    def __init__(self, app: Starlette, listener: socket.socket, tls: tuple[str, str] | None = None) -> None:
+    def __init__(self, app: ASGIApp, listener: socket.socket, tls: tuple[str, str] | None = None) -> None:
         """Take an application, to be served.
 
         Args:
@@ -42,6 +45,9 @@ class Server:
             log_level="error",
             access_log=False,
             lifespan="off",
+            http=GuardedProtocol,
+            # There are none here.
+            ws="none",
             ssl_certfile=tls[0] if tls else None,
             ssl_keyfile=tls[1] if tls else None,
             # What listens for signals is the program's own.
@@ -66,7 +72,15 @@ class Server:
 class PublicServer:
     """A server that clients of this user find: at an address, with a run file that says where."""
 
-    def __init__(self, app: Starlette, options: ServiceOptions, kind: str = "jobs", token: str | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        options: ServiceOptions,
+        kind: str = "jobs",
+        token: str | None = None,
+        leavings: Sequence[str] = (),
+        log: str | None = None,
+    ) -> None:
         """Take an application, to be served.
 
         Args:
@@ -74,13 +88,15 @@ class PublicServer:
             options: where, and to whom.
             kind: what it is, for who looks for it.
             token: what this user's clients show, when it is not what all must show.
+            leavings: directories that nobody needs without it.
+            log: the file it logs to.
         """
         listener = bound(options)
         tls = None if options.certificate is None or options.key is None else (options.certificate, options.key)
-        self._server = Server(app, listener, tls)
+        self._server = Server(Gate(app, options.names), listener, tls)
         host, port = listener.getsockname()[:2]
         self.url = f"{'https' if tls else 'http'}://{host}:{port}"
-        self._run_file = RunFile(self.url, token or options.token, kind)
+        self._run_file = RunFile(self.url, token or options.token, kind, leavings, log)
 
     def start(self) -> None:
         self._server.start()
@@ -181,7 +197,8 @@ def service_of(
     registry: Registry, settings: Mapping[str, str], token: str | None, refresh_ms: int, keep_seconds: float = 0.0
 ) -> Service:
     """Return the service over the jobs of this process, with the process's log."""
-    lines = RecentLines()
+    lines, heard = RecentLines(), Heard()
     logging.getLogger("millstream").addHandler(lines)
+    listen(heard)
     slots = os.cpu_count() or 1
-    return Service(registry, settings, slots, token, refresh_ms, lines, keep_seconds=keep_seconds)
+    return Service(registry, settings, slots, token, refresh_ms, lines, heard, keep_seconds=keep_seconds)

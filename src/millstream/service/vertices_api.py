@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from millstream.common.masking import masked_text
 from millstream.operators.sampling import flame_graph
 from millstream.operators.vertex import Vertex
 from millstream.service.explain import explanations
@@ -77,7 +78,8 @@ class VerticesApi:
         entry = self._jobs.entry(request)
         view = entry.view
         told = explanations(view, {v.id: _all_metrics(entry, v) for v in view.plan.vertices}, self._clock())
-        return answer({"explanations": [asdict(one) for one in told]})
+        shown = [asdict(one) for one in told]
+        return answer({"explanations": [one | {"text": masked_text(one["text"])} for one in shown]})
 
     async def details(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)

@@ -28,7 +28,7 @@ QUIET = "millstream.quiet"
 ARCHIVE = "millstream.spark.class-archive"
 
 # Where the driver is this process, and its JVM needs nothing but Spark's jars and, for YARN, Hadoop's settings.
-_OWN_JVM = ("local", "spark://", "yarn")
+_OWN_JVM = ("local", "spark://", "yarn", "k8s://")
 _LOCAL = re.compile(r"local(?:\[([*\d]+)(?:,\s*(\d+))?\])?")
 
 _lock = threading.Lock()

@@ -44,6 +44,12 @@ def master_of(config: Configuration) -> str:
     return config.get_string("spark.master", os.environ.get("MASTER") or DEFAULT_MASTER)
 
 
+def as_spark_wants(master: str) -> str:
+    """Return a master as Spark's context takes it: spark-submit lets users leave https:// out for Kubernetes."""
+    address = master.removeprefix("k8s://")
+    return master if address == master or "://" in address else f"k8s://https://{address}"
+
+
 def check_master(master: str) -> None:
     """Refuse a master that Spark does not know, or where nobody answers."""
     if _STANDALONE.fullmatch(master):

@@ -24,7 +24,7 @@ from millstream.spark.attached import Attachment, attachment
 from millstream.spark.cores import free_cores
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
 from millstream.spark.java import Java
-from millstream.spark.master import LOG_LEVEL, master_of
+from millstream.spark.master import LOG_LEVEL, as_spark_wants, master_of
 
 DAEMON_MODULE = "millstream.spark.daemon"
 # A job whose slots stay holds one core of a Spark on this machine. There cores are nothing but permits, so there are
@@ -186,7 +186,7 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
         **(_YARN if master == "yarn" else {}),
         **wanted,
         **({} if master.startswith("local") else package.settings(wanted)),
-        "spark.master": master,
+        "spark.master": as_spark_wants(master),
     }
     settings.setdefault("spark.app.name", "millstream")
     # A program that logs its own doings to its output does not mean those of the bridge to Java.

@@ -25,6 +25,7 @@ from millstream.operators.failures import SubtaskFailed
 from millstream.operators.logs import Logged
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
+from millstream.spark.place import this_place
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
 from millstream.stack_sampler import StackSampler
 from millstream.surroundings import requests, resident, stopwatch, timer_lag, wall_clock
@@ -90,6 +91,7 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
         surroundings = Surroundings(clock, requests, stopwatch(clock), timer_lag(clock), resident)
         runtime = SlotRuntime(plan, slot, storage, surroundings)
         runtime.sampler = StackSampler()
+        runtime.place = this_place()
         _runtimes[job.key, slot] = runtime
     runtime.take_printed, runtime.take_logged = printed.take, _logged.take
     return runtime

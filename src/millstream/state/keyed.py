@@ -251,8 +251,18 @@ class KeyedState:
         written = sum(file.size for file in self._chain.files) if columns else 0
         return sum(rows for rows, _ in sizes), sum(size for _, size in sizes) + written
 
-    def of_key(self, key: Any, most: int) -> bytes:
+    @property
+    def is_in_base(self) -> bool:
+        """Whether nothing has changed since the bases were last brought up to date."""
+        return not any(table.overlay for table in self._tables.values())
+
+    def of_key(self, key: Any, most: int, only_base: bool = False) -> bytes:
         """Return a state file that has the rows of one key, and those that are of no key.
+
+        Args:
+            key: the key.
+            most: how many bytes it may have.
+            only_base: whether to leave out what has changed since the bases were brought up to date.
 
         Raises:
             TooLargeError: it would have more than so many bytes.
@@ -262,7 +272,7 @@ class KeyedState:
         found = (
             Section(name, table.kind, table.address, rows)
             for name, table in self._tables.items()
-            if (rows := dict(rows_of_key(table, key)))
+            if (rows := dict(rows_of_key(table.before() if only_base else table, key)))
         )
         parts: list[bytes] = []
         size = 0

@@ -187,6 +187,10 @@ class StateTable:
             if content is not None:
                 yield row, content
 
+    def before(self) -> StateTable:
+        """Return the same without what has changed."""
+        return StateTable(self.name, self.kind, self.address, self.base)
+
     def panes(self) -> list[tuple[dict[Any, Any], dict[Any, Any]]]:
         """Return, of a table by window, what each window had before and what has changed of it."""
         base = dict(self.base.items())

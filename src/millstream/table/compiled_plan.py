@@ -33,10 +33,10 @@ class CompiledPlan:
     def __init__(self, runner: Runner, plans: Sequence[Planned], known: KnownByName) -> None:
         self._runner = runner
         self._plans = plans
-        self._text = as_json(plans, known)
+        self._text = as_json(plans, known, runner.is_batch)
 
     def __str__(self) -> str:
-        return self._text
+        return self.explain()
 
     def as_json_string(self) -> str:
         """Return the plan in JSON."""
@@ -125,14 +125,10 @@ class KnownByName:
 
 def compiled(catalogs: CatalogManager, runner: Runner, plans: Sequence[Planned]) -> CompiledPlan:
     """Return what was planned as a plan to be kept."""
-    if runner.is_batch:
-        raise TableException("The compiled plan feature is not supported in batch mode.")
     return CompiledPlan(runner, plans, KnownByName(catalogs, runner))
 
 
 def loaded(catalogs: CatalogManager, runner: Runner, text: str) -> CompiledPlan:
     """Return the plan of a text."""
-    if runner.is_batch:
-        raise TableException("The compiled plan feature is not supported in batch mode.")
     known = KnownByName(catalogs, runner)
-    return CompiledPlan(runner, from_json(text, known), known)
+    return CompiledPlan(runner, from_json(text, known, runner.is_batch), known)

@@ -49,7 +49,7 @@ class FilePlanReference(PlanReference):
         try:
             return Path(self._file).read_text()
         except OSError as error:
-            raise TableException(f"Cannot read the plan reference '{self._file}': {error.strerror}.") from error
+            raise TableException(f"Cannot load {self}: {error.strerror}.") from error
 
 
 @record(frozen=True)

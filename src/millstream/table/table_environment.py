@@ -31,6 +31,7 @@ from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
 from millstream.table.frames import arrow_table, as_pandas
 from millstream.table.function_loading import as_function, loaded_function
+from millstream.table.model_descriptor import ModelDescriptor
 from millstream.table.module import Module, ModuleEntry
 from millstream.table.plan_reference import PlanReference
 from millstream.table.running import Runner, refuse_unknown
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
-_MODELS = "models are not there yet"
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
@@ -189,6 +189,13 @@ class TableEnvironment:
             return TextResult(self._explained(self._ends(statement.statement, text), _places(statement.details)))
         if isinstance(statement, s.Jar):
             return OkResult()
+        if isinstance(statement, s.AnalyzeTable):
+            return self._analyzed(statement)
+        if isinstance(statement, s.CallProcedure):
+            raise ValidationException(
+                f"SQL validation failed. The procedure '{'.'.join(statement.name)}' cannot be called: getProcedure is "
+                "not implemented for class GenericInMemoryCatalog."
+            )
         if isinstance(statement, s.CompilePlan):
             return self._compile_plan(statement, text)
         if isinstance(statement, s.ExecutePlan):
@@ -197,6 +204,16 @@ class TableEnvironment:
         if not ddl.can(statement):
             raise refuse_unknown(statement, self._runner.is_batch)
         return self._shown(ddl.execute(statement, text))
+
+    def _analyzed(self, statement: s.AnalyzeTable) -> TableResult:
+        from millstream.table.statistics import analyze
+
+        def ask(query: str) -> Sequence[Any]:
+            with self.execute_sql(query).collect() as rows:
+                return list(next(rows))
+
+        analyze(statement, self._catalogs, self._runner.is_batch, ask)
+        return OkResult()
 
     def _shown(self, result: Result) -> TableResult:
         if result.insert is not None:
@@ -503,12 +520,41 @@ class TableEnvironment:
         rest = [m for m in self._catalogs.modules if m not in used]
         return [*(ModuleEntry(m, True) for m in used), *(ModuleEntry(m, False) for m in rest)]
 
-    list_models = missing_function("list_models", _MODELS)
-    list_temporary_models = missing_function("list_temporary_models", _MODELS)
-    create_model = missing_function("create_model", _MODELS)
-    create_temporary_model = missing_function("create_temporary_model", _MODELS)
-    drop_model = missing_function("drop_model", _MODELS)
-    drop_temporary_model = missing_function("drop_temporary_model", _MODELS)
+    # --- models
+
+    def list_models(self) -> list[str]:
+        """Return the names of models."""
+        return self._catalogs.models.names(self._catalogs.current_catalog, self._catalogs.current_database)
+
+    def list_temporary_models(self) -> list[str]:
+        """Return the names of temporary models."""
+        return self._catalogs.models.temporary_names(self._catalogs.current_catalog, self._catalogs.current_database)
+
+    def create_model(
+        self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = False
+    ) -> None:
+        """Declare a model."""
+        self._create_model(model_path, model_descriptor, False, bool(ignore_if_exists))
+
+    def create_temporary_model(
+        self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = False
+    ) -> None:
+        """Declare a temporary model."""
+        self._create_model(model_path, model_descriptor, True, bool(ignore_if_exists))
+
+    def _create_model(self, path: str, descriptor: ModelDescriptor, temporary: bool, if_not_exists: bool) -> None:
+        full = self._catalogs.full_path(read_path(path))
+        self._catalogs.models.create(full, descriptor.as_model(), temporary, if_not_exists)
+
+    def drop_model(self, model_path: str, ignore_if_not_exists: bool | None = True) -> bool:
+        """Forget a model; tell whether it was there."""
+        full = self._catalogs.full_path(read_path(model_path))
+        return self._catalogs.models.drop(full, temporary=False, if_exists=bool(ignore_if_not_exists))
+
+    def drop_temporary_model(self, model_path: str) -> bool:
+        """Forget a temporary model; tell whether it was there."""
+        full = self._catalogs.full_path(read_path(model_path))
+        return self._catalogs.models.drop(full, temporary=True, if_exists=True)
 
     # --- gone in Flink 2
 

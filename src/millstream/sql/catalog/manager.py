@@ -9,6 +9,7 @@ from typing import Any
 
 from millstream.common.records import record
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
+from millstream.sql.catalog.models import Models
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException, ValidationException
 from millstream.sql.plan.nodes import Node
@@ -62,6 +63,7 @@ class CatalogManager:
         self.current_database = self.builtin_database
         self._temporary: dict[Path, Found] = {}
         self._temporary_functions: dict[Path, Any] = {}
+        self.models = Models(self)
         self._system_functions: dict[str, Any] = {}
         self._loaded: dict[CatalogFunction, Any] = {}
         self.modules: dict[str, dict[str, str]] = {"core": {}}

@@ -199,6 +199,30 @@ class AlterFunction(Statement):
 
 
 @record(frozen=True)
+class CreateModel(Statement):
+    """CREATE MODEL: what goes in, what comes out, and the options of who answers."""
+
+    name: Path
+    inputs: tuple[Column, ...] = ()
+    outputs: tuple[Column, ...] = ()
+    comment: str | None = None
+    options: Options = ()
+    temporary: bool = False
+    if_not_exists: bool = False
+
+
+@record(frozen=True)
+class AlterModel(Statement):
+    """ALTER MODEL: options that are set or reset, or another name."""
+
+    name: Path
+    if_exists: bool = False
+    set: Options | None = None
+    reset: tuple[str, ...] | None = None
+    rename: Path | None = None
+
+
+@record(frozen=True)
 class CreateCatalog(Statement):
     """CREATE CATALOG."""
 
@@ -320,6 +344,29 @@ class StatementSet(Statement):
     """Statements that are one job."""
 
     statements: tuple[Insert, ...]
+
+
+@record(frozen=True)
+class AnalyzeTable(Statement):
+    """ANALYZE TABLE: counts what is in a table, for a catalog to keep.
+
+    Attributes:
+        table: its name.
+        partition: of which partition; a key without a value stands for all.
+        columns: of which columns values are looked at, too: none of them for all; None for the number of rows alone.
+    """
+
+    table: Path
+    partition: tuple[tuple[str, str | None], ...] = ()
+    columns: tuple[str, ...] | None = None
+
+
+@record(frozen=True)
+class CallProcedure(Statement):
+    """CALL: has a catalog do something."""
+
+    name: Path
+    arguments: tuple[Expression, ...] = ()
 
 
 @record(frozen=True)

@@ -59,24 +59,28 @@ class Surroundings(Protocol):
         """Return what writes a table."""
 
 
-def as_json(plans: Sequence[n.Planned], surroundings: Surroundings) -> str:
+def as_json(plans: Sequence[n.Planned], surroundings: Surroundings, batch: bool) -> str:
     """Return plans as text."""
     written = _Writer(surroundings)
     ends = [written.place(p) for p in plans]
-    content = {"flinkVersion": VERSION, "millstreamFormat": _FORMAT, "nodes": written.nodes, "ends": ends}
+    content = {"flinkVersion": VERSION, "millstreamFormat": _FORMAT, "batch": batch}
+    content |= {"nodes": written.nodes, "ends": ends}
     return json.dumps(content, indent=2)
 
 
-def from_json(text: str, surroundings: Surroundings) -> list[n.Planned]:
+def from_json(text: str, surroundings: Surroundings, batch: bool) -> list[n.Planned]:
     """Return the plans of a text."""
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise TableException(f"Cannot read the plan: it is not JSON: {error}") from error
+        raise TableException(f"Cannot load the plan: it is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("millstreamFormat") != _FORMAT:
         raise TableException(
-            "Cannot read the plan: it was not compiled by this version of millstream; compile the statement again."
+            "Cannot load the plan: it was not compiled by this version of millstream; compile the statement again."
         )
+    if content["batch"] != batch:
+        mode = "batch" if content["batch"] else "streaming"
+        raise TableException(f"Cannot load the plan: it was compiled in {mode} mode.")
     return _Reader(surroundings).plans(content)
 
 
