@@ -365,7 +365,7 @@ def test_random_numbers_are_javas() -> None:
 
 
 def test_arguments_that_a_function_does_not_take_are_refused_with_flinks_words() -> None:
-    with pytest.raises(ValidationException, match=r"No match found for function signature nope\(<INTEGER>\)"):
+    with pytest.raises(ValidationException, match=r"No match found for function signature nope\(<NUMERIC>\)"):
         call("nope", [of(1, INT)])
     with pytest.raises(ValidationException) as refused:
         call("UPPER", [of(1, INT)])
