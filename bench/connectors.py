@@ -238,11 +238,18 @@ def with_cpu(name: str, broker: KafkaBroker, records: int, measure: Callable[[],
 
 def worker_root() -> int:
     """Return the process that workers, and all that they need, come from."""
-    (process,) = environment().from_collection([0]).map(lambda _: os.getpid()).execute_and_collect()
-    processes = _processes()
-    while (parent := processes[process][0]) not in (0, 1, os.getpid()):
-        process = parent
-    return int(process)
+    driver = os.getpid()
+
+    def root(_: int) -> int:
+        process = os.getpid()
+        while True:
+            fields = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) in (0, 1, driver):
+                return process
+            process = int(fields[1])
+
+    (found,) = environment().from_collection([0]).map(root).execute_and_collect()
+    return int(found)
 
 
 def _processes() -> dict[int, tuple[int, int]]:

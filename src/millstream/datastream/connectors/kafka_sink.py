@@ -445,18 +445,22 @@ class _Committer(Committer):
             self._commit(Transaction(*transaction))
             fault_point("driver.between-transactions")
         if time.monotonic() < self._looks_until:
-            self._abort_strays()
+            self._abort_strays([transaction[0] for _, transaction in committables])
 
-    def _abort_strays(self) -> None:
-        """End the transactions under this prefix that jobs have left of which nothing is to go on.
+    def _abort_strays(self, committed: list[str]) -> None:
+        """End the transactions under this prefix of which nothing is to go on.
 
-        They died before their first checkpoint, or went on from the checkpoint that this one goes on from.
+        Those of jobs that died before their first checkpoint, or went on from the checkpoint that this one goes on
+        from; and those that workers of an earlier execution of this job have begun when it was over already.
         """
         operator = "" if self._settings.owns_prefix else re.escape(f"{self._context.operator_id}-")
         name = re.compile(rf"{re.escape(str(self._settings.prefix))}-([0-9a-f]{{32}})-{operator}.*")
+        own = f"{self._settings.prefix}-{self._context.prefix()}"
+        current = max((execution_of(t, own) for t in committed), default=-1)
         for left in self._coordinators.ongoing(f"{self._settings.prefix}-"):
             found = name.fullmatch(left)
-            if found is not None and found[1] not in self._known:
+            is_others = found is not None and found[1] not in self._known
+            if is_others or 0 <= execution_of(left, own) < current:
                 self._abort(left)
 
     def _commit(self, transaction: Transaction) -> None:
@@ -495,6 +499,19 @@ class _Committer(Committer):
 
     def close(self) -> None:
         self._coordinators.close()
+
+
+def execution_of(transaction: str, prefix: str) -> int:
+    """Return which execution of the job has begun a transaction, by its name; -1 when it does not say.
+
+    Example:
+        >>> execution_of("out-job-sink-1-17-5f3a.2.9c.11-next", "out-job-sink-")
+        2
+        >>> execution_of("out-another-sink-1-17-5f3a.2.9c.11", "out-job-sink-")
+        -1
+    """
+    found = re.fullmatch(re.escape(prefix) + r"\d+-\d+-[^.]*\.(\d+)\..*", transaction)
+    return -1 if found is None else int(found[1])
 
 
 def _check(settings: _Settings) -> None:
