@@ -11,13 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from .leaders import run_leaders
 from .mutants import MUTANTS, Simulation
 from .outcome import Outcome
 from .schedule import run_schedule
 from .transport import run_transport
 
-# Every seed is a schedule of a job, and one of the transport.
-SIMULATIONS = (run_schedule, run_transport)
+# Every seed is a schedule of a job, one of the transport, and one of several job managers.
+SIMULATIONS = (run_schedule, run_transport, run_leaders)
 
 # So many differences are shown.
 _SHOWN = 10

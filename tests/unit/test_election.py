@@ -159,6 +159,21 @@ def test_a_candidate_whose_write_was_answered_too_late_does_not_lead() -> None:
     assert isinstance(write, WriteLease) and write.lease.term == 2
 
 
+def test_a_renewal_that_is_answered_after_stepping_down_makes_no_leader() -> None:
+    election = candidate()
+    lead(election)
+    election.handle(Ticked(), 2.0)
+    (down,) = election.handle(Ticked(), 6.0)
+    assert isinstance(down, StepDown)
+    assert election.handle(LeaseWritten(2), 6.1) == []
+    assert election.role is Role.CANDIDATE
+    # Nor does it make one of a try of later that was refused.
+    election.handle(Ticked(), 8.0)
+    election.handle(LeaseRead(Lease("a", 1, "", 10.0, is_released=True), 3), 8.0)
+    election.handle(LeaseUnreachable("lost"), 8.1)
+    assert election.handle(LeaseWritten(4), 8.2) == []
+
+
 def test_a_lost_session_ends_leading_at_once_and_means_nothing_to_a_candidate() -> None:
     election = candidate()
     assert election.handle(SessionLost("expired"), 0.0) == []

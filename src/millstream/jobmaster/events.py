@@ -35,6 +35,13 @@ class CancelAsked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SuspendAsked:
+    """This process leads no longer, or ends: the job shall stop at once, and be left as it is to whoever leads."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Requested:
     """Somebody wants something done between two epochs."""
 
@@ -108,10 +115,15 @@ class ManifestWritten:
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestLost:
-    """The manifest of a checkpoint could not be written; it may be on storage in spite of what was said."""
+    """The manifest of a checkpoint could not be written; it may be on storage in spite of what was said.
+
+    Attributes:
+        deposed: whether that is because another leader has the job.
+    """
 
     checkpoint: int
     reason: str
+    deposed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +179,7 @@ Event = (
     | TimePassed
     | StepFailed
     | CancelAsked
+    | SuspendAsked
     | Requested
     | SlotsOpened
     | SourcesPolled

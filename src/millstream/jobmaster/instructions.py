@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_status import JobStatus
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.requests import Request
 from millstream.operators.protocol import JobPlan, LevelTask, LogLine
@@ -156,6 +157,14 @@ class DeleteOrigin:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordOutcome:
+    """Write down how the job has ended, where others could go on with it."""
+
+    outcome: JobStatus
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RemoveDirectory:
     """Delete the job's directory with all that is in it."""
 
@@ -257,6 +266,7 @@ Instruction = (
     | DeleteState
     | SweepState
     | DeleteOrigin
+    | RecordOutcome
     | RemoveDirectory
     | ReleaseDirectory
     | Replan

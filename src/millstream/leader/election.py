@@ -189,6 +189,8 @@ class Election:
         # When the write that is under way was sent, and what it says.
         self._sent_at = -math.inf
         self._sent: Lease | None = None
+        # Whether that is to take the lease: what was sent as a leader does not make one of who has stepped down.
+        self._is_taking = False
         self._is_busy = False
         self._next_look = -math.inf
         # Until when this process may count on the lease.
@@ -228,6 +230,7 @@ class Election:
                 return self._refused(now)
             case LeaseUnreachable():
                 self._answered(event)
+                self._is_taking = False
                 self._next_look = now + self._timing.retry_period
                 return []
             case SessionLost():
@@ -270,6 +273,7 @@ class Election:
             self._next_look = now + min(left, self._timing.retry_period)
             return []
         term = 1 if lease is None else lease.term + 1
+        self._is_taking = True
         return self._write(Lease(self._name, term, self._address, self._timing.duration), event.version, now)
 
     def _written(self, event: LeaseWritten, now: float) -> list[Instruction]:
@@ -281,15 +285,16 @@ class Election:
         if self.role is Role.LEADER:
             self.valid_until = until
             return []
-        if now >= until:
-            # The answer came so late that others may have waited long enough: the next term, if nobody else takes it.
+        taken, self._is_taking = self._is_taking, False
+        if not taken or now >= until:
+            # It came so late that others may have waited long enough: the next term, if nobody else takes it.
             return []
         self.role, self.term, self.valid_until = Role.LEADER, self._sent.term, until
         return [Lead(self.term)]
 
     def _refused(self, now: float) -> list[Instruction]:
         """Somebody else has written, or an earlier write of our own whose answer was lost."""
-        self._is_busy = False
+        self._is_busy = self._is_taking = False
         return self._ask()
 
     def _step_down(self, reason: str, now: float) -> list[Instruction]:
