@@ -45,11 +45,6 @@ class Register(Protocol):
         """Let no other checkpoint of a directory count, not even one whose publication was not answered."""
         ...
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether others could go on with the job."""
-        return self._register is not None
-
     def withdraw(self, location: str) -> None:
         """Let a checkpoint count no longer."""
         ...
@@ -137,6 +132,11 @@ class CheckpointStore:
         """Delete a checkpoint; its state files go when nobody needs them."""
         self.withdraw(f"{self.storage.url}/chk-{checkpoint_id}")
         self.storage.delete(f"chk-{checkpoint_id}")
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others could go on with the job."""
+        return self._register is not None
 
     def withdraw(self, location: str) -> None:
         """Let a checkpoint count no longer that is about to be deleted."""

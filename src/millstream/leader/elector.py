@@ -97,7 +97,8 @@ class Elector:
                 log.info("this process leads, in term %d", term)
                 self._on_lead(term)
             case m.StepDown(reason):
-                log.warning("this process leads no longer: %s", reason)
+                level = logging.INFO if self._machine.role is m.Role.RETIRED else logging.WARNING
+                log.log(level, "this process leads no longer: %s", reason)
                 self._on_step_down(reason)
             case _:
                 self._work.put(instruction)

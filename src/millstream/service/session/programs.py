@@ -23,6 +23,7 @@ from millstream.common.errors import MillstreamError
 from millstream.service.archive import Archive
 from millstream.service.history import Shelf
 from millstream.service.pictures.cluster import Slots
+from millstream.service.session.library import Library
 from millstream.service.session.line import Line
 from millstream.service.session.slots import SlotPool
 from millstream.service.session.submission import Submission
@@ -31,6 +32,8 @@ log = logging.getLogger("millstream")
 
 # The process of a program.
 _MAIN = "millstream.cli.session_program"
+# What a program's process ends with whose jobs are left to another leader.
+SUSPENDED = 75
 # How long programs may take to cancel their jobs when the cluster ends.
 _END_SECONDS = 10.0
 # So many programs that have ended are remembered, with what they printed.
@@ -93,6 +96,8 @@ class Programs:
         attachment: dict[str, Any],
         slot_seconds: float,
         left_behind: Callable[[str, Archive | None], None] = lambda job_id, archive: None,
+        library: Library | None = None,
+        term: int | None = None,
     ) -> None:
         """Take what programs run with.
 
@@ -104,7 +109,12 @@ class Programs:
             slot_seconds: how long a job may wait for slots.
             left_behind: given a job whose process was gone before it had ended, and what is known of it, sees to what
                 that process would have seen to.
+            library: where other job managers find the programs; None where there are none.
+            term: in which this one leads.
         """
+        self._library = library
+        self._term = term
+        self._is_closing = False
         self.home = tempfile.mkdtemp(prefix="millstream-cluster-")
         self._slots = slots
         self._shelf = shelf
@@ -137,9 +147,21 @@ class Programs:
 
     # --- running
 
+    def recover(self) -> int:
+        """Start the programs that other job managers have left; return how many."""
+        left = {} if self._library is None else self._library.all(self.home)
+        for program_id, submission in left.items():
+            self._start(program_id, submission)
+        return len(left)
+
     def submit(self, submission: Submission) -> Program:
         """Start a program."""
         program_id = uuid.uuid4().hex
+        if self._library is not None:
+            self._library.put(program_id, submission)
+        return self._start(program_id, submission)
+
+    def _start(self, program_id: str, submission: Submission) -> Program:
         directory = os.path.join(self.home, program_id[:12])
         work = os.path.join(directory, "work")
         os.makedirs(work, mode=0o700)
@@ -149,6 +171,8 @@ class Programs:
             "settings": {**self._settings, **submission.settings},
             "home": directory,
             "attachment": self._attachment,
+            "id": program_id,
+            "term": self._term,
         }
         path = os.path.join(directory, "program.json")
         with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
@@ -273,15 +297,25 @@ class Programs:
             except (MillstreamError, OSError) as e:
                 log.warning("Job %s: %s", job_id, e)
             self._put_away(program, job_id, archive)
+        if self._library is not None and not self._is_closing and code != SUSPENDED:
+            self._library.remove(program.id)
         if not program.first_job.done():
             program.first_job.set_exception(ProgramEnded(program.last_words()))
 
     # --- the end
 
-    def close(self) -> None:
-        """End all programs: their jobs are cancelled."""
+    def close(self, cancel: bool = True) -> None:
+        """End all programs.
+
+        Args:
+            cancel: whether their jobs are cancelled; else other job managers go on with them, where there are any.
+        """
         with self._lock:
             running = [p for p in self._programs.values() if p.exit_code is None]
+            self._is_closing = not cancel
+        if cancel and self._library is not None:
+            for program in running:
+                program.line.send(cancel=True)
         for program in running:
             program.process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS
