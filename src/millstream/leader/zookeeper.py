@@ -132,7 +132,7 @@ def _holder(data: bytes) -> str | None:
 
 
 def _quiet() -> logging.Logger:
-    found = logging.getLogger("millstream.zookeeper")
+    found = logging.getLogger("kazoo")
     found.setLevel(logging.ERROR)
     return found
 
