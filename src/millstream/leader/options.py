@@ -116,7 +116,8 @@ class HaOptions:
             case HaType.KUBERNETES:
                 from millstream.leader.kubernetes import Access, KubernetesCells
 
-                access = Access.find(*(s.read(self.config) for s in _KUBERNETES))
+                server, namespace, token, ca = (s.read(self.config) for s in _KUBERNETES)
+                access = Access.find(server, namespace, token, ca)
                 return KubernetesCells(access, self.cluster_id, self.timing.retry_period)
             case _:
                 return StorageCells(open_storage(self.home, storage_options(self.config)))
