@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-shuffle test-ha test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
+.PHONY: demo test test-unit test-spark test-shuffle test-ha test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -24,8 +24,13 @@ lint: $(STAMP)
 	$(BIN)/mypy examples/*.py
 	$(BIN)/lint-imports
 
-test: lint
-	$(BIN)/python -m pytest
+# Tests on Spark wait more than they work: the others, and lint, run beside them; lines say whose they are.
+test: $(STAMP)
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-unit lint
+
+test-unit test-spark: SHELL := bash -o pipefail
+test-unit test-spark: test-%: $(STAMP)
+	$(BIN)/python -m pytest tests/$* | sed -u 's/^/$*: /'
 
 # The tests on Spark with an epoch as a Spark job each; without the setting, slots of streaming jobs stay.
 test-shuffle: $(STAMP)
@@ -35,9 +40,11 @@ test-shuffle: $(STAMP)
 test-ha: $(STAMP)
 	$(BIN)/python -m tests.high_availability
 
-# A cluster of machines that are killed, frozen, cut off and added.
+# Clusters: Spark's, YARN, Kubernetes; machines that are killed, frozen, cut off and added.
 test-cluster: $(STAMP)
-	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_cluster.py
+	$(BIN)/python -c "import sys; sys.path.append('bench'); from venvs import venv; sys.exit(venv('kubernetes-validate') is None)"
+	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/unit/test_manifests.py tests/spark/test_cluster.py tests/spark/test_yarn.py \
+		tests/spark/test_kubernetes.py
 	$(BIN)/python -m tests.machines --rounds 1
 
 # The tests against apache-flink, which is installed into a venv of its own first.
@@ -84,9 +91,10 @@ simulate: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
-	$(BIN)/python bench/kafka.py
+	$(BIN)/python bench/connectors.py
+	$(BIN)/python bench/sql/run.py
 
-# SQL beside Flink's own Java SQL.
+# The part of it that is SQL, beside Flink's own Java SQL.
 bench-sql: $(STAMP)
 	$(BIN)/python bench/sql/run.py
 

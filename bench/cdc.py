@@ -73,7 +73,8 @@ def caught_up(server: PostgresServer, database: str, slot: str, rows: int) -> fl
     return times[last] - times[0]
 
 
-def main(rows: int, rounds: int) -> None:
+def rates(rows: int, rounds: int) -> tuple[float, float]:
+    """Return how many changes a second pg_recvlogical reads, and how many the job."""
     with PostgresServer() as server:
         with psycopg.connect(server.new_database(), autocommit=True) as connection:
             connection.execute(TABLE)
@@ -86,17 +87,17 @@ def main(rows: int, rounds: int) -> None:
             (received(server, database, f"bare{i}", end), caught_up(server, database, f"job{i}", rows))
             for i in range(rounds)
         ]
-    bare, job = min(b for b, _ in times), min(j for _, j in times)
-    print(
-        json.dumps(
-            {
-                "changes": rows,
-                "pg_recvlogical_per_second": round(rows / bare),
-                "millstream_per_second": round(rows / job),
-                "ratio": round(bare / job, 2),
-            }
-        )
-    )
+    return rows / min(bare for bare, _ in times), rows / min(job for _, job in times)
+
+
+def main(rows: int, rounds: int) -> None:
+    bare, job = rates(rows, rounds)
+    found = {
+        "pg_recvlogical_per_second": round(bare),
+        "millstream_per_second": round(job),
+        "ratio": round(job / bare, 2),
+    }
+    print(json.dumps({"changes": rows, **found}))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""What it costs a job that 50 clients look at it: each asks for every path of the service, every three seconds.
+"""What it costs a job that it is looked at: by 50 clients that each ask for every path of the service every three
+seconds, or (`--flames`) by the sampler of the flame graph.
 
-Prints one JSON object: records a second without clients and with them, medians of turns that take each other's place,
-the cost in percent, how many requests a second were answered, and what of the processors the clients themselves took,
-who would be on other machines. A client is a connection that stays, and asks as the page does.
+Prints one JSON object: records a second when nobody looks and when somebody does, medians of turns that take each
+other's place, the cost in percent, and the same from the processor time that the job (driver and slots, without Java)
+takes for a million records, which says the same on a machine that is busy with other things. With clients also how many
+requests a second were answered, and what of the processors the clients themselves took, who would be on other machines.
+A client is a connection that stays, and asks as the page does.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import statistics
@@ -17,6 +21,8 @@ import sys
 import time
 import urllib.request
 from typing import Any
+
+import psutil
 
 from millstream.common import Configuration, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
@@ -34,7 +40,7 @@ def paths(url: str, job: str) -> list[str]:
     of_job = ["", "/status", "/plan", "/config", "/exceptions", "/accumulators", "/metrics?get=uptime,numRestarts"]
     of_job += ["/checkpoints", "/checkpoints/config", "/explanations", "/execution-result"]
     of_vertex = ["", "/backpressure", "/watermarks", "/subtasktimes", "/taskmanagers", "/accumulators", "/metrics"]
-    of_vertex += [f"/subtasks/metrics?{_METRICS}"]
+    of_vertex += ["/insight", f"/subtasks/metrics?{_METRICS}"]
     found = ["/overview", "/config", "/jobs", "/jobs/overview", "/taskmanagers", "/jobmanager/config"]
     found += [f"/jobs/{job}{rest}" for rest in of_job]
     return found + [f"/jobs/{job}/vertices/{v}{rest}" for v in vertices for rest in of_vertex]
@@ -75,7 +81,19 @@ def be_clients(url: str, job: str, seconds: float) -> None:
     print(json.dumps({"answers": answers, "cpu": time.process_time() - began, "paths": len(asked)}))
 
 
-def measure(seconds: float, turns: int) -> dict[str, Any]:
+def work() -> float:
+    """Return the processor time that the job has taken: this process, and slots; not Java, which waits."""
+    me = psutil.Process()
+    total = 0.0
+    for process in [me, *me.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            if "java" not in process.name() and "--clients" not in process.cmdline():
+                used = process.cpu_times()
+                total += used.user + used.system
+    return total
+
+
+def measure(seconds: float, turns: int, flames: bool) -> dict[str, Any]:
     settings = {"millstream.quiet": "false", "rest.port": "auto", "parallelism.default": "2"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     numbers = env.from_source(NumberSequenceSource(1, 10**13), WatermarkStrategy.no_watermarks(), "numbers")
@@ -89,26 +107,43 @@ def measure(seconds: float, turns: int) -> dict[str, Any]:
     (url,) = (s.url for s in running_services() if s.pid == os.getpid())
     time.sleep(WARM_UP)
     rates: dict[bool, list[float]] = {False: [], True: []}
+    efforts: dict[bool, list[float]] = {False: [], True: []}
     answers, cpu, asked = 0, 0.0, 0
     for turn in range(2 * turns):
-        with_clients = turn % 2 == 1
+        # Each goes first as often as the other.
+        is_watched = (turn + turn // 2) % 2 == 1
         command = [sys.executable, __file__, "--clients", url, job, "--seconds", str(seconds)]
-        others = subprocess.Popen(command, stdout=subprocess.PIPE) if with_clients else None
-        if others is not None:
-            # Until they have been started.
-            time.sleep(1.0)
-        before, began = read(url, job), time.monotonic()
+        others = subprocess.Popen(command, stdout=subprocess.PIPE) if is_watched and not flames else None
+        if is_watched and flames:
+            client._job.sample(seconds - 0.5)
+        # Until they have been started.
+        time.sleep(1.0)
+        used, before, began = work(), read(url, job), time.monotonic()
         time.sleep(seconds - 2.0)
-        rates[with_clients].append((read(url, job) - before) / (time.monotonic() - began))
+        records = read(url, job) - before
+        rates[is_watched].append(records / (time.monotonic() - began))
+        efforts[is_watched].append((work() - used) / records * 1e6)
         if others is not None:
             told = json.loads(others.communicate()[0])
             answers, cpu, asked = answers + told["answers"], cpu + told["cpu"], told["paths"]
+        else:
+            time.sleep(1.0)
     client.cancel().result(20)
     alone, looked_at = statistics.median(rates[False]), statistics.median(rates[True])
-    return {
+    effort, more = statistics.median(efforts[False]), statistics.median(efforts[True])
+    found = {
         "alone": alone,
         "polled": looked_at,
         "cost_percent": 100 * (1 - looked_at / alone),
+        "seconds_per_million": effort,
+        "seconds_per_million_polled": more,
+        "cpu_cost_percent": 100 * (more / effort - 1),
+        "of_a_core_percent": 100 * (more - effort) * looked_at / 1e6,
+    }
+    if flames:
+        return found
+    return {
+        **found,
         "answers_per_second": answers / (turns * seconds),
         "clients_cpu_percent": 100 * cpu / (turns * seconds),
         "clients": CLIENTS,
@@ -126,12 +161,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=12.0, help="of a turn")
     parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--flames", action="store_true", help="measure the sampler of the flame graph instead")
     parser.add_argument("--clients", nargs=2, metavar=("URL", "JOB"), help="be the clients")
     options = parser.parse_args()
     if options.clients:
         be_clients(*options.clients, options.seconds)
     else:
-        print(json.dumps(measure(options.seconds, options.turns)))
+        print(json.dumps(measure(options.seconds, options.turns, options.flames)))
 
 
 if __name__ == "__main__":

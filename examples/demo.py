@@ -6,6 +6,7 @@ Run it with `make demo`, or `millstream run examples/demo.py`.
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -16,7 +17,8 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.window import TumblingEventTimeWindows
 
 CITIES = ["Ghent", "Porto", "Graz", "Turku"]
-ORDERS, PER_SECOND = 1_200, 100
+# Long enough to open the page, where somebody may want to.
+ORDERS, PER_SECOND = (3_000 if sys.stdin.isatty() else 1_200), 100
 LATE = OutputTag("late")
 
 
@@ -45,18 +47,22 @@ class Totals(ProcessWindowFunction[Order, str, str, Any]):
 
 def main() -> None:
     # A page shows the job while it runs; its address is printed.
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"rest.port": "auto"}))
+    settings = {"rest.port": "auto", "execution.checkpointing.interval": "3 s"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     by_their_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner(
         lambda order, _: order.made_at
     )
     orders = env.from_source(DataGeneratorSource(make_order, ORDERS, PER_SECOND), by_their_time, "orders")
-    print(f"{ORDERS} orders will arrive at {PER_SECOND} a second, some late; totals by city as windows close:")
+    print(f"{ORDERS} orders will arrive at {PER_SECOND} a second, some late; totals by city as windows close.")
+    print("Open the address below in a browser to see the job at work:", flush=True)
     windows = orders.key_by(lambda order: order.city).window(TumblingEventTimeWindows.of(Time.seconds(2)))
-    totals = windows.side_output_late_data(LATE).process(Totals()).name("totals")
-    totals.print()
-    totals.get_side_output(LATE).map(lambda order: f"too late for its window: {order}").print()
+    totals = windows.side_output_late_data(LATE).process(Totals()).name("totals of two seconds")
+    totals.print().name("print totals")
+    totals.get_side_output(LATE).map(lambda order: f"too late for its window: {order}").name("too late").print()
     result = env.execute("demo")
     print(result)
+    if sys.stdin.isatty():
+        input("The page stays until you press Enter. ")
     print("Next: change examples/demo.py and run it again, or see its plan: .venv/bin/millstream info examples/demo.py")
 
 

@@ -24,6 +24,14 @@ Env = StreamExecutionEnvironment
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _run_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Jobs of this run are not found by commands of another, nor jobs of the user by this one's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _spark() -> Iterator[None]:
     yield
     stop_context()

@@ -1,6 +1,6 @@
 """From Kafka to Kafka on PyFlink, exactly once, with an identity in Python between.
 
-    python pyflink_kafka.py <bootstrap> <topic in> <topic out> <records> <jars...>
+    python pyflink_kafka.py <thread or process> <bootstrap> <topic in> <topic out> <records> <jars...>
 """
 
 import json
@@ -38,9 +38,9 @@ class Same(MapFunction):
 
 
 def main() -> None:
-    bootstrap, source, sink, records, *jars = sys.argv[1:]
+    mode, bootstrap, source, sink, records, *jars = sys.argv[1:]
     config = Configuration()
-    config.set_string("python.execution-mode", "thread")
+    config.set_string("python.execution-mode", mode)
     config.set_string("python.executable", sys.executable)
     # With checkpoints Flink would begin again for ever.
     config.set_string("restart-strategy.type", "none")

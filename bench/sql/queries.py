@@ -83,4 +83,25 @@ QUERIES = [
     Query("scalar UDF", "SELECT plus_one(n) FROM seq", "n BIGINT", 10_000_000),
     Query("pandas UDF", "SELECT plus_one_pandas(n) FROM seq", "n BIGINT", 40_000_000),
 ]
-BY_NAME = {q.name: q for q in QUERIES}
+# What goes row by row here: asked for by name, see docs/adr/0021-sql-speed.md.
+_KEY, _TEN = "n % 100000 AS k", "FROM seq GROUP BY n % 100000"
+ROW_BY_ROW = [
+    Query(
+        "MAX of counts",
+        "SELECT k % 100 AS g, MAX(c) AS m FROM (SELECT n % 10000 AS k, COUNT(*) AS c FROM seq GROUP BY n % 10000) "
+        "GROUP BY k % 100",
+        "g BIGINT, m BIGINT",
+        1_000_000,
+    ),
+    Query(
+        "MAX of sums",
+        "SELECT k % 10 AS g, MAX(s) AS m FROM (SELECT n % 10000 AS k, SUM(n) AS s FROM seq GROUP BY n % 10000) "
+        "GROUP BY k % 10",
+        "g BIGINT, m BIGINT",
+        1_000_000,
+    ),
+    Query("LISTAGG", f"SELECT {_KEY}, LISTAGG(CAST(n AS STRING)) AS l {_TEN}", "k BIGINT, l STRING", 1_000_000),
+    Query("COLLECT", f"SELECT {_KEY}, COLLECT(n) AS l {_TEN}", "k BIGINT, l MULTISET<BIGINT>", 1_000_000),
+    Query("ARRAY_AGG", f"SELECT {_KEY}, ARRAY_AGG(n) AS l {_TEN}", "k BIGINT, l ARRAY<BIGINT>", 1_000_000),
+]
+BY_NAME = {q.name: q for q in [*QUERIES, *ROW_BY_ROW]}

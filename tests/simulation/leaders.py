@@ -275,7 +275,7 @@ class VirtualLock:
 class SlowStorage(SimulatedStorage):
     """Files that take a while to be written, in which anything can happen to who writes them."""
 
-    def publish(self, name: str, data: bytes) -> None:
+    def publish(self, name: str, data: bytes, private: bool = False) -> None:
         world = self._world
         world.step("publish")
         world.sleep(0.2 * world.random.random() ** 2)

@@ -102,7 +102,7 @@ class SimulatedStorage:
         self._disk.put(self._path(name), data)
         return len(data)
 
-    def publish(self, name: str, data: bytes) -> None:
+    def publish(self, name: str, data: bytes, private: bool = False) -> None:
         path = self._path(name)
         if self.writing is None:
             self._world.step("publish")

@@ -71,6 +71,19 @@ def test_machines_need_only_python_and_spark(cluster: SparkCluster, tmp_path: Pa
     assert done.stdout.split() == ["(3366,", f"'{os.path.realpath(BARE_PYTHON)}')"], done.stderr[-2000:]
 
 
+@pytest.mark.skipif(not can_separate(), reason="workers' disks can be kept apart by root only")
+def test_doctor_names_machines_that_do_not_see_checkpoints(cluster: SparkCluster, tmp_path: Path) -> None:
+    told = {**cluster.settings(), "execution.checkpointing.dir": str(tmp_path / "own")}
+    command = [sys.executable, "-m", "millstream", "doctor", "-m", told.pop("spark.master")]
+    command += [part for key, value in told.items() for part in ("-D", f"{key}={value}")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
+    hosts = [line.split()[0] for line in done.stdout.splitlines() if f"cannot use {tmp_path / 'own'}" in line]
+    assert (done.returncode, len(set(hosts))) == (1, len(cluster.workers)), done.stdout + done.stderr[-2000:]
+    assert "does not reach" not in done.stdout
+    # What it tried is gone.
+    assert os.listdir(tmp_path / "own") == []
+
+
 @long_form
 @pytest.mark.skipif(not can_separate(), reason="workers' disks can be kept apart by root only")
 def test_state_that_other_machines_do_not_see_is_refused(cluster: SparkCluster, tmp_path: Path) -> None:

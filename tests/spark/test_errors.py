@@ -6,14 +6,18 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from millstream.cli.replay import replay
 from millstream.common import Configuration, Row, Types
 from millstream.common.errors import InvalidProgramError, JobExecutionError, TypeMismatchError
 from millstream.datastream import (
     FlatMapFunction,
+    KeyedProcessFunction,
     MapFunction,
     ProcessFunction,
     RuntimeContext,
@@ -238,7 +242,33 @@ def test_what_user_code_logs_reaches_the_drivers_log(
     assert [level for level, _ in lines] == ["WARNING", "INFO", "INFO", "INFO"]
     said = ["opened", "dividing by 5", "dividing by 2", "dividing by 0"]
     for (_, message), text in zip(lines, said, strict=True):
-        assert re.fullmatch(rf"\[division, test_errors.py:\d+\] {text}", message)
+        assert re.fullmatch(rf"\[[^,]+, division, test_errors.py:\d+, subtask \d/\d\] {text}", message)
+
+
+# --- looking at the record alone
+
+
+class Remembers(KeyedProcessFunction[int, int, int]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.INT()))
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[float]:
+        before = self.sum.value() or 0
+        self.sum.update(before + value)
+        yield divide(value - 7)
+
+
+@pytest.mark.parametrize("exchange", ["resident", "spark"])
+def test_what_failed_in_a_worker_is_run_alone(env1: Env, exchange: str, tmp_path: Path) -> None:
+    env1.get_configuration().set_string("millstream.exchange", exchange)
+    env1.get_configuration().set_string("millstream.failures.dir", str(tmp_path))
+    env1.from_collection(list(range(10)), Types.INT()).key_by(lambda x: x % 2).process(Remembers()).print()
+    failure_of(env1)
+    (kept,) = tmp_path.iterdir()
+    done = CliRunner().invoke(replay, [str(kept)])
+    assert done.exit_code == 1 and kept.stat().st_mode & 0o777 == 0o600
+    assert done.stdout.startswith("Traceback") and "return 10 / x" in done.stdout
+    assert "record: 7\nkey: 1\nstate: sum = 9\n" in done.stderr, done.stderr
 
 
 # --- printing

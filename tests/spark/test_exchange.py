@@ -405,6 +405,7 @@ from pathlib import Path
 from millstream.common import Configuration
 from millstream.common.faults import SETTING
 from millstream.spark import exchange_epochs
+from millstream.spark.executors import executors, read_log, threads_of
 from tests.faults import job
 
 made, real = [], exchange_epochs.HostFunction
@@ -422,6 +423,10 @@ settings = {
 }
 client = job.build(directory, Configuration.from_dict(settings)).execute_async()
 client.get_job_execution_result().result(90)
+places = {p.executor for p in client._job.view.progress.places.values()}
+found = executors()
+logs = {name: bool(read_log(url)) for name, url in found[0].logs.items()}
+print([{e.id for e in found} >= places, len(places), logs, bool(threads_of(found[0].id))])
 print([(h.tasks, h.credentials.identity is not None, isinstance(h.driver, tuple)) for h in made])
 """
 
@@ -435,7 +440,10 @@ def test_a_cluster_whose_executor_is_killed(tmp_path: Path) -> None:
         [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=120, env=environment
     )
     assert done.returncode == 0, done.stderr
-    executions = ast.literal_eval(done.stdout.splitlines()[-1])
+    *_, workers, executions = map(ast.literal_eval, done.stdout.splitlines()[-2:])
+    # The page and REST tell on which executors slots are, what those have logged, and what their threads do.
+    are_known, places, logs, has_threads = workers
+    assert are_known and 1 <= places <= 2 and logs == {"stdout": False, "stderr": True} and has_threads
     assert executions[0] == (3, True, True)
     # If the executor is not replaced in time, the slots are dealt out over fewer.
     assert len(executions) > 1

@@ -302,8 +302,6 @@ def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
     env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
     """A driver that dies leaves its transactions open; a read_committed consumer must not wait for their time-out."""
-    from confluent_kafka import Producer
-
     kafka.send(topic, ["1", "2"])
     out = f"{topic}-out"
     kafka.create_topic(out)
@@ -322,13 +320,34 @@ def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
     job = env.execute_async()
     nodes = [n for v in job._job.view.plan.vertices for n in v.nodes]  # type: ignore[attr-defined]
     operator = next(n.id for n in nodes if n.uid == "out")
-    left = f"{out}-{job.get_job_id()}-{operator}-9-9-left"
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": left, "log_level": 0})
-    _open(producer, out)
+    _open(_producer(kafka, f"{out}-{job.get_job_id()}-{operator}-9-9-left"), out)
     opened.touch()
     job.get_job_execution_result().result()
     # Where a transaction is open, this would wait.
     assert sorted(kafka.read(out)) == [b"1", b"2"]
+
+
+def test_a_job_that_starts_afresh_ends_what_one_of_its_prefix_has_left(
+    env: Env, kafka: KafkaBroker, topic: str
+) -> None:
+    """One that died before its first checkpoint, say; but not what belongs to a sink with a longer prefix."""
+    out, other = f"{topic}-out", f"{topic}-other"
+    kafka.create_topic(out)
+    kafka.create_topic(other)
+    _open(_producer(kafka, f"{out}-{'a' * 32}-sink-0-1-left"), out)
+    alive = _producer(kafka, f"{out}-more-{'a' * 32}-sink-0-1-alive")
+    _open(alive, other)
+    env.from_collection(["1"]).sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE))
+    env.execute()
+    assert kafka.read(out) == [b"1"]
+    alive.commit_transaction(10)
+    assert kafka.read(other) == [b"never"]
+
+
+def _producer(kafka: KafkaBroker, transactional_id: str) -> Any:
+    from confluent_kafka import Producer
+
+    return Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id, "log_level": 0})
 
 
 def _open(producer: Any, topic: str) -> None:

@@ -29,15 +29,28 @@ from millstream.datastream import StreamExecutionEnvironment
 
 env = StreamExecutionEnvironment.get_execution_environment()
 name, end, manner = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-numbers_of(env, end).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
+numbers = numbers_of(env, end)
+if manner == "fail":
+    numbers = numbers.map(lambda x: 10 // (x - 5))
+numbers.key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
 print("main of", name, open("data.txt").read(), flush=True)
-if manner == "wait":
+if manner in ("wait", "fail"):
     env.execute(name)
     sys.exit(3)
 job = env.execute_async(name)
 if manner == "die":
     time.sleep(float(sys.argv[4]))
     os._exit(7)
+if manner == "rage":
+    # It prints without end, leaks, and leaves a thread and a process behind that never end.
+    import subprocess, threading
+    leak = bytearray(200_000_000)
+    threading.Thread(target=lambda: time.sleep(10**6)).start()
+    subprocess.Popen(["sleep", "600"])
+    while True:
+        print("x" * 100_000)
+if manner == "leave":
+    sys.exit("gone")
 """
 HELPER = """
 from millstream.common import WatermarkStrategy
@@ -101,8 +114,9 @@ class Session:
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     session = Session(tmp_path_factory.mktemp("session"))
     yield session
-    stopped = session.call("cluster", "stop")
-    assert stopped.returncode == 0, stopped.stderr
+    if session.cluster.is_running():
+        stopped = session.call("cluster", "stop")
+        assert stopped.returncode == 0, stopped.stderr
 
 
 def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(session: Session) -> None:
@@ -114,6 +128,14 @@ def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(se
     done = session.call("run", "-t", "session", "-p", "2", "job.py", "small", "1000", "wait")
     # What it prints is seen, files are found where it was called, and it has its own exit code.
     assert "main of small here" in done.stdout and done.returncode == 3, done.stderr
+    # What failed is run alone, from where it was kept and from the archive.
+    failed = session.call("run", "-t", "session", "-p", "1", "job.py", "failing", "1000", "fail")
+    assert failed.returncode == 1 and "ZeroDivisionError" in failed.stderr, failed
+    (kept,) = session.archives.glob("*.failure-1")
+    for job in (kept.name[:32], str(session.archives / kept.name[:32])):
+        replayed = session.call("replay", job, "--failure", "1")
+        assert replayed.returncode == 1 and "lambda x: 10 // (x - 5)" in replayed.stdout, replayed
+        assert "record: 5\n" in replayed.stderr and "failure 1 of job 'failing'" in replayed.stderr
     session.until(f"/jobs/{dying}", lambda j: j["state"] == "FAILED")
     why = session.client.ask(f"/jobs/{dying}/exceptions")["root-exception"]
     assert why == "The process of the job's program ended with code 7 before the job had ended."
@@ -139,8 +161,57 @@ def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(se
     assert {a.line["name"]: a.line["state"] for a in shelf.all()} == {
         "steady": "CANCELED",
         "dying": "FAILED",
+        "failing": "FAILED",
         "small": "FINISHED",
     }
+
+
+def test_a_program_that_rages_or_is_killed_leaves_others_and_nothing_behind(session: Session) -> None:
+    steady = session.submit("-p", "1", "job.py", "steady", ENDLESS, "async")
+    # Whoever calls is not who runs it: the client is killed, the program goes on.
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(session.folder / "run")}
+    words = ["run", "-t", "session", "-p", "1", "job.py", "raging", ENDLESS, "rage"]
+    caller = subprocess.Popen(
+        [sys.executable, "-m", "millstream", *words], cwd=session.folder, env=environment, stdout=subprocess.DEVNULL
+    )
+    session.until("/jobs/overview", lambda o: any(j["name"] == "raging" and j["state"] == "RUNNING" for j in o["jobs"]))
+    caller.kill()
+    caller.wait()
+    # Its main ends, its job is the cluster's.
+    left = session.submit("-p", "1", "job.py", "left", ENDLESS, "leave")
+    (raging,) = [j["jid"] for j in session.client.ask("/jobs/overview")["jobs"] if j["name"] == "raging"]
+    mains = [p for p in session.cluster.children() if "millstream.cli.session_program" in p.cmdline()]
+    assert len(mains) == 3
+    main = next(p for p in mains if any(c.name() == "sleep" for c in p.children()))
+    home = Path(main.cmdline()[-2]).parent
+    assert list((home / "t").iterdir())
+    sleeper = next(c for c in main.children() if c.name() == "sleep")
+    assert session.client.ask(f"/jobs/{raging}/status") == {"status": "RUNNING"}
+    main.kill()
+    session.until(f"/jobs/{raging}", lambda j: j["state"] == "FAILED")
+    sleeper.kill()
+    why = session.client.ask(f"/jobs/{raging}/exceptions")["root-exception"]
+    assert why == "The process of the job's program was ended by SIGKILL before the job had ended."
+    for job in (steady, left):
+        assert session.client.ask(f"/jobs/{job}/status") == {"status": "RUNNING"}
+    session.until("/overview", lambda o: o["slots-available"] == 4)
+    # Executors are workers: this Spark has one, which runs what is left.
+    (worker,) = session.client.ask("/taskmanagers")["taskmanagers"]
+    assert (worker["id"], worker["slotsNumber"], worker["freeSlots"], worker["assignedTasks"]) == ("driver", 6, 4, 4)
+    vertex = session.client.ask(f"/jobs/{steady}")["vertices"][0]["id"]
+    (subtask,) = session.client.ask(f"/jobs/{steady}/vertices/{vertex}")["subtasks"]
+    assert subtask["taskmanager-id"] == "driver"
+    # Names with whatever in them reach the program's process.
+    with pytest.raises(ServiceError, match="complete checkpoint|No Such"):
+        session.client.ask(f"/jobs/{steady}/state/No%20Such%20%22Operator/x")
+    threads = session.client.ask("/taskmanagers/driver/thread-dump")["threadInfos"]
+    assert any("org.apache.spark" in t["stringifiedThreadInfo"] for t in threads)
+    for job in (steady, left):
+        session.cancel(job)
+    end = time.monotonic() + 20
+    while (home / "t").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_a_job_waits_for_slots_and_one_that_can_never_have_them_is_refused(session: Session) -> None:
@@ -198,3 +269,21 @@ def test_programs_are_uploaded_by_those_who_have_the_token_only(session: Session
         session.client.ask("/jars/..%5Cpasswd.py/run", "POST", {})
     session.client.ask(f"/jars/{uploaded}", "DELETE")
     assert [f["name"] for f in session.client.ask("/jars")["files"]] == ["bad.py"]
+
+
+def test_a_cluster_that_is_killed_is_missed_and_leaves_nothing_behind(session: Session) -> None:
+    # Last: it is the cluster of all these tests.
+    session.submit("-p", "1", "job.py", "orphan", ENDLESS, "async")
+    family = session.cluster.children(recursive=True)
+    run_file = session.folder / "run" / "millstream" / f"{session.cluster.pid}.json"
+    leavings = [Path(path) for path in json.loads(run_file.read_text())["leavings"]]
+    assert len(family) > 3 and [path.is_dir() for path in leavings] == [True, True]
+    session.cluster.kill()
+    status = session.call("cluster", "status")
+    assert status.returncode == 1
+    assert f"The cluster that was at {session.url} (process {session.cluster.pid}) was killed" in status.stderr
+    assert "`millstream cluster start -d` starts one" in status.stderr
+    gone, left = psutil.wait_procs(family, 20)
+    assert left == [] and gone
+    assert not run_file.exists() and [path.exists() for path in leavings] == [False, False]
+    assert "No job service of yours runs" in session.call("list").stderr

@@ -127,6 +127,15 @@ def test_there_is_no_latest_yet(tmp_path: Path, caplog: pytest.LogCaptureFixture
         find_origin(Configuration.from_dict({PATH.key: LATEST}), "new")
 
 
+def test_a_checkpoint_whose_driver_died_while_it_wrote_it_does_not_count(written: Written, tmp_path: Path) -> None:
+    (written.home / "chk-9").mkdir()
+    origin = find_origin(latest(tmp_path), "Flink Streaming Job")
+    assert origin is not None and origin.location == written.location(3)
+    for number in (1, 2, 3):
+        Path(written.location(number), NAME).unlink()
+    assert find_origin(latest(tmp_path), "Flink Streaming Job") is None
+
+
 def test_other_jobs_in_the_directory_do_not_count(written: Written, tmp_path: Path) -> None:
     found, problems = latest_checkpoints(str(tmp_path), "another job")
     assert found == [] and problems == []

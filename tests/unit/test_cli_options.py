@@ -66,3 +66,21 @@ def test_info_takes_settings_and_names_lines(job: str) -> None:
         ("Map", 3, "job.py:4"),
         ("Print to Std. Out", 3, "job.py:4"),
     ]
+
+
+def test_only_some_clusters_run_a_programs_main(job: str) -> None:
+    told = CliRunner().invoke(cli, ["run", "-t", "application", "-m", "spark://host:7077", job])
+    assert told.exit_code == 2
+    assert "not on spark://host:7077: give -m yarn or -m k8s://..." in told.output
+
+
+def test_yarn_is_found_by_hadoops_settings(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    # In process: the message of a program that is run and of one that is submitted.
+    told = CliRunner().invoke(cli, ["run", "-t", "yarn-application", job])
+    assert "set the variable HADOOP_CONF_DIR" in str(told.exception)
+    command = [sys.executable, "-m", "millstream", "run", "-m", "yarn", job]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("spark.master is yarn: set the variable HADOOP_CONF_DIR")

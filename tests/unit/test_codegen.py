@@ -55,7 +55,8 @@ def test_nothing_is_left_of_chains_that_were_dropped() -> None:
     assert len(listed() - before) == 2
     with pytest.raises(TypeError) as raised:
         run([1, "a"])
-    assert locate(raised.value)[:2] == (kept.operator, "'a'")
+    found = locate(raised.value)
+    assert (found.operator, found.record) == (kept.operator, "'a'")
 
 
 def test_two_chains_never_share_a_file_name() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -37,6 +39,24 @@ def test_every_page_is_linked_from_readme() -> None:
     linked = {(ROOT / link.partition("#")[0]).resolve() for link in LINK.findall(readme)}
     pages = [*(ROOT / "docs").glob("*.md"), ROOT / "docs" / "tutorial" / "1-a-first-program.md"]
     assert [p.name for p in pages if p not in linked] == []
+
+
+CONNECTORS = [ROOT / "docs" / "kafka.md", *sorted((ROOT / "docs" / "connectors").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", CONNECTORS, ids=lambda page: page.stem)
+def test_every_connector_has_a_complete_example(page: Path) -> None:
+    """It names what it imports, and all of it is there."""
+    program = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[0]
+    tree = ast.parse(program)
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import)]
+    names: dict[str, object] = {}
+    exec(compile(ast.Module(imports, []), str(page), "exec"), names)
+    made = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    made |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    made |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} | names.keys() | set(dir(builtins))
+    made |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} <= made
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "tutorial").glob("*.md")), ids=lambda page: page.stem)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from millstream.common import Configuration, Instant, Row, Types, WatermarkStrategy
 from millstream.common.errors import TypeMismatchError
-from millstream.common.shapes import ANYTHING, Fixed, Real, Shape, Some, Whole, either, shape_of, widened, within
+from millstream.common.shapes import ANYTHING, Fixed, Moved, Real, Shape, Some, Whole, either, shape_of, widened, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
@@ -26,6 +26,7 @@ from millstream.operators.failures import SubtaskFailed
 from millstream.operators.fitting import made_to_fit
 from millstream.operators.inference import elements_of, result_of
 from millstream.operators.inline import BINARY_OPERATORS
+from millstream.operators.room import ALL, Meter, room_of
 from millstream.testing import CollectSink
 from millstream.testing.local import LocalJob
 
@@ -330,11 +331,76 @@ def test_a_shape_of_two_has_both(a: Any, b: Any) -> None:
         assert within(shape_of(a), both)
 
 
+# --- how far sums can have moved
+
+MOVES: list[Callable[[int, int], Any]] = [
+    lambda a, b: a + b,
+    lambda a, b: b + a,
+    lambda a, b: a - b,
+    lambda a, b: b - a,
+    lambda a, b: 3 - (b - (a - 7)) + b,
+    lambda a, b: a - (b + b) + 1,
+    lambda a, b: a + b % 5,
+    lambda a, b: a + a,
+    lambda a, b: a - a,
+    lambda a, b: -a + b,
+    lambda a, b: a * b,
+    lambda a, b: a,
+    lambda a, b: b,
+]
+SMALL = st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(sorted)
+
+
+@given(st.sampled_from(MOVES), SMALL, st.data())
+def test_a_value_is_moved_by_as_much_as_is_told(move: Callable[[int, int], Any], by: list[int], data: Any) -> None:
+    made = result_of(move, [Moved(place=1), Whole(*by)])
+    old, step = data.draw(NUMBERS), data.draw(st.integers(*by))
+    assert isinstance(made, Moved) == (MOVES.index(move) in (0, 1, 2, 5, 6, 11))
+    if isinstance(made, Moved):
+        assert made.place == 1
+        assert made.least <= move(old, step) - old <= made.most
+
+
+@given(st.sampled_from(MOVES[:3]), SMALL, st.sampled_from([Types.BYTE(), Types.SHORT()]), st.data())
+def test_no_sum_leaves_its_type_while_there_is_room(
+    move: Callable[[int, int], int], by: list[int], type_info: TypeInformation, data: Any
+) -> None:
+    wanted = type_info.shape()
+    room = room_of(Whole(), wanted, lambda state: result_of(move, [state, Whole(*by)]))
+    assert isinstance(wanted, Whole) and room is not None and isinstance(room.begin, Whole)
+    assert room.begin.low is not None and room.begin.high is not None
+    for value in (room.begin.low, room.begin.high):
+        step = data.draw(st.sampled_from(by))
+        for _ in range(min(ALL // room.share, 70_000) if room.share else 9):
+            value = move(value, step)
+        assert is_in(value, wanted)
+
+
+def test_a_value_that_is_no_sum_has_no_room() -> None:
+    state, long = Fixed((LONG, Whole(0))), Fixed((LONG, LONG))
+    for function in (lambda a, b: (a[0], a[1] + a[1]), lambda a, b: (a[1], a[0]), lambda a, b: (a[0], a[1] + b[0])):
+        assert room_of(state, long, lambda s, f=function: result_of(f, [s, state])) is None  # type: ignore[misc]
+    swapped = Fixed((Whole(0), Whole(0)))
+    assert room_of(swapped, long, lambda s: result_of(lambda a: (a[1] + 1, a[0] + 1), [s])) is None
+
+
+def test_who_does_not_know_how_far_values_move_leaves_no_room() -> None:
+    meter = Meter()
+    assert meter.take(ALL, others=False, looked_at=False)
+    # From here on values are looked at, and there is no going back to not looking.
+    assert not meter.take(ALL + 1, others=False, looked_at=True)
+    meter.begin_anew()
+    assert meter.take(ALL, others=False, looked_at=True)
+    assert not meter.take(0, others=False, looked_at=False)
+    assert not meter.take(1, others=False, looked_at=True)
+    assert not Meter().take(0, others=True, looked_at=False)
+
+
 # --- whole programs
 
 
-def new_env(inlining: bool = True) -> StreamExecutionEnvironment:
-    config = Configuration.from_dict({"millstream.inlining": str(inlining).lower()})
+def new_env(inlining: bool = True, backend: str = "hashmap") -> StreamExecutionEnvironment:
+    config = Configuration.from_dict({"millstream.inlining": str(inlining).lower(), "state.backend.type": backend})
     env = StreamExecutionEnvironment.get_execution_environment(config)
     env.set_parallelism(1)
     return env
@@ -419,6 +485,132 @@ def test_a_reduce_of_several_streams_counts_on_none_of_their_shapes() -> None:
     keyed = lowest.union(twos).key_by(lambda t: t[0], Types.INT())
     keyed.reduce(lambda a, b: (a[0], a[1] + a[1])).sink_to(CollectSink())
     with pytest.raises(SubtaskFailed, match="does not fit the type"):
+        LocalJob(env).run()
+
+
+def last_before_the_end(step: int) -> int:
+    """Return how often a number can be added up until an INT is too short for it."""
+    return (2**31 - 1) // step
+
+
+def count_by(
+    step: int,
+    records: int,
+    epochs: list[int],
+    others: int = 0,
+    before: LocalJob | None = None,
+    typed: bool = True,
+    backend: str = "hashmap",
+) -> tuple[LocalJob, list[Any], str | None]:
+    """Add a constant up for key 0, so many times, perhaps on from another job. Between two so many new keys come.
+
+    Returns the job, the results for key 0, and the error. Without a type only the first epoch is run.
+    """
+    env, sink, each = new_env(backend=backend), CollectSink(), others + 1
+    numbers = env.from_source(NumberSequenceSource(1, records * each))
+    pairs = numbers.map(lambda x: (x * (x % each > 0), step), PAIR if typed else None)
+    pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sum").sink_to(sink)
+    sizes = iter(epochs)
+    job = LocalJob(
+        env,
+        epoch_sizes=lambda: next(sizes, 1 << 30),
+        snapshot=before.snapshot() if before else None,
+        storage=before.storage if before else None,
+    )
+    error = None
+    try:
+        if typed:
+            job.run()
+        else:
+            job.run_epoch()
+    except SubtaskFailed as e:
+        error = str(e)
+    return job, [number for key, number in sink.results() if key == 0], error
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("step", [1 << 20, 1 << 17])
+@pytest.mark.parametrize("epochs", [[], [3] * 9, [1000] * 9, [2047], [2046, 1, 1]])
+def test_a_sum_leaves_its_type_with_an_error_however_records_are_cut(epochs: list[int], step: int, others: int) -> None:
+    most = last_before_the_end(step)
+    _, results, error = count_by(step, most, epochs, others)
+    assert (results, error) == ([step * n for n in range(1, most + 1)], None)
+    _, _, error = count_by(step, most + 1, epochs, others)
+    assert error is not None
+    assert f"the value {2**31} (int) does not fit the type Integer" in error
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("left", [1, 1023, 1024, 1025, 2047])
+def test_a_sum_that_another_job_left_goes_on_to_the_end_of_its_type(left: int, others: int, backend: str) -> None:
+    step = 1 << 20
+    most = last_before_the_end(step)
+    for records in (most, most + 1):
+        before, _, _ = count_by(step, records, [left * (others + 1)], others, None, False, backend)
+        _, results, error = count_by(step, records, [500], others, before, True, backend)
+        if records == most:
+            assert (results, error) == ([step * n for n in range(left + 1, most + 1)], None)
+        else:
+            assert error is not None
+            assert f"the value {2**31} (int) does not fit the type Integer" in error
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_values_that_were_read_and_fit_are_not_converted(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = type(PAIR).converter, []
+
+    def noting(self: Any) -> Callable[[Any], Any]:
+        convert = real(self)
+        return lambda value: (calls.append(value), convert(value))[1]
+
+    before, _, _ = count_by(1, 600, [300 * (others + 1)], others, typed=False)
+    monkeypatch.setattr(type(PAIR), "converter", noting)
+    _, results, error = count_by(1, 600, [100] * 9, others, before)
+    assert (results, error, calls) == (list(range(301, 601)), None, [])
+
+
+def test_a_value_of_another_shape_is_converted_however_much_room_it_has() -> None:
+    env, sink = new_env(), CollectSink()
+    left = env.from_source(NumberSequenceSource(1, 9000)).map(lambda x: (x < 0, 1))
+    left.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sum").sink_to(CollectSink())
+    before = LocalJob(env, epoch_sizes=lambda: 1)
+    before.run_epoch()
+    env = new_env()
+    pairs = env.from_source(NumberSequenceSource(1, 9000)).map(lambda x: (x * 0, 1), PAIR)
+    pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sum").sink_to(sink)
+    LocalJob(env, epoch_sizes=lambda: 8000, snapshot=before.snapshot(), storage=before.storage).run()
+    assert list(map(described, sink.results())) == [described((0, n)) for n in range(2, 9001)]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("first", [2**31 - 2, 2**30, 5])
+def test_a_first_value_far_from_the_middle_is_noticed(first: int, others: int) -> None:
+    def count(records: int) -> tuple[list[Any], str | None]:
+        env, sink = new_env(), CollectSink()
+        numbers = env.from_source(NumberSequenceSource(0, records * (others + 1) - 1))
+        pairs = numbers.map(lambda x: (x * (x % (others + 1) > 0), first if x == 0 else 0), PAIR)
+        pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + 1)).sink_to(sink)
+        try:
+            LocalJob(env, epoch_sizes=lambda: 3).run()
+        except SubtaskFailed as e:
+            return [], str(e)
+        return [n for key, n in sink.results() if key == 0], None
+
+    left = min(2**31 - 1 - first, 20)
+    assert count(left + 1) == (list(range(first, first + left + 1)), None)
+    if first + left == 2**31 - 1:
+        assert "does not fit the type Integer" in str(count(left + 2)[1])
+
+
+def test_a_sum_of_several_streams_leaves_its_type_with_an_error() -> None:
+    env = new_env()
+    numbers = env.from_source(NumberSequenceSource(1, 2048))
+    ones = numbers.map(lambda x: (0, 1), PAIR)
+    many = numbers.map(lambda x: (0, 1 << 20), PAIR)
+    keyed = ones.union(many).key_by(lambda t: t[0])
+    keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(CollectSink())
+    with pytest.raises(SubtaskFailed, match="does not fit the type Integer"):
         LocalJob(env).run()
 
 

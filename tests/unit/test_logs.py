@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from millstream.common.configuration import Configuration
-from millstream.common.log_format import write_log
+from millstream.common.log_format import JsonLines, write_log
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.operators import logs
 from millstream.operators.logs import Logged, levels, pass_on
 from millstream.operators.protocol import LogLine
@@ -27,7 +29,7 @@ def logged() -> Iterator[Logged]:
 
 
 def said(value: int) -> int:
-    log.info("saw %d", value)
+    log.info("saw %d", value, extra={"job": "the program's own", "operator": 5})
     return value
 
 
@@ -39,7 +41,7 @@ def test_every_line_knows_the_operator_that_said_it(logged: Logged) -> None:
     log.debug("too quiet")
     log.warning("nobody's")
     lines = logged.take()
-    operators = ["looker, test_logs.py:37", "Map, test_logs.py:37"] * 2
+    operators = ["looker, test_logs.py:39", "Map, test_logs.py:39"] * 2
     assert [line.operator for line in lines] == [*operators, None]
     assert [(line.name, line.level, line.message) for line in lines[::4]] == [
         ("tests.logs", logging.INFO, "saw 1"),
@@ -99,7 +101,11 @@ def test_the_log_is_lines_of_json_when_a_setting_says_so(capsys: pytest.CaptureF
         write_log(Configuration.from_dict({"millstream.log.format": "json"}))
     (added,) = [h for h in root.handlers if h not in before]
     try:
-        pass_on(LogLine("shop", logging.WARNING, "no price for 'plums'", 1_700_000_000.25, "prices, shop.py:31"))
+        pass_on(
+            LogLine(
+                "shop", logging.WARNING, "no price for 'plums'", 1_700_000_000.25, "prices, shop.py:31", "1/2", "orders"
+            )
+        )
         try:
             raise ValueError("torn")
         except ValueError:
@@ -112,6 +118,25 @@ def test_the_log_is_lines_of_json_when_a_setting_says_so(capsys: pytest.CaptureF
         "level": "WARNING",
         "logger": "shop",
         "message": "no price for 'plums'",
+        "job": "orders",
         "operator": "prices, shop.py:31",
+        "subtask": "1/2",
     }
     assert second["message"] == "broken 3" and "ValueError: torn" in second["exception"] and "operator" not in second
+
+
+def test_a_job_in_this_process_is_told_as_one_in_workers(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
+    before = logging.getLogRecordFactory()
+    try:
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        env.from_collection([100]).map(said).name("looker").print()
+        with caplog.at_level(logging.INFO, "tests.logs"):
+            env.execute("looking")
+            log.info("nobody's %d", 1)
+    finally:
+        logging.setLogRecordFactory(before)
+    (first, second) = [r for r in caplog.records if r.name == "tests.logs"]
+    assert re.fullmatch(r"\[looking, looker, test_logs.py:\d+, subtask 1/1\] saw 100", first.getMessage())
+    assert json.loads(JsonLines().format(first))["message"] == "saw 100"
+    assert second.getMessage() == "nobody's 1"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import cdc_replica
 import pytest
+from cdc_shop import MariaDbShop, dealt, reading, refused, take, until
 
-from millstream.common import Configuration, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.cdc import (
     JsonDebeziumDeserializationSchema,
@@ -24,35 +22,13 @@ from millstream.datastream.connectors.cdc import (
     RowDeserializationSchema,
     StartupOptions,
 )
-from millstream.datastream.connectors.cdc.mysql_places import BinlogSeen, Place, place_of
-from millstream.testing import LocalEnvironment
+from millstream.datastream.connectors.cdc.mysql_places import place_of
 from millstream.testing.databases import MariaDbServer, PostgresServer
-
-NONE = WatermarkStrategy.no_watermarks()
-
-
-class Shop:
-    """A database, and sources that read it."""
-
-    def __init__(self, server: MariaDbServer) -> None:
-        self.server = server
-        self.database = server.new_database()
-        self.connection = server.connect(self.database)
-
-    def run(self, *statements: str) -> list[Any]:
-        with self.connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-            return list(cursor.fetchall())
-
-    def source(self, *tables: str) -> MySqlSourceBuilder:
-        names = [f"{self.database}.{t}" for t in tables or ("orders",)]
-        return MySqlSource.builder().hostname(self.server.socket).username("root").table_list(*names).split_size(7)
 
 
 @pytest.fixture
-def shop(mariadb: MariaDbServer) -> Iterator[Shop]:
-    found = Shop(mariadb)
+def shop(mariadb: MariaDbServer) -> Iterator[MariaDbShop]:
+    found = MariaDbShop(mariadb)
     found.run(
         "CREATE TABLE orders (id int PRIMARY KEY, item varchar(40), price decimal(8, 2))",
         "INSERT INTO orders SELECT seq, concat('item ', seq), seq * 1.5 FROM seq_1_to_20",
@@ -61,50 +37,43 @@ def shop(mariadb: MariaDbServer) -> Iterator[Shop]:
     found.connection.close()
 
 
-@contextmanager
-def reading(builder: MySqlSourceBuilder, **settings: str) -> Iterator[Iterator[Any]]:
-    """The records of a source, as they come."""
-    env = LocalEnvironment(Configuration.from_dict(settings) if settings else None)
-    with closing(env.from_source(builder.build(), NONE, "changes").execute_and_collect()) as records:
-        yield records
-
-
-def take(records: Iterator[Any], count: int) -> list[Any]:
-    return list(itertools.islice(records, count))
-
-
-def until(holds: Callable[[], Any], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 TYPES = """CREATE TABLE types (id int PRIMARY KEY, u bigint unsigned, f float, d double, n decimal(20, 6), t text,
 c char(5), e enum('x', 'y'), s set('a', 'b', 'c'), b bit(5), ti time, da date, dt datetime(6), ts timestamp(3) NULL,
-y year, j json, bl blob, l varchar(9) CHARACTER SET latin1)"""
+y year, j json, bl blob, l varchar(9) CHARACTER SET latin1, bi binary(4), t3 time(3), uu uuid, i4 inet4, i6 inet6,
+es set('a'), fl float, zero date, vi int AS (y + 1) VIRTUAL, sto int AS (y + 2) STORED, g geometry)"""
 VALUES = """INSERT INTO types VALUES (%d, 18446744073709551615, 1.2, 0.1, '12345678901234.500000', 'ä\n"q"', 'c',
 'y', 'a,c', b'10110', '-12:30:00', '2024-02-29', '2024-01-02 03:04:05.123456', '2024-01-02 03:04:05.678', 2024,
-'{"a": 1}', x'00ff', 'é')"""
+'{"a": 1}', x'00ff', 'é', x'0100', '-838:59:58.250', '123e4567-e89b-12d3-a456-426655440000', '10.0.0.1',
+'::ffff:1.2.3.4',
+'', 1.2345678, '0000-00-00', DEFAULT, DEFAULT, ST_GeomFromText('POINT(1 2)'))"""
 
 
-def test_the_table_as_it_is_then_every_change_with_the_same_values(shop: Shop) -> None:
-    shop.run(TYPES, VALUES % 1)
+def test_the_table_as_it_is_then_every_change_with_the_same_values(shop: MariaDbShop) -> None:
+    shop.run("SET SESSION sql_mode = ''", TYPES, VALUES % 1)
     schema = RowDeserializationSchema(with_table=True)
     with reading(shop.source("orders", "types").deserializer(schema)) as records:
         first = take(records, 21)
         assert sorted(row.id for table, row in first if table.endswith("orders")) == list(range(1, 21))
         shop.run(
             VALUES % 2,
+            "UPDATE types SET y = 2025 WHERE id = 2",
+            "DELETE FROM types WHERE id = 2",
             "UPDATE orders SET item = 'new' WHERE id = 3",
             "DELETE FROM orders WHERE id = 4",
             "UPDATE orders SET id = 100 WHERE id = 5",
         )
-        later = take(records, 6)
+        later = take(records, 9)
     (read,) = [row.as_dict() for table, row in first if table.endswith("types")]
     assert {**later[0][1].as_dict(), "id": 1} == read
     assert read["u"] == 2**64 - 1 and read["s"] == {"a", "c"} and read["b"] == "10110" and read["l"] == "é"
-    assert [(str(row.get_row_kind()), row.id, row.item) for _, row in later[1:]] == [
+    assert read["bi"] == b"\1\0\0\0" and read["t3"].total_seconds() == -(838 * 3600 + 59 * 60 + 58.25)
+    assert read["uu"] == "123e4567-e89b-12d3-a456-426655440000" and read["i4"] == "10.0.0.1"
+    assert read["es"] == set() and read["fl"] == 1.2345678 and read["zero"] is None
+    assert (read["vi"], read["sto"]) == (2025, 2026)
+    assert {**later[1][1].as_dict(), "id": 1} == read
+    changed = {**read, "id": 2, "y": 2025, "vi": 2026, "sto": 2027}
+    assert later[2][1].as_dict() == changed == later[3][1].as_dict()
+    assert [(str(row.get_row_kind()), row.id, row.item) for _, row in later[4:]] == [
         ("-U", 3, "item 3"),
         ("+U", 3, "new"),
         ("-D", 4, "item 4"),
@@ -113,7 +82,7 @@ def test_the_table_as_it_is_then_every_change_with_the_same_values(shop: Shop) -
     ]
 
 
-def test_columns_and_tables_may_come_and_go(shop: Shop) -> None:
+def test_columns_and_tables_may_come_and_go(shop: MariaDbShop) -> None:
     schema = JsonDebeziumDeserializationSchema()
     source = shop.source("(orders|later.*)").deserializer(schema).discovery_interval(0.2)
     with reading(source) as records:
@@ -133,7 +102,7 @@ def test_columns_and_tables_may_come_and_go(shop: Shop) -> None:
     assert truncated["source"]["table"] == "later1"
 
 
-def test_reading_begins_where_it_is_told_to(shop: Shop) -> None:
+def test_reading_begins_where_it_is_told_to(shop: MariaDbShop) -> None:
     with reading(shop.source().startup_options(StartupOptions.snapshot())) as records:
         assert len(list(records)) == 20
     ((file, position, *_),) = shop.run("SHOW MASTER STATUS")
@@ -147,7 +116,51 @@ def test_reading_begins_where_it_is_told_to(shop: Shop) -> None:
         take(records, 1)
 
 
-def test_the_log_goes_on_in_the_next_file(shop: Shop) -> None:
+def test_reading_begins_behind_a_gtid(shop: MariaDbShop) -> None:
+    ((before,),) = shop.run("SELECT @@global.gtid_binlog_pos")
+    shop.run("INSERT INTO orders VALUES (21, NULL, NULL)", "FLUSH BINARY LOGS")
+    shop.run("SET SESSION gtid_domain_id = 7", "INSERT INTO orders VALUES (22, NULL, NULL)")
+    ((between,),) = shop.run("SELECT @@global.gtid_binlog_pos")
+    shop.run("SET SESSION gtid_domain_id = 0", "INSERT INTO orders VALUES (23, NULL, NULL)")
+    ((last,),) = shop.run("SELECT @@global.gtid_binlog_pos")
+
+    def begin(gtid: str) -> MySqlSourceBuilder:
+        return shop.source().startup_options(StartupOptions.specific_offset(gtid))
+
+    with reading(begin(before)) as records:
+        assert [row.id for row in take(records, 3)] == [21, 22, 23]
+    with reading(begin(between)) as records:
+        assert take(records, 1)[0].id == 23
+    domain, server, number = next(g for g in last.split(",") if g.startswith("0-")).split("-")
+    # Of one domain all is done, of the other nothing.
+    with closing(begin(f"{domain}-{server}-{number}").build().create_enumerator(1)) as enumerator:
+        found = dealt(enumerator, 1)
+        state = enumerator.snapshot()
+    shop.run("INSERT INTO orders VALUES (24, NULL, NULL)")
+    # What was done where the job began is done when it goes on, too.
+    with closing(shop.source().build().create_enumerator(1, {**state, "place": place(shop, 4)})) as enumerator:
+        again = dealt(enumerator, 2)
+    assert ([c.after[0] for c in found], [c.after[0] for c in again]) == ([22], [22, 24])
+    refused(begin(f"0-1-{int(number) + 1000}"), "has not come to GTID")
+    refused(begin("binlog.000001"), "is not a GTID")
+
+
+def place(shop: MariaDbShop, position: int) -> tuple[Any, ...]:
+    ((file, *_), *_) = shop.run("SHOW BINARY LOGS")
+    return tuple(place_of(file, position))
+
+
+def test_what_waits_in_the_log_is_told(shop: MariaDbShop) -> None:
+    with closing(shop.source().startup_options(StartupOptions.latest()).build().create_enumerator(1)) as enumerator:
+        shop.run("INSERT INTO orders SELECT seq, repeat('x', 30), NULL FROM seq_100_to_1099", "FLUSH BINARY LOGS")
+        shop.run("INSERT INTO orders VALUES (2000, NULL, NULL)")
+        until(lambda: enumerator.poll(0, 0.0).pending == {0: 1001})
+        found = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 4.0))]
+    assert [f.lag["pendingRecords"] for f in found] == [{0: 1001}, {0: 0}]
+    assert [f.lag["pendingBytes"][0] > 30_000 for f in found] == [True, False]
+
+
+def test_the_log_goes_on_in_the_next_file(shop: MariaDbShop) -> None:
     with reading(shop.source()) as records:
         take(records, 20)
         for n in range(21, 25):
@@ -155,16 +168,9 @@ def test_the_log_goes_on_in_the_next_file(shop: Shop) -> None:
         assert [row.id for row in take(records, 4)] == [21, 22, 23, 24]
 
 
-def refused(builder: MySqlSourceBuilder, words: str) -> None:
-    began = time.monotonic()
-    with pytest.raises(MillstreamError, match=words) as e, reading(builder) as records:
-        take(records, 1)
-    assert "\n" not in str(e.value).strip() and time.monotonic() - began < 20
-
-
 # Of a connection that was refused Python complains that nobody closed it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_what_cannot_be_read_is_said_in_a_sentence(shop: Shop) -> None:
+def test_what_cannot_be_read_is_said_in_a_sentence(shop: MariaDbShop) -> None:
     refused(shop.source().hostname("127.0.0.1").port(1), "does not answer: .* Check hostname, port")
     wrong = shop.source().hostname("127.0.0.1").port(shop.server.port).username("app").password("wrong")
     refused(wrong, "refuses user 'app': Access denied.* Check username")
@@ -181,7 +187,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(shop: Shop) -> None:
 
 
 def test_the_replica_is_the_original_though_the_program_is_killed_again_and_again(
-    shop: Shop, postgres: PostgresServer, tmp_path: Path
+    shop: MariaDbShop, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     import psycopg
 
@@ -204,27 +210,16 @@ def test_the_replica_is_the_original_though_the_program_is_killed_again_and_agai
             str(tmp_path),
         ]
 
-        def is_read() -> bool:
-            return any(row[4] == "Binlog Dump" for row in shop.run("SHOW PROCESSLIST"))
-
         for seconds in (0.15, 0.3, 0.8, 1.2):
             job = subprocess.Popen(command)
-            until(is_read)
+            until(shop.is_read)
             workload.run(60, seconds)
             job.kill()
             job.wait()
-            until(lambda: not is_read())
+            until(lambda: not shop.is_read())
         job = subprocess.Popen(command)
         try:
             cdc_replica.await_equal(database, replica, 60)
         finally:
             job.kill()
             job.wait()
-
-
-def test_places_are_in_the_order_of_the_log() -> None:
-    assert place_of("b.999999", 9) < place_of("b.1000000", 4)
-    assert place_of("b.1000000", 4).file == "b.1000000"
-    seen = BinlogSeen(place_of("b.000002", 100))
-    assert seen.sees(Place(1, 500)) and seen.sees(Place(2, 99)) and not seen.sees(Place(2, 100))
-    assert seen.is_past(Place(2, 100)) and not seen.is_past(Place(2, 101))

@@ -43,6 +43,15 @@ OF_CLUSTER = {o for o in OPERATIONS if o.split()[1].startswith(("/jars", "/clust
 SCHEMATHESIS = existing_venv("schemathesis")
 TOKEN = "t" * 32
 
+PROGRAM = """
+import sys
+from millstream.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2]).map(lambda x: x).key_by(lambda x: x).reduce(max).print()
+print("its main runs", sys.argv[1:])
+env.execute("planned")
+"""
+
 needs_schemathesis = pytest.mark.skipif(
     SCHEMATHESIS is None,
     reason="schemathesis is not installed: `make test-openapi` installs it into a venv of its own",
@@ -194,7 +203,8 @@ def test_answers_about_jobs_that_have_ended_fit_the_file(tmp_path: Path) -> None
 @needs_schemathesis
 def test_answers_of_a_cluster_fit_the_file(tmp_path: Path) -> None:
     uploads = Uploads(str(tmp_path / "uploads"))
-    form = b'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="job.py"\r\n\r\nprint()\r\n--x--\r\n'
+    head = b'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="job.py"\r\n\r\n'
+    form = head + PROGRAM.encode() + b"\r\n--x--\r\n"
     kept, deleted = (uploads.take("multipart/form-data; boundary=x", form) for _ in range(2))
     ended: list[bool] = []
     app = cluster_app(
@@ -218,9 +228,20 @@ def test_answers_of_a_cluster_fit_the_file(tmp_path: Path) -> None:
     refused = client.post("/programs", json={"path": "/nowhere/job.py"})
     assert refused.status_code == 400 and "There is no program /nowhere/job.py" in refused.json()["errors"][0]
     assert client.post("/programs", json={"path": __file__, "arguments": "-x"}).status_code == 400
+    body = {"programArgsList": ["a"], "parallelism": 3}
+    plan = client.post(f"/jars/{kept.id}/plan", json=body).json()["plan"]
+    assert plan["name"] == "planned" and [n["parallelism"] for n in plan["nodes"]] == [1, 3, 3]
+    assert plan["nodes"][2]["inputs"][0]["ship_strategy"] == "HASH"
+    assert client.get(f"/jars/{kept.id}/plan?parallelism=2").json()["plan"]["nodes"][1]["parallelism"] == 2
+    ends = uploads.take("multipart/form-data; boundary=x", head + b"import os; os._exit(3)\r\n--x--\r\n")
+    refused = client.post(f"/jars/{ends.id}/plan")
+    assert refused.status_code == 400 and "ended with code 3 without a plan" in refused.json()["errors"][0]
+    uploads.delete(ends.id)
     # A job that is run needs Spark: tests/spark/test_session.py.
     of_cluster = {*OF_CLUSTER, "GET /overview", "GET /taskmanagers", "GET /config"} - {"POST /jars/{jarid}/run"}
     left_out = {*LEFT_OUT, *(set(OPERATIONS) - of_cluster), "POST /jars/upload"}
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    _conform(tmp_path, app, left_out, parameters={"jarid": deleted.id}, headers=headers)
+    special = {"POST /jars/{jarid}/plan": {"jarid": kept.id}}
+    once = ["POST /jars/{jarid}/plan"]
+    _conform(tmp_path, app, left_out, parameters={"jarid": deleted.id}, headers=headers, special=special, once=once)
     assert ended and [u.id for u in uploads.all() if u.id in (kept.id, deleted.id)] == [kept.id]

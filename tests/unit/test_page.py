@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import time
@@ -103,13 +104,60 @@ def test_a_job_is_seen_running_and_a_slow_vertex_is_not_green(site: Site) -> Non
     site.page.locator(".node.high, .node.low").first.wait_for()
     node.click()
     drawer = site.page.locator(".drawer")
-    drawer.get_by_role("heading", name="Subtasks").wait_for()
+    drawer.locator("tbody tr").first.wait_for()
     assert drawer.locator("tbody tr").count() == 1
-    assert re.search(r"made at test_page.py:\d+", drawer.inner_text())
+    assert re.search(r"test_page.py:\d+", drawer.inner_text())
     # Where its time goes: it waits, in the user's own function.
+    drawer.get_by_role("link", name="Where its time goes").click()
     drawer.get_by_role("button", name="waiting").click()
     drawer.locator(".flame .mine", has_text=re.compile(r"test_page.py:\d+ _slow")).first.wait_for()
-    site.page.keyboard.press("Escape")
+    # The keyboard is enough: it closes the drawer and opens it.
+    drawer.get_by_role("button", name="waiting").press("Escape")
+    drawer.wait_for(state="hidden")
+    node.press("Enter")
+    drawer.wait_for()
+
+
+def test_metrics_are_picked_and_plotted_and_state_is_asked_for(site: Site) -> None:
+    job = site.start("measured", parallelism=2)
+    site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
+    site.page.locator(".node", has_text="last").click()
+    drawer = site.page.locator(".drawer")
+    drawer.get_by_role("link", name="Metrics").click()
+    drawer.get_by_label("Metrics", exact=True).fill("numBytesOut")
+    drawer.get_by_role("checkbox", name="numBytesOut", exact=True).wait_for()
+    assert drawer.get_by_role("checkbox").count() == 2
+    drawer.get_by_role("checkbox", name="numBytesOut", exact=True).click()
+    drawn = drawer.get_by_role("img", name=re.compile("^numBytesOut now"))
+    drawn.locator("path.line").wait_for(state="attached")
+    drawer.get_by_label("Show").select_option("subtask 1")
+    drawn.locator("path.line").wait_for(state="attached")
+    # What was picked stays so.
+    site.page.reload()
+    site.page.get_by_role("img", name=re.compile("^numBytesOut now")).wait_for()
+    drawer.get_by_role("link", name="State").click()
+    drawer.locator("tbody tr", has_text="reduce").first.wait_for()
+    drawer.get_by_label("Key").fill("3")
+    drawer.get_by_role("button", name="Look").click()
+    rows = drawer.get_by_role("region", name="Rows").locator("tbody tr")
+    rows.first.wait_for()
+    assert rows.count() == 1 and rows.inner_text().startswith("3")
+
+
+def test_workers_and_logs_are_looked_at(site: Site) -> None:
+    job = site.start("logged")
+    logging.getLogger("millstream").warning("the mill needs oil, password=abc")
+    site.page.goto(f"{site.url}/ui/index.html#/workers")
+    site.page.get_by_role("link", name="local").click()
+    site.page.locator("td", has_text="taskSlotsTotal").wait_for()
+    site.page.get_by_role("link", name="Logs").click()
+    site.page.locator("pre", has_text="the mill needs oil, password=******").wait_for()
+    site.page.get_by_role("link", name="Threads").click()
+    site.page.locator("summary", has_text="millstream-rest").first.wait_for()
+    site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}/logs")
+    site.page.locator("pre", has_text="the mill needs oil").wait_for()
+    site.page.get_by_label("Find").fill("nothing of the kind")
+    site.page.locator("pre", has_text="No line has that in it.").wait_for()
 
 
 def test_checkpoints_are_shown_and_a_savepoint_is_taken(site: Site, tmp_path: Any) -> None:
@@ -144,6 +192,9 @@ def test_a_failure_is_shown_with_the_users_traceback(site: Site) -> None:
     trace = site.page.locator("pre", has_text="ValueError")
     trace.wait_for()
     assert "in breaks" in trace.inner_text() and "<b>bold</b>" in trace.inner_text()
+    assert trace.inner_text().startswith("Traceback")
+    heading = site.page.locator("details.failure > summary").first
+    assert heading.inner_text().startswith("ValueError: <b>bold</b> numbers")
 
 
 def test_the_page_fits_a_phone_and_the_dark(site: Site) -> None:
@@ -208,13 +259,20 @@ def test_axe_finds_nothing_serious(site: Site, theme: str) -> None:
     site.page.goto(site.url)
     site.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
     found = []
-    for place in ("", "graph", "checkpoints", "exceptions", "timeline", "configuration", "/workers", "/service"):
-        hash_ = f"#{place}" if place.startswith("/") else f"#/jobs/{job.get_job_id()}/{place}" if place else "#/"
-        site.page.goto(f"{site.url}/ui/index.html{hash_}")
+    vertex = site.registry.entries()[0].view.plan.vertices[1].head.id
+    mine = f"/jobs/{job.get_job_id()}"
+    tabs = [f"{mine}/{tab}" for tab in ("graph", "checkpoints", "exceptions", "timeline", "logs", "configuration")]
+    drawers = [f"{mine}/graph/{vertex}/{tab}" for tab in ("subtasks", "metrics", "time", "state")]
+    parts = [f"/workers/local/{part}" for part in ("metrics", "log", "threads")]
+    for place in ("/", *tabs, *drawers, "/workers", *parts, "/service"):
+        site.page.goto(f"{site.url}/ui/index.html#{place}")
         site.page.locator("#pulse", has_text="as of").wait_for()
-        if place == "graph":
-            site.page.locator(".node").first.click()
-            site.page.locator(".drawer tbody tr").first.wait_for()
+        site.page.locator("main h1").wait_for()
+        if place in drawers:
+            site.page.locator(".drawer h2", has_text=re.compile(".")).wait_for()
+        if place.endswith("/time"):
+            site.page.get_by_role("button", name="both").click()
+            site.page.locator(".flame").first.wait_for()
         told = axe.Axe().run(site.page).response["violations"]
         found += [(place, v["id"], v["nodes"][0]["html"][:200]) for v in told if v["impact"] in ("serious", "critical")]
     assert found == []

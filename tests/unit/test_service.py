@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
@@ -26,17 +28,23 @@ from millstream.common import WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.job_client import JobClient
+from millstream.common.masking import masked
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.operators.protocol import LogLine, Place, SlotReport
 from millstream.service.app import Service, make_app
 from millstream.service.front import Front
+from millstream.service.gate import Gate
 from millstream.service.history import ArchiveDirectory, Shelf, history_app
-from millstream.service.masking import masked
+from millstream.service.logs import Heard
 from millstream.service.options import ServiceOptions
+from millstream.service.pictures.cluster import Slots
 from millstream.service.registry import Registry
 from millstream.service.run_file import running_services
 from millstream.service.server import PublicServer, service_of
+from millstream.service.workers import Placed, dealt_out
+from millstream.spark.executors import Executor
 
 LOCAL = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "2"}
 
@@ -46,7 +54,8 @@ class World:
 
     def __init__(self) -> None:
         self.registry = Registry()
-        self.client = TestClient(make_app(Service(self.registry, {"s3.secret-key": "x"}, slots=4)))
+        app = make_app(Service(self.registry, {"s3.secret-key": "x"}, slots=4))
+        self.client = TestClient(Gate(app, frozenset({"testserver"})))
         self.started: list[JobClient] = []
 
     def start(
@@ -331,13 +340,28 @@ def test_the_command_line_finds_jobs_of_other_processes(
         taken = run(cli, ["savepoint", job[:6], str(tmp_path / "saved")])
         assert "Savepoint of job" in taken.output, taken.output
         assert "is complete" in run(cli, ["checkpoint", job]).output
+        told = json.loads(run(cli, ["checkpoint", job, "--json"]).output)
+        assert told["job"] == job and told["checkpoint"] > 0
+        told = json.loads(run(cli, ["savepoint", job, str(tmp_path / "saved"), "--json"]).output)
+        assert told["job"] == job and told["savepoint"].startswith(str(tmp_path / "saved"))
+        gone = json.loads(run(cli, ["savepoint", "dispose", told["savepoint"], "--json"]).output)
+        assert gone == {"deleted": told["savepoint"], "left": []}
+        told = json.loads(run(cli, ["rescale", job, "-p", "1", "--json"]).output)
+        assert told == {"job": job, "parallelism": 1}
+        assert "something to be seen" in "".join(json.loads(run(cli, ["logs", "--json"]).output)["lines"])
+        assert "something to be seen" in run(cli, ["logs", "found"]).output
+        assert json.loads(run(cli, ["logs", "found", "--stdout", "--json"]).output)["lines"] == []
+        (vertex, _) = json.loads(run(cli, ["top", "found", "--json"]).output)
+        assert {"name", "parallelism", "state", "busy", "back_pressured", "in", "out", "watermark"} <= set(vertex)
+        (line,) = json.loads(run(cli, ["top", "--json"]).output)
+        assert line["job"] == job and {"name", "state", "in", "busiest", "busy"} <= set(line)
         # The state of a key, while the job runs.
         shown = json.loads(run(cli, ["state", "show", "found", "-o", "Reduce", "-k", "7", "--json"]).output)
         ((row,),) = (s["rows"] for s in shown if s["rows"])
         assert row["key"] == 7 and row["value"] > 0
         refused = run(cli, ["cancel", "nobody"])
         assert refused.exit_code == 1 and "There is no job nobody" in refused.output
-        assert "is being cancelled" in run(cli, ["cancel", job]).output
+        assert json.loads(run(cli, ["cancel", job, "--json"]).output) == {"job": job, "savepoint": None}
         world.until(f"/jobs/{job}", lambda j: j["state"] == "CANCELED")
         assert json.loads(run(cli, ["list", "--json"]).output) == []
         refused = run(cli, ["list", "-m", server.url.removeprefix("http://"), "--token", "wrong"])
@@ -524,3 +548,71 @@ def test_the_history_is_a_command(tmp_path: Any) -> None:
             process.terminate()
     assert process.returncode == 0
     assert list((tmp_path / "run" / "millstream").iterdir()) == []
+
+
+def test_what_functions_say_is_kept_by_job_and_by_executor() -> None:
+    heard = Heard()
+    for slot, executor in enumerate(("0", "1")):
+        place = Place(executor, "host", 1)
+        heard.hear("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", place=place))
+    line = LogLine("shop", logging.WARNING, "no price, token=abc", 12.0, "prices")
+    heard.hear("job", SlotReport(level=0, slot=1, subtasks=[], printed="hello\n", logged=[line]))
+    assert heard.logged(executor="0") == [] and heard.printed(executor="0") == ""
+    ((at, text),) = heard.logged(executor="1")
+    assert at == 12.0 and "WARNING shop - [prices" in text and text.endswith("no price, token=******")
+    assert heard.logged(job="job") == heard.logged() == [(at, text)]
+    # What print() writes is written on the driver: it is the job's.
+    heard.hear_printed("job", "1> a\n")
+    assert heard.printed(job="job") == "hello\n1> a\n" and heard.printed(executor="1") == "hello\n"
+
+
+def test_executors_have_their_share_of_the_slots() -> None:
+    def executor(name: str, cores: int) -> Executor:
+        return Executor(
+            id=name, address=f"host{name}:1", cores=cores, memory=100, used=1, active_tasks=0, failed_tasks=0,
+            completed_tasks=0, started_ms=0, gc_ms=5, logs={"stderr": "http://host/logPage/?x"},
+        )  # fmt: skip
+
+    found = [executor("10", 2), executor("2", 2), executor("0", 4)]
+    workers = dealt_out(found, Slots(8, 3), {"0": Placed(4, 8, 1000), "2": Placed(1, 2, 1000)})
+    assert [w.id for w in workers] == ["0", "2", "10"]
+    assert [(w.slots.total, w.slots.free, w.tasks) for w in workers] == [(4, 0, 8), (2, 1, 2), (2, 2, 0)]
+    assert workers[0].metrics["Status.JVM.GarbageCollector.All.Time"] == 5
+
+
+def _commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _commands(found, (*words, name))
+    else:
+        yield words, command
+
+
+# What prints no facts: it runs programs, or files of its own.
+NO_FACTS = {("run",), ("completion",), ("cluster", "start"), ("cluster", "stop"), ("state", "export"), ("replay",)}
+
+
+def test_every_command_that_prints_facts_does_so_for_machines_too() -> None:
+    found = dict(_commands(cli))
+    lacking = {words for words, command in found.items() if not any("--json" in p.opts for p in command.params)}
+    assert lacking <= NO_FACTS, lacking - NO_FACTS
+    # Shells complete all of them, and their options.
+    complete = ShellComplete(cli, {}, "millstream", "_MILLSTREAM_COMPLETE")
+    for words, command in found.items():
+        offered = {item.value for item in complete.get_completions(list(words[:-1]), "")}
+        assert words[-1] in offered, words
+        options = {item.value for item in complete.get_completions(list(words), "--")}
+        assert {o for p in command.params for o in p.opts if o.startswith("--")} <= options, words
+
+
+def test_the_machine_and_memory_and_archives_are_told_to_machines(tmp_path: Any) -> None:
+    run = CliRunner().invoke
+    told = json.loads(run(cli, ["doctor", "--json"]).output)
+    assert told["ready"] is (told["problems"] == []) and told["cores"] > 0 and told["python"]["path"] == sys.executable
+    told = json.loads(run(cli, ["info", "--memory", "--json", "-D", "taskmanager.memory.process.size=2g"]).output)
+    assert told["taskmanager"]["total-process-memory"] == 2 << 30 and told["jobmanager"] is None
+    assert json.loads(run(cli, ["history", str(tmp_path), "--json"]).output) == []
+    assert run(cli, ["history", "--json"]).exit_code == 2

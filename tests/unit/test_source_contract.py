@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from millstream.common import WatermarkStrategy
+from millstream.common import Duration, WatermarkStrategy
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import TimestampAssigner
@@ -176,3 +176,133 @@ def test_a_bounded_source_must_say_when_it_ends() -> None:
     env.from_source(_Endless()).print()
     with pytest.raises(InvalidProgramError, match=r"_Nothing does not say when .* is_finished"):
         env.execute()
+
+
+# --- alignment
+
+
+class _Lists(Source[tuple[str, int]]):
+    """Splits by name, each a list of times of which one is dealt out at a time."""
+
+    def __init__(self, splits: dict[str, list[int]], aligns: bool = True, pause: float = 0.0) -> None:
+        self.splits, self.aligns_splits, self.pause = splits, aligns, pause
+
+    @property
+    def is_bounded(self) -> bool:
+        return True
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _OneByOne(self, parallelism, restored or {})
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _Times(self.splits)
+
+    def subtask_of(self, split: Any, parallelism: int) -> int:
+        return sorted(self.splits).index(split) % parallelism
+
+
+class _OneByOne(SplitEnumerator):
+    def __init__(self, source: _Lists, parallelism: int, at: dict[str, int]) -> None:
+        self._source, self._parallelism = source, parallelism
+        self._at = dict.fromkeys(source.splits, 0) | at
+        self._held: frozenset[str] = frozenset()
+        self._slow_at = 0.0
+
+    def hold_back(self, splits: Any) -> None:
+        self._held = frozenset(splits)
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        shares: dict[int, list[Any]] = {}
+        for name, times in self._source.splits.items():
+            at = self._at[name]
+            if at < len(times) and name not in self._held and not (name == "slow" and time.monotonic() < self._slow_at):
+                if name == "slow":
+                    self._slow_at = time.monotonic() + self._source.pause
+                subtask = self._source.subtask_of(name, self._parallelism)
+                shares.setdefault(subtask, []).append((name, at))
+                self._at[name] += 1
+        return Dealt(shares, limited=bool(shares))
+
+    def is_finished(self) -> bool:
+        return all(self._at[name] == len(times) for name, times in self._source.splits.items())
+
+    def snapshot(self) -> Any:
+        return dict(self._at)
+
+
+class _Times(SourceReader):
+    def __init__(self, splits: dict[str, list[int]]) -> None:
+        self._splits = splits
+
+    def read(self, share: Any) -> Iterator[list[tuple[str, int]]]:
+        name, at = share
+        yield [(name, self._splits[name][at])]
+
+    def split_of(self, share: Any) -> str:
+        return str(share[0])
+
+    def ends_split(self, share: Any) -> bool:
+        name, at = share
+        return bool(at + 1 == len(self._splits[name]))
+
+
+class _Second(TimestampAssigner):
+    def extract_timestamp(self, value: tuple[str, int], record_timestamp: int) -> int:
+        return value[1]
+
+
+def _aligned(drift: int) -> WatermarkStrategy:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Second())
+    return strategy.with_watermark_alignment("group", Duration.of_millis(drift))
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_a_split_that_is_ahead_waits_for_the_others_of_its_source(parallelism: int) -> None:
+    """Also where a subtask has no split, or has read all of its own: nobody waits for it."""
+    fast, slow = [i * 1000 for i in range(8)], [i * 100 for i in range(60)]
+    env, sink = LocalEnvironment(), CollectSink()
+    env.set_parallelism(parallelism)
+    source = _Lists({"fast": fast, "short": [0], "slow": slow})
+    env.from_source(source, _aligned(500), "lists").set_parallelism(parallelism).sink_to(sink).set_parallelism(1)
+    env.execute()
+    found = sink.results()
+    assert sorted(found) == sorted([("short", 0), *(("fast", t) for t in fast), *(("slow", t) for t in slow)])
+    for place, (name, t) in enumerate(found):
+        if name == "fast" and t >= 2000:
+            # The one before it was let pass, and now it must have been caught up with.
+            assert max(s for n, s in found[:place] if n == "slow") >= t - 1000 - 500 - 100
+
+
+def test_sources_that_wait_as_a_whole_do_not_wait_for_each_other_for_ever() -> None:
+    env, sink = LocalEnvironment(), CollectSink()
+    env.set_parallelism(2)
+    one = _Lists({"a": [0, 9000, 9001, 9002], "b": [0, 10, 20, 30]}, aligns=False)
+    other = _Lists({"c": [0, 4000, 4001]}, aligns=False)
+    env.from_source(one, _aligned(50), "one").sink_to(sink)
+    env.from_source(other, _aligned(50), "other").sink_to(sink)
+    env.execute_async().get_job_execution_result().result(20)
+    assert len(sink.results()) == 11
+
+
+class _Late(ProcessFunction):
+    def process_element(self, value: tuple[str, int], ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield (*value, ctx.timer_service().current_watermark() >= value[1])
+
+
+@pytest.mark.parametrize("aligns", [True, False])
+def test_a_split_that_waits_does_not_fall_idle(aligns: bool) -> None:
+    """Else time would go on without it, and its records would be late."""
+    env, sink = LocalEnvironment(), CollectSink()
+    env.set_parallelism(1)
+    strategy = _aligned(50).with_idleness(Duration.of_millis(100))
+    fast, slow = {"fast": [0, 5000, 6000]}, {"slow": [*range(20), 5_000_000, 5_000_001]}
+    if aligns:
+        stream = env.from_source(_Lists(fast | slow, pause=0.02), strategy, "lists")
+    else:
+        sources = [_Lists(fast, aligns=False), _Lists(slow, aligns=False, pause=0.02)]
+        first, second = (env.from_source(s, strategy, f"list {i}") for i, s in enumerate(sources))
+        stream = first.union(second)
+    stream.process(_Late()).sink_to(sink)
+    env.execute()
+    found = sink.results()
+    assert len(found) == 25 and found.index(("fast", 6000, False)) > found.index(("slow", 19, False))

@@ -14,6 +14,7 @@ from millstream.sql.expressions import Call, Column, Constant
 from millstream.sql.language.statement_grammar import read_statements
 from millstream.sql.plan import nodes as n
 from millstream.sql.types import DataTypes
+from millstream.table import EnvironmentSettings, ExplainDetail, TableEnvironment
 
 NEXMARK = Path(__file__).parents[1] / "sql" / "nexmark"
 SCAN = "TableSourceScan(table=[[default_catalog, default_database, {}]], fields=[{}])"
@@ -828,3 +829,17 @@ def test_hopping_windows_that_do_not_fit_are_refused_when_aggregated(session: Se
     session.planned(f"SELECT a, window_start FROM {window}")
     with pytest.raises(ValidationException, match="size 10000 ms and slide 3000 ms"):
         session.planned(f"SELECT COUNT(*) FROM {window} GROUP BY window_start, window_end")
+
+
+def test_estimated_costs_stand_behind_operators_and_add_up() -> None:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    t_env.execute_sql("CREATE TABLE src (a INT, b STRING) WITH ('connector' = 'datagen')")
+    text = t_env.explain_sql("SELECT a, COUNT(*) FROM src WHERE a > 1 GROUP BY a", ExplainDetail.ESTIMATED_COST)
+    lines = text.split("== Optimized Physical Plan ==\n")[1].split("\n\n")[0].splitlines()
+
+    assert [line.split(": rowcount = ")[1] for line in lines] == [
+        "5000000.0, cumulative cost = {2.05E8 rows, 3.55E8 cpu, 8.0E8 io, 4.0E8 network, 8.0E7 memory}",
+        "5.0E7, cumulative cost = {2.0E8 rows, 3.0E8 cpu, 8.0E8 io, 4.0E8 network, 0.0 memory}",
+        "5.0E7, cumulative cost = {1.5E8 rows, 2.5E8 cpu, 8.0E8 io, 0.0 network, 0.0 memory}",
+        "1.0E8, cumulative cost = {1.0E8 rows, 1.0E8 cpu, 8.0E8 io, 0.0 network, 0.0 memory}",
+    ]

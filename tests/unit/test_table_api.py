@@ -622,11 +622,6 @@ def test_explain_shows_the_job_as_json(t_env: StreamTableEnvironment, people: Ta
     assert len(json.loads(people.explain(ExplainDetail.JSON_EXECUTION_PLAN).split(" ==\n")[-1])["nodes"]) == 2
 
 
-def test_explain_has_no_costs(people: Table) -> None:
-    with pytest.raises(TableException, match="the planner has no statistics"):
-        people.explain(ExplainDetail.ESTIMATED_COST)
-
-
 def test_explain_has_three_parts(people: Table) -> None:
     told = people.select(col("id")).explain()
     parts = ["== Abstract Syntax Tree ==", "== Optimized Physical Plan ==", "== Optimized Execution Plan =="]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,14 +12,16 @@ from starlette.testclient import TestClient
 
 from millstream.common import Duration, Time, WatermarkStrategy
 from millstream.common.configuration import Configuration
+from millstream.common.errors import JobExecutionError
 from millstream.common.watermark_strategy import TimestampAssigner
-from millstream.datastream import DataStream, StreamExecutionEnvironment
+from millstream.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.window import TumblingEventTimeWindows
+from millstream.operators.source import Dealt, Source, SourceReader, SplitEnumerator
+from millstream.service import explain_time
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
 
-HALF = 5 * 10**8
 Numbers = DataStream[int]
 
 
@@ -42,49 +45,244 @@ def slowly(x: int) -> int:
     return x
 
 
-# What the job does with numbers of which subtask 0 has the lower half; what is told, and where.
-CASES: list[tuple[str, int, Callable[[Numbers], Numbers], str, str]] = [
-    (
-        "a subtask that has nothing to read",
-        2,
-        lambda numbers: stamped(numbers.filter(lambda x: x < HALF), lambda x: x),
-        "event time",
-        "Subtask 1 of 2 has had no record: it has no split to read, or nothing comes. Windows behind it wait.",
-    ),
-    (
-        "a subtask that is behind the others",
-        2,
-        lambda numbers: stamped(numbers, lambda x: x),
-        "event time",
-        "others are 500,0",
-    ),
-    (
-        "records that come too late",
+class Splits(Source[tuple[str, int]]):
+    """Some splits, each with some times to read; then nothing comes any more, and it does not end."""
+
+    def __init__(self, **times: list[int]) -> None:
+        self._times = times
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Dealer(self._times, parallelism)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _Reader()
+
+
+class _Dealer(SplitEnumerator):
+    def __init__(self, times: dict[str, list[int]], parallelism: int) -> None:
+        self._shares: dict[int, list[Any]] = {}
+        for number, split in enumerate(times.items()):
+            self._shares.setdefault(number % parallelism, []).append(split)
+
+    def poll(self, budget: int, now: float) -> Dealt:
+        shares, self._shares = self._shares, {}
+        return Dealt(shares)
+
+    def snapshot(self) -> Any:
+        return None
+
+
+class _Reader(SourceReader):
+    def read(self, share: Any) -> Iterator[list[tuple[str, int]]]:
+        split, times = share
+        yield [(split, time) for time in times]
+
+    def split_of(self, share: Any) -> Any:
+        return share[0]
+
+
+class OfPair(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+class Reminds(KeyedProcessFunction[Any, Any, Any]):
+    """Waits for a timer of event time."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_event_time_timer(7_000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        return []
+
+
+def ordered(strategy: WatermarkStrategy | None = None) -> WatermarkStrategy:
+    return (strategy or WatermarkStrategy.for_monotonous_timestamps()).with_timestamp_assigner(OfPair())
+
+
+def windowed(stream: DataStream[Any]) -> DataStream[Any]:
+    windows = stream.key_by(lambda v: v[0]).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    return windows.reduce(lambda a, b: b)
+
+
+def splits(env: StreamExecutionEnvironment, strategy: WatermarkStrategy, name: str, **times: list[int]) -> Any:
+    return env.from_source(Splits(**times), strategy, name)
+
+
+Program = Callable[[StreamExecutionEnvironment], DataStream[Any]]
+
+# The parallelism and the program; of what is told its kind, and parts of its title and text.
+WHY: dict[str, tuple[int, Program, str, list[str]]] = {
+    "a split that is behind the others": (
         1,
-        lambda numbers: stamped(numbers, lambda x: 100_000 + x if x % 3 else 0),
-        "late records",
-        "records came when their windows were over already, and were dropped (made at test_why.py:",
+        lambda env: windowed(splits(env, ordered(), "orders", a=[1_000, 100_000], b=[1_000, 2_500])),
+        "event time",
+        [
+            "Split 'b' of Source: orders holds event time back",
+            "Split 'b' (subtask 0 of 1) stands at 1970-01-01 00:00:02.499, ",
+            "; others are 98 s further. Its last record came 0 s ago; it is not idle.",
+            "Behind it 2 windows wait, the first for 1970-01-01 00:00:02.999.",
+        ],
     ),
-]
+    "a split that has nothing": (
+        1,
+        lambda env: windowed(splits(env, ordered(), "orders", a=[1_000, 100_000], b=[])),
+        "event time",
+        [
+            "Event time does not go on behind Source: orders",
+            "Split 'b' (subtask 0 of 1) has had no record; it is not idle. Use with_idleness(...)",
+            "Behind it 2 windows wait, the first for 1970-01-01 00:00:01.999.",
+        ],
+    ),
+    "more subtasks than splits": (
+        3,
+        lambda env: windowed(splits(env, ordered(), "orders", a=[1_000], b=[1_000])),
+        "event time",
+        ["Source: orders has 3 subtasks and 2 splits: subtask 2 has no split to read, and event time waits for it."],
+    ),
+    "an input that is behind the other": (
+        1,
+        lambda env: windowed(
+            splits(env, ordered(), "orders", a=[1_000, 90_000]).union(splits(env, ordered(), "prices", p=[1_000]))
+        ),
+        "event time",
+        [
+            "Split 'p' of Source: prices holds event time back",
+            "others are 89 s further",
+            "Behind it (input 2 of TumblingEventTimeWindows",
+        ],
+    ),
+    "timers behind no watermarks": (
+        1,
+        lambda env: (
+            env.from_source(Splits(a=[1, 2]), WatermarkStrategy.no_watermarks(), "orders")
+            .key_by(lambda v: v[1])
+            .process(Reminds())
+        ),
+        "event time",
+        ["Source: orders", "WatermarkStrategy", "2 timers wait, the first for 1970-01-01 00:00:07.000."],
+    ),
+    "no timestamps assigned": (
+        1,
+        lambda env: (
+            env.from_source(NumberSequenceSource(1, 10**9).at_most(50), source_name="numbers")
+            .key_by(lambda x: 0)
+            .process(Reminds())
+        ),
+        "event time",
+        [
+            "has no event time",
+            "No timestamps and watermarks are assigned to what Source: numbers reads (made at test_why.py:",
+            "Behind it 1 timer waits, the first for 1970-01-01 00:00:07.000.",
+        ],
+    ),
+    "watermarks that are not made": (
+        1,
+        lambda env: windowed(splits(env, ordered(WatermarkStrategy.no_watermarks()), "orders", a=[1_000])),
+        "event time",
+        ["Source: orders makes no watermarks", "is no_watermarks(): use for_bounded_out_of_orderness(...)"],
+    ),
+    "records that come too late": (
+        1,
+        lambda env: windowed(
+            stamped(
+                env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "n").map(slowly),
+                lambda x: 100_000 + x if x % 3 else 0,
+            ).map(lambda x: (0, x))
+        ),
+        "late records",
+        [
+            "records came when their windows were over already, and were dropped (made at test_why.py:",
+            "The last ones: (0, ",
+            ") of 0, when time had come to 10",
+        ],
+    ),
+}
 
 
-@pytest.mark.parametrize(("reason", "parallelism", "make", "kind", "text"), CASES, ids=[c[0] for c in CASES])
-def test_why(reason: str, parallelism: int, make: Callable[[Numbers], Numbers], kind: str, text: str) -> None:
+def environment(parallelism: int) -> StreamExecutionEnvironment:
     settings = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": str(parallelism)}
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    source = NumberSequenceSource(1, 2 * HALF)
-    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").map(slowly)
-    windows = make(numbers).key_by(lambda x: x % 2).window(TumblingEventTimeWindows.of(Time.seconds(1)))
-    windows.reduce(lambda a, b: a + b).add_sink(lambda v: None)
-    job = env.execute_async(reason)
+    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+
+
+@contextmanager
+def running(env: StreamExecutionEnvironment, name: str) -> Iterator[tuple[TestClient, str]]:
+    job = env.execute_async(name)
     registry = Registry()
-    registry.add(job._job, settings)  # type: ignore[attr-defined]
-    client = TestClient(make_app(Service(registry)))
+    registry.add(job._job, {})  # type: ignore[attr-defined]
     try:
-        told = _until_told(client, str(job.get_job_id()), kind)
+        yield TestClient(make_app(Service(registry))), str(job.get_job_id())
     finally:
         job.cancel().result()
-    assert text in told["text"], told
+
+
+@pytest.mark.parametrize("reason", WHY)
+def test_why(reason: str) -> None:
+    parallelism, build, kind, texts = WHY[reason]
+    env = environment(parallelism)
+    build(env).add_sink(lambda v: None)
+    with running(env, reason) as (client, job):
+        told = _until_told(client, job, kind)
+    for text in texts:
+        assert text in f"{told['title']}\n{told['text']}", told
+
+
+def test_time_that_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain_time, "_STANDS", 100)
+    env = environment(1)
+    windowed(splits(env, ordered(), "orders", a=[1_000, 1_500])).add_sink(lambda v: None)
+    with running(env, "stands") as (client, job):
+        told = _until_told(client, job, "event time")
+    assert told["level"] == "high" and "and has for 0 s" in told["text"]
+    assert "A window fires when a record comes that is later than its end." in told["text"]
+    assert told["about"]["waiting"] == {"windows": 1} and told["about"]["earliest"] == 1_999
+    assert (told["about"]["split"], told["about"]["watermark"], told["about"]["idle"]) == ("a", 1_499, False)
+
+
+def test_an_idle_split_holds_nobody_back() -> None:
+    env = environment(1)
+    strategy = ordered().with_idleness(Duration.of_millis(50))
+    stream = splits(env, strategy, "orders", a=[1_000], b=[])
+    windowed(stream).add_sink(lambda v: None)
+    with running(env, "idle") as (client, job):
+        vertex = client.get(f"/jobs/{job}").json()["vertices"][0]["id"]
+        end = time.monotonic() + 20
+        while True:
+            (seen,) = client.get(f"/jobs/{job}/vertices/{vertex}/insight").json()["subtasks"]
+            marks = {m["name"]: m for m in seen["splits"]}
+            if marks.get("b", {}).get("idle"):
+                break
+            assert time.monotonic() < end, seen
+            time.sleep(0.02)
+    assert seen["split-count"] == 2
+
+
+def test_records_without_timestamps_are_refused() -> None:
+    env = environment(1)
+    numbers = env.from_collection([1])
+    numbers.key_by(lambda x: x).window(TumblingEventTimeWindows.of(Time.seconds(1))).reduce(lambda a, b: a).print()
+    with pytest.raises(JobExecutionError, match="this one has none: did you forget to call 'data_stream.assign_timest"):
+        env.execute()
+
+
+def test_the_hottest_key_is_named_and_what_each_subtask_has() -> None:
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.key_by(lambda x: "hot" if x % 10 else str(x)).reduce(lambda a, b: b).name("last").add_sink(lambda v: None)
+    with running(env, "hot") as (client, job):
+        told = _until_told(client, job, "skew")
+        end = time.monotonic() + 20
+        while not told["about"]["keys"]:
+            assert time.monotonic() < end
+            told = _until_told(client, job, "skew")
+        vertices = client.get(f"/jobs/{job}").json()["vertices"]
+        seen = client.get(f"/jobs/{job}/vertices/{vertices[1]['id']}/insight").json()["subtasks"]
+    assert told["about"]["keys"][0]["key"] == "'hot'" and told["about"]["keys"][0]["share"] > 0.8
+    assert "of these, the key that comes most often: 'hot' with 9" in told["text"]
+    most = seen[told["about"]["subtask"]]
+    assert most["hottest-keys"][0]["key"] == "'hot'"
+    assert most["records-in"] > 2 * seen[1 - told["about"]["subtask"]]["records-in"]
+    assert most["state-rows"] > 100 and most["state-bytes"] > 10 * most["state-rows"] // 2
 
 
 def _until_told(client: TestClient, job: str, kind: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.faults import fault_point
+from millstream.common.scratch import scratch
 
 
 class Storage(Protocol):
@@ -32,8 +33,8 @@ class Storage(Protocol):
         """Write a file from its parts; return its size."""
         ...
 
-    def publish(self, name: str, data: bytes) -> None:
-        """Write a file that is there completely or not at all."""
+    def publish(self, name: str, data: bytes, private: bool = False) -> None:
+        """Write a file that is there completely or not at all; in a directory, one that only its owner can read."""
         ...
 
     def create(self, name: str, data: bytes) -> bool:
@@ -166,18 +167,19 @@ class DirectoryStorage:
                 "'execution.checkpointing.dir' to a directory that the driver and all workers share."
             ) from None
 
-    def publish(self, name: str, data: bytes) -> None:
+    def publish(self, name: str, data: bytes, private: bool = False) -> None:
         path = self._path(name)
-        unfinished = self._unfinished(path, data)
+        unfinished = self._unfinished(path, data, private)
         fault_point("driver.in-manifest")
         os.replace(unfinished, path)
         self._sync(os.path.dirname(path))
 
-    def _unfinished(self, path: str, data: bytes) -> str:
+    def _unfinished(self, path: str, data: bytes, private: bool = False) -> str:
         """Write a file under another name, and return that."""
         self._make(os.path.dirname(path))
         unfinished = f"{path}.{uuid.uuid4().hex[:8]}.inprogress"
-        with open(unfinished, "wb") as f:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        with os.fdopen(descriptor, "wb") as f:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
@@ -248,7 +250,7 @@ class RemoteStorage:
         # An object store shows an object when it is complete; elsewhere only a rename does.
         self._renames = protocol not in ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")
         if cache is None:
-            cache = tempfile.mkdtemp(prefix="millstream-cache-")
+            cache = tempfile.mkdtemp(prefix="millstream-cache-", dir=scratch())
             weakref.finalize(self, shutil.rmtree, cache, ignore_errors=True)
         self._cache = cache
         os.makedirs(self._cache, exist_ok=True)
@@ -296,7 +298,7 @@ class RemoteStorage:
         else:
             self._fs.put_file(path, url)
 
-    def publish(self, name: str, data: bytes) -> None:
+    def publish(self, name: str, data: bytes, private: bool = False) -> None:
         self.write(name, [data])
         # Whoever reads a manifest wants to know what is really there.
         os.unlink(self._copy(name))

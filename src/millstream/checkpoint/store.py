@@ -256,6 +256,9 @@ def latest_checkpoints(
             problems.append(str(e))
             continue
         for number in (i for i in _checkpoint_ids(names) if i <= last):
+            if NAME not in home.list(f"chk-{number}"):
+                # Its driver died while it wrote or deleted it: it was never complete, or is no more.
+                continue
             try:
                 checkpoint = open_checkpoint(f"{home.url}/chk-{number}", options)
             except DamagedStateError as e:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,8 +21,8 @@ from starlette.applications import Starlette
 
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.cli.leading import Candidate, start_anew
-from millstream.cli.output import print_json
-from millstream.cli.remote import JSON, at_service
+from millstream.cli.output import JSON, print_json
+from millstream.cli.remote import at_service
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.known_keys import check_keys
@@ -33,7 +35,7 @@ from millstream.service.history import Shelf
 from millstream.service.logs import RecentLines
 from millstream.service.options import MOST_UPLOADED, PORT, SUBMIT, ServiceOptions
 from millstream.service.registry import CAPACITY, EXPIRATION
-from millstream.service.run_file import running_services
+from millstream.service.run_file import Gone, running_services
 from millstream.service.server import PublicServer
 from millstream.service.session.app import Cluster, cluster_app
 from millstream.service.session.library import Library
@@ -52,6 +54,8 @@ _PORTS = "8081-8090,auto"
 _SLOTS_A_CORE = 4
 # Settings that are about the cluster's own service.
 _OWN = ("rest.", "web.", "jobmanager.web.", "millstream.rest.", "taskmanager.", "slot.")
+# Tells a cluster in the background where its log is.
+_LOG_VARIABLE = "MILLSTREAM_CLUSTER_LOG"
 _START_SECONDS, _END_SECONDS = 60.0, 30.0
 _LOOK = 0.2
 
@@ -74,6 +78,10 @@ def start(master: str | None, detached: bool, defines: tuple[str, ...]) -> None:
     # Before anything is started, and in the terminal that asks for it.
     options = ServiceOptions.read(config)
     assert options is not None
+    gone: list[Gone] = []
+    list(running_services(gone))
+    for lost in gone:
+        click.echo(str(lost), err=True)
     if detached:
         try:
             _start_detached(master, defines)
@@ -134,12 +142,14 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
             log=log,
         )
     )
+    leavings = [programs.home, *([attachment.control] if attachment.control else [])]
+    log_path = os.environ.get(_LOG_VARIABLE)
     if manager is None:
-        server = PublicServer(app, options, "cluster", submit_token)
+        server = PublicServer(app, options, "cluster", submit_token, leavings, log_path)
         server.start()
     else:
         server = manager.server
-        manager.lead(app)
+        manager.lead(app, leavings, log_path)
     where = f"{attachment.master}, {application}"
     click.echo(f"millstream: a cluster with {slots} slots ({where}) is at {server.url}", err=True)
     recovered = programs.recover()
@@ -156,6 +166,10 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
         stop_context()
     if manager is not None:
         manager.end()
+    if log_path is not None and not has_died:
+        # It has ended as it should: there is nothing to find out.
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(log_path)
     return int(has_died)
 
 
@@ -183,10 +197,10 @@ class _JobManager:
         library = Library(open_storage(f"{available.home}/programs", storage_options(config)))
         return _JobManager(candidate, standby, server, library)
 
-    def lead(self, app: Starlette) -> None:
+    def lead(self, app: Starlette, leavings: Sequence[str], log: str | None) -> None:
         """Answer for the cluster, for as long as this process leads."""
         self.standby.lead(app, self.candidate.is_leader)
-        self.server.become("cluster")
+        self.server.become("cluster", leavings, log)
 
     def end(self) -> None:
         """Leave the cluster to others; start anew if this is because another one leads."""
@@ -229,8 +243,9 @@ def _start_detached(master: str | None, defines: tuple[str, ...]) -> None:
     descriptor, path = tempfile.mkstemp(prefix="millstream-cluster-", suffix=".log")
     with open(descriptor, "wb") as said:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, cwd="/"
-        )
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, cwd="/",
+            env={**os.environ, _LOG_VARIABLE: path},
+        )  # fmt: skip
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         found = next((s for s in running_services() if s.pid == process.pid), None)

@@ -17,6 +17,7 @@ _ELSEWHERE = {
     "history": ("millstream.cli.history", "history"),
     "list": ("millstream.cli.remote", "list_jobs"),
     "logs": ("millstream.cli.look", "logs"),
+    "replay": ("millstream.cli.replay", "replay"),
     "rescale": ("millstream.cli.remote", "rescale"),
     "savepoint": ("millstream.cli.savepoint", "savepoint"),
     "state": ("millstream.cli.state", "state"),

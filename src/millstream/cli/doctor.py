@@ -8,29 +8,49 @@ import shutil
 import sys
 import tempfile
 from importlib import metadata
+from typing import Any
 
 from millstream import __version__
 from millstream.common.errors import JavaNotFoundError
 from millstream.spark.java import find_java
 
 
-def report() -> tuple[list[str], bool]:
-    """Return one line a finding, and whether jobs can run."""
-    healthy = True
-    lines = [f"millstream  {__version__}", f"Python      {platform.python_version()} ({sys.executable})"]
+def facts() -> dict[str, Any]:
+    """Return what there is, by name, and whether jobs can run."""
+    problems = []
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        healthy = False
-        lines.append("            not supported: use Python 3.11 to 3.13")
-    lines.append(f"PySpark     {metadata.version('pyspark')}")
+        problems.append(f"Python {platform.python_version()} is not supported: use Python 3.11 to 3.13")
+    java: dict[str, str] | None = None
     try:
-        java = find_java()
-        lines.append(f"Java        {java.version} ({java.path}, from {java.origin})")
+        found = find_java()
+        java = {"version": str(found.version), "path": str(found.path), "origin": str(found.origin)}
     except JavaNotFoundError as e:
-        healthy = False
-        lines.append(f"Java        {e}")
-    lines.append(f"Cores       {len(os.sched_getaffinity(0))}")
-    lines.append(f"Memory      {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB")
+        problems.append(str(e))
     directory = tempfile.gettempdir()
-    lines.append(f"State       {directory} ({shutil.disk_usage(directory).free / 2**30:.1f} GiB free)")
-    lines.append("Ready." if healthy else "Not ready: see above.")
-    return lines, healthy
+    return {
+        "millstream": __version__,
+        "python": {"version": platform.python_version(), "path": sys.executable},
+        "pyspark": metadata.version("pyspark"),
+        "java": java,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "state": {"directory": directory, "free": shutil.disk_usage(directory).free},
+        "problems": problems,
+        "ready": not problems,
+    }
+
+
+def report(found: dict[str, Any]) -> list[str]:
+    """Return one line a finding."""
+    java = found["java"]
+    return [
+        f"millstream  {found['millstream']}",
+        f"Python      {found['python']['version']} ({found['python']['path']})",
+        f"PySpark     {found['pyspark']}",
+        *([] if java is None else [f"Java        {java['version']} ({java['path']}, from {java['origin']})"]),
+        f"Cores       {found['cores']}",
+        f"Memory      {found['memory'] / 2**30:.1f} GiB",
+        f"State       {found['state']['directory']} ({found['state']['free'] / 2**30:.1f} GiB free)",
+        *(f"Problem     {problem}" for problem in found["problems"]),
+        "Ready." if found["ready"] else "Not ready: see above.",
+    ]

@@ -8,7 +8,7 @@ import threading
 import click
 
 from millstream.checkpoint.storage import open_storage, storage_options
-from millstream.cli.output import count
+from millstream.cli.output import JSON, count, print_json
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.setting import DurationSetting, TextSetting
@@ -26,9 +26,13 @@ _PORTS = "8082-8099,auto"
 @click.command()
 @click.option("-p", "--port", help=f"A port, a range such as 8082-8090, or auto; {_PORTS} when not given.")
 @DEFINES
+@JSON
 @click.argument("directory", required=False)
-def history(port: str | None, defines: tuple[str, ...], directory: str | None) -> None:
-    """Show the jobs whose archives are in DIRECTORY, with the pages of jobs that run; ends with Ctrl-C."""
+def history(port: str | None, defines: tuple[str, ...], as_json: bool, directory: str | None) -> None:
+    """Show the jobs whose archives are in DIRECTORY, with the pages of jobs that run; ends with Ctrl-C.
+
+    With --json it prints them as `millstream list --json` does, and serves nothing.
+    """
     config = Configuration.from_dict(as_settings(defines))
     if port is not None or not PORT.is_set(config):
         PORT.write(config, port or _PORTS)
@@ -40,6 +44,9 @@ def history(port: str | None, defines: tuple[str, ...], directory: str | None) -
     shelf = Shelf()
     archives = ArchiveDirectory(open_storage(place, storage_options(config)), shelf)
     archives.refresh()
+    if as_json:
+        print_json([{**archive.line, "service": place} for archive in shelf.all()])
+        return
     app = history_app(shelf, config.to_dict(), options.token, options.refresh_ms)
     server = PublicServer(app, options, kind="history")
     server.start()

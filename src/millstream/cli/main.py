@@ -12,6 +12,7 @@ import click
 from millstream import __version__
 from millstream.cli.commands import Commands
 from millstream.cli.live import LiveLine
+from millstream.cli.output import JSON, print_json, tell
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
 from millstream.common import pyflink_names
@@ -22,6 +23,8 @@ from millstream.graph.picture import draw
 
 # What the exit codes mean, besides 0; see docs/cli.md.
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+# Ours, and Flink's for the two that can.
+APPLICATION = ("application", "yarn-application", "kubernetes-application")
 
 
 @click.group(cls=Commands)
@@ -34,7 +37,10 @@ def cli() -> None:
 @PARALLELISM
 @click.option("-m", "--master", help="Spark master, local[*] when not given; with -t session the cluster's host:port.")
 @click.option(
-    "-t", "--target", type=click.Choice(["local", "remote", "session"]), help="Where: session is a cluster that runs."
+    "-t",
+    "--target",
+    type=click.Choice(["local", "remote", "session", *APPLICATION]),
+    help="Where: session is a cluster that runs; application has YARN or Kubernetes run the program's main, too.",
 )
 @click.option("-d", "--detached", is_flag=True, help="Leave the job to a cluster; implies -t session.")
 @click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
@@ -76,6 +82,8 @@ def run(
     """Run a program, from its beginning or from where another run of it was."""
     # A job that is left alone is left to a cluster.
     is_session = target in ("remote", "session") or (detached and target is None)
+    if target == "yarn-application":
+        master = master or "yarn"
     settings = as_settings(defines, parallelism, None if is_session else master)
     brought = {
         "python.files": files,
@@ -92,6 +100,12 @@ def run(
 
         given = list(arguments), _absolute(settings), last_word
         sys.exit(run_in_session(program, *given, address=master, detached=detached, pyflink=pyflink))
+    if target in APPLICATION:
+        from millstream.cli.application import Application, run_on_cluster
+
+        program = os.path.abspath(program)
+        application = Application(program, list(arguments), _absolute(settings), last_word, pyflink)
+        sys.exit(run_on_cluster(application, detached))
     if detached:
         raise click.UsageError("-d leaves a job to a cluster, and -t local runs it in this process: give one of them.")
     if pyflink:
@@ -105,7 +119,7 @@ def run(
         last_word[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
     run_it = partial(run_program, program, list(arguments), settings, last_word)
     if any(key.startswith(("high-availability", "recovery.")) for key in settings):
-        from millstream.cli.application import run_as_leader
+        from millstream.cli.led_application import run_as_leader
         from millstream.common.configuration import Configuration
         from millstream.leader.options import HaOptions
 
@@ -122,6 +136,7 @@ def run(
 @DEFINES
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
 @click.option("--memory", is_flag=True, help="Print how memory is divided by the settings instead; needs no program.")
+@JSON
 @click.argument("program", type=click.Path(exists=True, dir_okay=False), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def info(
@@ -129,16 +144,20 @@ def info(
     defines: tuple[str, ...],
     svg: bool,
     memory: bool,
+    as_json: bool,
     program: str | None,
     arguments: tuple[str, ...],
 ) -> None:
     """Print a program's plan as JSON, without running it."""
     if memory:
-        from millstream.cli.memory import report
+        from millstream.cli.memory import facts, report
         from millstream.common.configuration import Configuration
 
-        click.echo(report(Configuration.from_dict(as_settings(defines, parallelism))))
+        config = Configuration.from_dict(as_settings(defines, parallelism))
+        print_json(facts(config)) if as_json else click.echo(report(config))
         return
+    if svg and as_json:
+        raise click.UsageError("--svg draws the job graph, and --json prints the plan: give one of them.")
     if program is None:
         raise click.UsageError("Missing argument 'PROGRAM'.")
     planned = load_plan(program, list(arguments), as_settings(defines, parallelism))
@@ -146,14 +165,21 @@ def info(
 
 
 @cli.command()
-def doctor() -> None:
-    """Say what this machine has, and what is missing."""
-    from millstream.cli.doctor import report
+@click.option("-m", "--master", help="Look at a cluster from the inside: a Spark master.")
+@DEFINES
+@JSON
+def doctor(master: str | None, defines: tuple[str, ...], as_json: bool) -> None:
+    """Say what this machine, or every machine of a cluster, has, and what is missing."""
+    from millstream.cli import cluster_doctor
+    from millstream.cli import doctor as machine_doctor
 
-    lines, healthy = report()
-    for line in lines:
-        click.echo(line)
-    sys.exit(0 if healthy else 1)
+    found = machine_doctor.facts()
+    lines = machine_doctor.report(found)
+    if master is not None and found["ready"]:
+        found = cluster_doctor.facts(as_settings(defines, None, master))
+        lines = cluster_doctor.report(found)
+    tell(as_json, "\n".join(lines), **found)
+    sys.exit(0 if found["ready"] else 1)
 
 
 def _absolute(settings: dict[str, str]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from millstream.cli.output import table
 from millstream.common.configuration import Configuration
 from millstream.common.memory import JobManagerMemory, TaskManagerMemory
@@ -12,6 +14,21 @@ _NOTHING = (
     "No memory option is set: Spark's own defaults hold (spark.driver.memory, spark.executor.memory). Set "
     "taskmanager.memory.process.size and jobmanager.memory.process.size, for example with -D."
 )
+
+
+def facts(config: Configuration) -> dict[str, Any]:
+    """Return the memory model as values, in bytes."""
+    executor, driver = executor_memory(config), driver_memory(config)
+    return {
+        "taskmanager": None if executor is None else _named(_task_manager(executor.parts)) | {"slot": executor.slot},
+        "slots": None if executor is None else executor.slots,
+        "jobmanager": None if driver is None else _named(_job_manager(driver.parts)),
+        "spark": dict(sorted(spark_settings(config).items())),
+    }
+
+
+def _named(rows: list[tuple[str, int]]) -> dict[str, int]:
+    return {name.strip().lower().replace(" ", "-"): size for name, size in rows}
 
 
 def report(config: Configuration) -> str:

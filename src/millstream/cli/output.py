@@ -11,6 +11,17 @@ import click
 _WIDEST = 100
 
 
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+
+
+def tell(as_json: bool, text: str, **facts: Any) -> None:
+    """Print what was done: facts for machines, a sentence for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo(text)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -32,22 +32,25 @@ def run_program(
     _run(path, arguments)
 
 
-def load_plan(path: str, arguments: list[str], settings: dict[str, str]) -> ProgramPlanned:
-    """Run a program up to its first execute() and return what it would have run."""
+def load_plan(path: str, arguments: list[str], settings: dict[str, str], module: str | None = None) -> ProgramPlanned:
+    """Run a program, or a module of it, up to its first execute() and return what it would have run."""
     set_command_line(settings)
     with plan_only():
         try:
-            _run(path, arguments)
+            _run(path, arguments, module)
         except ProgramPlanned as planned:
             return planned
     raise InvalidProgramError(f"{path} ended without a call of execute() or execute_and_collect(): there is no plan.")
 
 
-def _run(path: str, arguments: list[str]) -> None:
+def _run(path: str, arguments: list[str], module: str | None = None) -> None:
     sys.argv = [path, *arguments]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)) if module is None else path)
     try:
-        runpy.run_path(path, run_name="__main__")
+        if module is None:
+            runpy.run_path(path, run_name="__main__")
+        else:
+            runpy.run_module(module, run_name="__main__")
     except BaseException:
         forget_unrun()
         raise

@@ -10,11 +10,10 @@ from typing import Any
 
 import click
 
-from millstream.cli.output import print_json, table
+from millstream.cli.output import JSON, print_json, table, tell
 from millstream.cli.settings import as_settings
 from millstream.service.client import NO_SERVICE, ServiceError, mean_leader, service_of, services
-
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+from millstream.service.run_file import Gone
 
 
 def at_service(command: Callable[..., None]) -> Callable[..., None]:
@@ -68,7 +67,8 @@ def list_jobs(
     """List the jobs of this user's processes, or of one service."""
     found = []
     asked = 0
-    for client in services(address, token):
+    gone: list[Gone] = []
+    for client in services(address, token, gone):
         asked += 1
         found += [{**job, "service": client.url} for job in client.jobs()]
     waiting = ("CREATED", "INITIALIZING")
@@ -78,6 +78,8 @@ def list_jobs(
         found = [j for j in found if j["state"] not in waiting]
     if scheduled and not running:
         found = [j for j in found if j["state"] in waiting]
+    for lost in gone:
+        click.echo(str(lost), err=True)
     if as_json:
         print_json(found)
         return
@@ -98,59 +100,66 @@ def list_jobs(
 @click.option(
     "-s", "--withSavepoint", "savepoint", is_flag=False, flag_value="", help="Take a savepoint first, in DIR."
 )
+@JSON
 @at_service
-def cancel(job: str, savepoint: str | None, address: str | None, token: str | None) -> None:
+def cancel(job: str, savepoint: str | None, as_json: bool, address: str | None, token: str | None) -> None:
     """Cancel JOB: its id, the beginning of it, or its name."""
     client, job_id = service_of(job, address, token)
     if savepoint is not None:
         body = {"target-directory": savepoint or None, "cancel-job": True}
         begun = client.ask(f"/jobs/{job_id}/savepoints", "POST", body)
         done = client.finished(f"/jobs/{job_id}/savepoints", begun["request-id"])
-        click.echo(f"Job {job_id} is cancelled, with a savepoint: {done['location']}")
+        place = done["location"]
+        tell(as_json, f"Job {job_id} is cancelled, with a savepoint: {place}", job=job_id, savepoint=place)
         return
     client.ask(f"/jobs/{job_id}?mode=cancel", "PATCH", {})
-    click.echo(f"Job {job_id} is being cancelled.")
+    tell(as_json, f"Job {job_id} is being cancelled.", job=job_id, savepoint=None)
 
 
 @click.command()
 @click.argument("job")
 @click.option("-p", "--savepointPath", "directory", help="Where the savepoint goes.")
 @click.option("-d", "--drain", is_flag=True, help="Let all windows and timers fire first.")
+@JSON
 @at_service
-def stop(job: str, directory: str | None, drain: bool, address: str | None, token: str | None) -> None:
+def stop(job: str, directory: str | None, drain: bool, as_json: bool, address: str | None, token: str | None) -> None:
     """Stop JOB with a savepoint, from which it can go on."""
     client, job_id = service_of(job, address, token)
     begun = client.ask(f"/jobs/{job_id}/stop", "POST", {"targetDirectory": directory, "drain": drain})
     done = client.finished(f"/jobs/{job_id}/savepoints", begun["request-id"])
-    click.echo(f"Job {job_id} is stopped, with a savepoint: {done['location']}")
+    place = done["location"]
+    tell(as_json, f"Job {job_id} is stopped, with a savepoint: {place}", job=job_id, savepoint=place)
 
 
-def take_savepoint(job: str, directory: str | None, address: str | None, token: str | None) -> None:
+def take_savepoint(job: str, directory: str | None, as_json: bool, address: str | None, token: str | None) -> None:
     """Take a savepoint of a job that runs."""
     client, job_id = service_of(job, address, token)
     begun = client.ask(f"/jobs/{job_id}/savepoints", "POST", {"target-directory": directory, "cancel-job": False})
     done = client.finished(f"/jobs/{job_id}/savepoints", begun["request-id"])
-    click.echo(f"Savepoint of job {job_id}: {done['location']}")
+    tell(as_json, f"Savepoint of job {job_id}: {done['location']}", job=job_id, savepoint=done["location"])
 
 
 @click.command()
 @click.argument("job")
+@JSON
 @at_service
-def checkpoint(job: str, address: str | None, token: str | None) -> None:
+def checkpoint(job: str, as_json: bool, address: str | None, token: str | None) -> None:
     """Take a checkpoint of JOB now."""
     client, job_id = service_of(job, address, token)
     begun = client.ask(f"/jobs/{job_id}/checkpoints", "POST", {})
     done = client.finished(f"/jobs/{job_id}/checkpoints", begun["request-id"])
-    click.echo(f"Checkpoint {done['checkpointId']} of job {job_id} is complete.")
+    number = done["checkpointId"]
+    tell(as_json, f"Checkpoint {number} of job {job_id} is complete.", job=job_id, checkpoint=number)
 
 
 @click.command()
 @click.argument("job")
 @click.option("-p", "--parallelism", type=click.IntRange(min=1), required=True, help="How many subtasks from now on.")
+@JSON
 @at_service
-def rescale(job: str, parallelism: int, address: str | None, token: str | None) -> None:
+def rescale(job: str, parallelism: int, as_json: bool, address: str | None, token: str | None) -> None:
     """Let JOB go on with another parallelism."""
     client, job_id = service_of(job, address, token)
     begun = client.ask(f"/jobs/{job_id}/rescaling?parallelism={parallelism}", "PATCH", {})
     client.finished(f"/jobs/{job_id}/rescaling", begun["request-id"])
-    click.echo(f"Job {job_id} runs with parallelism {parallelism}.")
+    tell(as_json, f"Job {job_id} runs with parallelism {parallelism}.", job=job_id, parallelism=parallelism)

@@ -12,7 +12,7 @@ from millstream.checkpoint.declared import declared_states
 from millstream.checkpoint.dispose import dispose_savepoint
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.upgrade import Finding, Match, UpgradeReport, check_upgrade
-from millstream.cli.output import print_json, table
+from millstream.cli.output import JSON, print_json, table, tell
 from millstream.cli.program import load_plan
 from millstream.cli.remote import at_service, take_savepoint
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
@@ -41,16 +41,17 @@ def savepoint() -> None:
 @savepoint.command()
 @click.argument("job")
 @click.argument("directory", required=False)
+@JSON
 @at_service
-def take(job: str, directory: str | None, address: str | None, token: str | None) -> None:
+def take(job: str, directory: str | None, as_json: bool, address: str | None, token: str | None) -> None:
     """Take a savepoint of JOB, in DIRECTORY or where its settings say."""
-    take_savepoint(job, directory, address, token)
+    take_savepoint(job, directory, as_json, address, token)
 
 
 @savepoint.command(context_settings=PROGRAM)
 @PARALLELISM
 @click.option("-n", "--allow-non-restored-state", is_flag=True, help="State that no operator takes is no problem.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+@JSON
 @DEFINES
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("path")
@@ -137,10 +138,12 @@ def _verdict(report: UpgradeReport, program: str, fits: bool) -> str:
 
 @savepoint.command()
 @click.argument("path")
+@JSON
 @DEFINES
-def dispose(path: str, defines: tuple[str, ...]) -> None:
+def dispose(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
     """Delete the savepoint at PATH, and nothing else."""
     inspection = open_inspection(path, defines)
     left = dispose_savepoint(inspection)
     also = f"; its directory stays, because of {', '.join(sorted(left)[:3])} in it" if left else ""
-    click.echo(f"{inspection.location} is deleted{also}.")
+    place = inspection.location
+    tell(as_json, f"{place} is deleted{also}.", deleted=place, left=sorted(left))

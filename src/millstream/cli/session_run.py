@@ -121,8 +121,8 @@ class _Output:
             # Another leader has started the program again.
             self._url, self._shown = self._client.url, {"out": 0, "err": 0}
         for stream, terminal in (("out", sys.stdout), ("err", sys.stderr)):
-            text = self._client.output(self._program_id, stream, self._shown[stream])
-            self._shown[stream] += len(text)
-            if text:
+            text = b"..."
+            while text:
+                text, self._shown[stream] = self._client.output(self._program_id, stream, self._shown[stream])
                 terminal.buffer.write(text)
                 terminal.flush()

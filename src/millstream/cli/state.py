@@ -17,7 +17,7 @@ from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo
 from millstream.checkpoint.query import is_key, row_as_json
 from millstream.checkpoint.rows import StateRow
 from millstream.checkpoint.storage import is_remote, local_path, storage_options
-from millstream.cli.output import count, limited, print_json, shorten, table
+from millstream.cli.output import JSON, count, limited, print_json, shorten, table
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, MissingClassError
@@ -26,7 +26,6 @@ from millstream.state.columns import jsonable, text_of
 
 _OPERATOR = click.option("-o", "--operator", help="Only this operator: its uid, id or name.")
 _STATE = click.option("-s", "--state", "state_name", help="Only the state of this name.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 
 
 @click.group()
@@ -82,7 +81,7 @@ def _chosen(inspection: Inspection, operator: str | None, name: str | None) -> I
 
 @state.command(name="ls")
 @click.argument("path")
-@_JSON
+@JSON
 @DEFINES
 def list_states(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
     """List operators, their states, and how far sources were read."""
@@ -169,7 +168,7 @@ def _described_operator(operator: OperatorInfo) -> dict[str, Any]:
 @_STATE
 @click.option("-k", "--key", help="Only rows of this key, as it is shown or as plain text.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=20, help="Rows of each state; 0 for all.")
-@_JSON
+@JSON
 @DEFINES
 def show(
     path: str,
@@ -225,7 +224,7 @@ def _shown(part: Any) -> str:
 @click.argument("first")
 @click.argument("second")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=5, help="Examples of each state.")
-@_JSON
+@JSON
 @DEFINES
 def diff(first: str, second: str, limit: int, as_json: bool, defines: tuple[str, ...]) -> None:
     """Print what is different between two, key by key."""

@@ -9,17 +9,21 @@ from typing import Any
 
 import click
 
-from millstream.cli.output import print_json, table
-from millstream.cli.remote import JSON, at_service
+from millstream.cli.output import JSON, print_json, shorten, table
+from millstream.cli.remote import at_service
+from millstream.common.sizes import in_bytes
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.service.client import NO_SERVICE, ServiceClient, service_of, services
 
 _ASKED = (
-    "busyTimeMsPerSecond,backPressuredTimeMsPerSecond,idleTimeMsPerSecond,numRecordsInPerSecond,numRecordsOutPerSecond"
+    "busyTimeMsPerSecond,backPressuredTimeMsPerSecond,idleTimeMsPerSecond,numRecordsInPerSecond,numRecordsOutPerSecond,"
+    "stateSize"
 )
 _CLEAR = "\x1b[H\x1b[2J"
 # Shares of time from which a vertex is shown in colour.
 _FULL, _HIGH = 0.9, 0.5
+# The share of a subtask's records from which on a key is shown.
+_HOT = 0.1
 
 
 @click.command()
@@ -83,6 +87,8 @@ def _measured(client: ServiceClient, job_id: str) -> list[dict[str, Any]]:
         path = f"/jobs/{job_id}/vertices/{vertex['id']}"
         measured = {m["id"]: m for m in client.ask(f"{path}/subtasks/metrics?get={_ASKED}")}
         marks = [int(m["value"]) for m in client.ask(f"{path}/watermarks")]
+        told = client.ask(f"{path}/insight")["subtasks"]
+        hottest = max((key for s in told for key in s["hottest-keys"]), key=lambda k: k["share"], default=None)
         found.append(
             {
                 "name": vertex["name"],
@@ -94,6 +100,8 @@ def _measured(client: ServiceClient, job_id: str) -> list[dict[str, Any]]:
                 "in": _sum(measured, "numRecordsInPerSecond"),
                 "out": _sum(measured, "numRecordsOutPerSecond"),
                 "watermark": min(marks, default=None),
+                "state_bytes": int(_sum(measured, "stateSize")),
+                "hottest_key": hottest,
             }
         )
     return found
@@ -118,11 +126,13 @@ def _vertex_table(vertices: list[dict[str, Any]], colours: bool) -> str:
             f"{v['in']:,.0f}",
             f"{v['out']:,.0f}",
             _lag(v["watermark"]),
+            in_bytes(v["state_bytes"]) if v["state_bytes"] else "",
+            _hot(v["hottest_key"]),
         ]
         for v in vertices
     ]
-    header = ["VERTEX", "P", "STATE", "BUSY", "BACK PRESSURE", "IN/S", "OUT/S", "WATERMARK"]
-    lines = table(header, rows, right=["P", "BUSY", "BACK PRESSURE", "IN/S", "OUT/S"]).split("\n")
+    header = ["VERTEX", "P", "STATE", "BUSY", "BACK PRESSURE", "IN/S", "OUT/S", "WATERMARK", "STATE", "HOT KEY"]
+    lines = table(header, rows, right=["P", "BUSY", "BACK PRESSURE", "IN/S", "OUT/S", "STATE"]).split("\n")
     if not colours:
         return "\n".join(lines)
     return "\n".join([lines[0], *(_coloured(line, v) for line, v in zip(lines[1:], vertices, strict=True))])
@@ -131,6 +141,11 @@ def _vertex_table(vertices: list[dict[str, Any]], colours: bool) -> str:
 def _coloured(line: str, vertex: dict[str, Any]) -> str:
     share = max(vertex["busy"], vertex["back_pressured"])
     return click.style(line, fg="red" if share > _FULL else "yellow" if share > _HIGH else None)
+
+
+def _hot(key: dict[str, Any] | None) -> str:
+    """Write the key that comes most often in a subtask, if it comes so often that it is worth knowing."""
+    return "" if key is None or key["share"] < _HOT else f"{shorten(key['key'], 30)} {key['share']:.0%}"
 
 
 def _lag(watermark: int | None) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -99,7 +98,7 @@ def _freeze(_: str) -> None:
     """Stop this process, until somebody wakes it."""
     os.kill(os.getpid(), signal.SIGSTOP)
     # Another thread may be stopped first.
-    time.sleep(0.2)
+    signal.sigtimedwait((), 0.2)
 
 
 def _kill(pid: int, _: str) -> None:

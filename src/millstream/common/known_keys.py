@@ -25,6 +25,8 @@ OWN = (
     "millstream.exchange.tls.key",
     "millstream.exchange.tls.trusted",
     "millstream.exchange.transport",
+    "millstream.failures.dir",
+    "millstream.failures.keep-bytes",
     "millstream.high-availability.kubernetes.ca-file",
     "millstream.high-availability.kubernetes.server",
     "millstream.high-availability.kubernetes.token-file",

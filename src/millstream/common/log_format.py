@@ -10,7 +10,7 @@ from enum import Enum
 from millstream.common.configuration import Configuration
 from millstream.common.setting import ChoiceSetting
 
-__all__ = ["LOG_FORMAT", "JsonLines", "LogFormat", "write_log"]
+__all__ = ["LOG_FORMAT", "SAID", "JsonLines", "LogFormat", "write_log"]
 
 
 class LogFormat(Enum):
@@ -20,22 +20,24 @@ class LogFormat(Enum):
     JSON = 1
 
 
+# Under this name a record of what a function said has whose it is, and what was said without that.
+SAID = "millstream_said"
+
 LOG_FORMAT = ChoiceSetting("millstream.log.format", LogFormat.TEXT)
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line of JSON: time, level, logger, message, and whose function said it."""
+    """Writes a record as one line of JSON: time, level, logger, message, and whose function said it, of which job."""
 
     def format(self, record: logging.LogRecord) -> str:
-        about = vars(record)
+        about = vars(record).get(SAID, {})
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": about.get("said") or record.getMessage(),
         }
-        if about.get("operator") is not None:
-            line["operator"] = about["operator"]
+        line |= {name: about[name] for name in ("job", "operator", "subtask") if about.get(name) is not None}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

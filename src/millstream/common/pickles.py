@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -33,6 +34,37 @@ def dump(value: Any) -> bytes:
         return data
 
 
+class TooLargeError(ValueError):
+    """A pickle would be larger than it may be."""
+
+
+def dump_at_most(value: Any, most: int) -> bytes:
+    """Pickle a value with the code of classes that only a script defines, unless that takes more than so many bytes.
+
+    Raises:
+        TooLargeError: it would.
+    """
+    out = _Bounded(most)
+    cloudpickle.Pickler(out, 5).dump(value)
+    return b"".join(out.parts)
+
+
+class _Bounded:
+    """A file that takes so many bytes and no more."""
+
+    def __init__(self, most: int) -> None:
+        self.parts: list[bytes] = []
+        self._left = most
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self._left -= len(part)
+        if self._left < 0:
+            raise TooLargeError(f"more than {self._left + len(part)} bytes")
+        self.parts.append(part)
+        return len(part)
+
+
 def load(data: Any) -> Any:
     """Read a pickle for somebody who looks at state from outside; a class that is not here is an error that says so."""
     try:
@@ -54,6 +86,17 @@ def _missing(error: Exception) -> MissingClassError:
     return MissingClassError(
         f"a class of the program is not found here ({error}): run this with the program's directory on PYTHONPATH."
     )
+
+
+def adopt_main_classes() -> None:
+    """Make the classes of the driver's script known here as `__main__`'s, so that their objects pickle plainly.
+
+    cloudpickle has brought them along by value and remembers them; without this they would still travel, slowly.
+    """
+    main = sys.modules["__main__"]
+    for cls in list(getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ())):
+        if cls.__module__ == "__main__" and "." not in cls.__qualname__ and not hasattr(main, cls.__name__):
+            setattr(main, cls.__name__, cls)
 
 
 def load_leniently(data: Any) -> Any:

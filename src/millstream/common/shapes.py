@@ -30,6 +30,21 @@ class Whole:
 
 
 @dataclass(frozen=True)
+class Moved(Whole):
+    """Such an `int` that is another one plus something within bounds.
+
+    Attributes:
+        place: which other one, by a number that whoever asks gave it.
+        least: the least that was added to it.
+        most: the most.
+    """
+
+    place: int = 0
+    least: int = 0
+    most: int = 0
+
+
+@dataclass(frozen=True)
 class Real:
     """A `float`, of no class derived from it; perhaps one that four bytes hold."""
 
@@ -127,11 +142,17 @@ def constant(shape: Shape) -> int | None:
     return None
 
 
-def never_null(shape: Shape) -> Shape:
-    """Return a shape without None, also within tuples."""
-    if isinstance(shape, Fixed):
-        return Fixed(tuple(map(never_null, shape.members)))
-    return shape if isinstance(shape, Anything) else replace(shape, null=False)
+def null_as_in(shape: Shape, other: Shape) -> Shape:
+    """Return a shape without None where another one has none, also within tuples."""
+    if isinstance(shape, Anything):
+        return shape
+    null = shape.null and (isinstance(other, Anything) or other.null)
+    if not isinstance(shape, Fixed):
+        return replace(shape, null=null)
+    others = (
+        other.members if isinstance(other, Fixed) and _same_width(shape, other) else (ANYTHING,) * len(shape.members)
+    )
+    return Fixed(tuple(map(null_as_in, shape.members, others)), null)
 
 
 def shape_of(value: Any) -> Shape:

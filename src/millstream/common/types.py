@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from enum import Enum, nonmember
+from itertools import repeat
 from typing import Any
 
 from millstream.common.missing import JAVA, missing_function
@@ -71,6 +73,21 @@ class Row:
         set_slot(row, "_values", values)
         set_slot(row, "_kind", kind)
         return row
+
+    @classmethod
+    def many(cls, fields: tuple[str, ...] | None, records: Iterable[Iterable[Any]]) -> list[Row]:
+        """Make rows of the values of records, all with the same names: quicker than one by one.
+
+        Example:
+            >>> Row.many(("name", "age"), [("Ann", 7), ("Bob", 8)])
+            [Row(name='Ann', age=7), Row(name='Bob', age=8)]
+        """
+        values = list(map(list, records))
+        rows = list(map(cls.__new__, repeat(cls, len(values))))
+        # Each of these is one loop in C.
+        for slot, given in (("_values", values), ("_fields", repeat(fields)), ("_kind", repeat(RowKind.INSERT))):
+            deque(map(cls.__dict__[slot].__set__, rows, given), maxlen=0)
+        return rows
 
     @staticmethod
     def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:

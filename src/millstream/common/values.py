@@ -30,11 +30,25 @@ def detach(value: Any) -> Any:
         return {k: v if v.__class__ in ATOMS else detach(v) for k, v in value.items()}
     if kind is Row:
         return Row.of(value._fields, [detach(v) for v in value], value._kind)
-    if getattr(kind, "never_changes", False):
+    if getattr(kind, "never_changes", False) or (_is_named_tuple(kind) and all(v.__class__ in ATOMS for v in value)):
         return value
     try:
-        return pickle.loads(cloudpickle.dumps(value, 5))
+        return pickle.loads(_pickled(value))
     except Exception as e:
         raise InvalidProgramError(
             f"A value of class {kind.__name__} can be neither sent nor kept in state: it cannot be pickled ({e})."
         ) from e
+
+
+def _is_named_tuple(kind: type) -> bool:
+    """Tell whether values of a class are named tuples that can have nothing but their fields."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and kind.__dictoffset__ == 0
+
+
+def _pickled(value: Any) -> bytes:
+    """Pickle a value, plainly if that does: with the code of a script's own class it takes a hundred times as long."""
+    try:
+        return pickle.dumps(value, 5)
+    except Exception:
+        data: bytes = cloudpickle.dumps(value, 5)
+        return data

@@ -91,8 +91,16 @@ _no_other_input = missing_function("create_input", f"{JAVA}; read files with Fil
 _CHANGELOG = FlagSetting("state.changelog.enabled", False, ("state.backend.changelog.enabled",))
 
 
-# With one of these set, jobs are served over REST, or archived when they have ended.
-_SERVED_BY = ("rest.bind-port", "rest.port", "web.port", "jobmanager.web.port", "jobmanager.archive.fs.dir")
+# With one of these set, jobs are served over REST, archived when they have ended, or reported.
+_SERVED_BY = (
+    "rest.bind-port",
+    "rest.port",
+    "web.port",
+    "jobmanager.web.port",
+    "jobmanager.archive.fs.dir",
+    "metrics.reporters",
+    "traces.reporters",
+)
 
 
 class StreamExecutionEnvironment:

@@ -7,6 +7,8 @@ import shutil
 import socket
 import tempfile
 
+from millstream.common.scratch import scratch
+
 # A path for a Unix socket, or a host and a port.
 Address = str | tuple[str, int]
 
@@ -18,7 +20,7 @@ _LONGEST_DIRECTORY = 80
 
 def make_directory() -> str:
     """Make a directory for Unix sockets that nobody else may look into."""
-    directory = tempfile.mkdtemp(prefix="millstream-x-")
+    directory = tempfile.mkdtemp(prefix="millstream-x-", dir=scratch())
     if len(directory) > _LONGEST_DIRECTORY:
         shutil.rmtree(directory)
         directory = tempfile.mkdtemp(prefix="millstream-x-", dir="/tmp")

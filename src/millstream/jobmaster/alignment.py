@@ -1,12 +1,16 @@
-"""Watermark alignment: a source that is too far ahead of the slowest of its group is not read."""
+"""Watermark alignment: what is too far ahead of the slowest of its group is not read, a source or a split of one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.protocol import JobPlan, SubtaskReport
+from millstream.operators.protocol import JobPlan, Progress, SubtaskReport
+from millstream.operators.source import SourceOperator
 from millstream.operators.watermarks import WatermarkOperator
+
+_NOTHING_YET = Progress(MIN_WATERMARK, {})
 
 
 class Alignment:
@@ -15,21 +19,30 @@ class Alignment:
     def __init__(self, plan: JobPlan, ended: frozenset[int]) -> None:
         # Source vertex -> (group, how far it may be ahead in ms).
         self._drifts: dict[int, tuple[str, int]] = {}
-        self._come: dict[str, dict[tuple[int, int], int]] = {}
+        # The sources of which single splits can wait.
+        self._by_split: set[int] = set()
+        self._come: dict[str, dict[tuple[int, int], Progress]] = {}
         # Nobody waits for a source that has ended: it tells nothing any more.
-        for vertex in (v for v in plan.vertices if v.id not in ended):
+        for vertex in (v for v in plan.vertices if v.id not in ended and v.is_source):
             for node in vertex.nodes:
-                if vertex.is_source and isinstance(node.operator, WatermarkOperator):
-                    aligned = node.operator.strategy.alignment
-                    if aligned is not None:
-                        self._drifts[vertex.id] = aligned[0], aligned[1].to_millis()
-                        group = self._come.setdefault(aligned[0], {})
-                        group.update({(vertex.id, i): MIN_WATERMARK for i in range(vertex.parallelism)})
+                aligned = node.operator.strategy.alignment if isinstance(node.operator, WatermarkOperator) else None
+                if aligned is not None:
+                    self._drifts[vertex.id] = aligned[0], aligned[1].to_millis()
+                    group = self._come.setdefault(aligned[0], {})
+                    group.update({(vertex.id, i): _NOTHING_YET for i in range(vertex.parallelism)})
+            head = vertex.head.operator
+            if isinstance(head, SourceOperator) and head.source.aligns_splits:
+                self._by_split.add(vertex.id)
+
+    @property
+    def sources(self) -> Collection[int]:
+        """The sources that are aligned with others, or whose splits are with one another."""
+        return self._drifts
 
     def learn(self, report: SubtaskReport) -> None:
-        for group, watermark in report.aligned.items():
+        for group, progress in report.aligned.items():
             if group in self._come:
-                self._come[group][report.vertex, report.subtask] = watermark
+                self._come[group][report.vertex, report.subtask] = progress
 
     def forget(self, ended: Collection[int]) -> None:
         """Sources have ended. A subtask that had ended before a restart, and others had not, has told nothing."""
@@ -38,12 +51,41 @@ class Alignment:
                 del come[address]
 
     def holds_back(self, vertex: int) -> bool:
-        """Tell whether a source must wait for others of its group."""
-        if vertex not in self._drifts:
+        """Tell whether a source must wait as a whole for others of its group.
+
+        One that has told nothing yet is nowhere, and is waited for. The source that has the slowest must not wait,
+        though another part of it is ahead: nobody would go on.
+        """
+        if vertex not in self._drifts or self._waits_by_split(vertex):
             return False
         group, drift = self._drifts[vertex]
-        come = self._come[group]
-        mine = [w for (v, _), w in come.items() if v == vertex]
-        others = [w for (v, _), w in come.items() if v != vertex]
-        # A source that has told nothing yet is nowhere, and is waited for; but it must not wait itself.
-        return bool(others) and min(mine) != MIN_WATERMARK and max(mine) > min(others) + drift
+        others = [self._low(group, v) for v in self._sources_in(group) if v != vertex]
+        mine = [p.watermark for p in self._progress(group, vertex)]
+        return bool(others and mine) and min(mine) > min(others) and max(mine) > min(others) + drift
+
+    def ahead(self, vertex: int) -> frozenset[Any]:
+        """Return the splits of a source that wait for slower ones: some of them, or all where it waits as a whole."""
+        if vertex not in self._drifts:
+            return frozenset()
+        group, drift = self._drifts[vertex]
+        splits = [item for p in self._progress(group, vertex) for item in p.splits.items()]
+        if not self._waits_by_split(vertex):
+            return frozenset({None, *(name for name, _ in splits)}) if self.holds_back(vertex) else frozenset()
+        most = min(self._low(group, v) for v in self._sources_in(group)) + drift
+        return frozenset(name for name, watermark in splits if watermark > most)
+
+    def _waits_by_split(self, vertex: int) -> bool:
+        group, _ = self._drifts[vertex]
+        return vertex in self._by_split and any(p.splits for p in self._progress(group, vertex))
+
+    def _sources_in(self, group: str) -> set[int]:
+        return {vertex for vertex, _ in self._come[group]}
+
+    def _progress(self, group: str, vertex: int) -> list[Progress]:
+        return [p for (v, _), p in self._come[group].items() if v == vertex]
+
+    def _low(self, group: str, vertex: int) -> int:
+        """Return how far the slowest part of a source has come; a subtask without splits is not waited for."""
+        progress = self._progress(group, vertex)
+        splits = [watermark for p in progress for watermark in p.splits.values()]
+        return min(splits or [p.watermark for p in progress])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
 
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
@@ -14,6 +13,7 @@ from millstream.jobmaster.progress import Progress
 from millstream.jobmaster.tasks import Tasks
 from millstream.jobmaster.view import CheckpointsView, FailureView, JobView
 from millstream.operators.protocol import Address, JobPlan, SlotReport
+from millstream.operators.source import Lags
 
 _REMEMBERED_FAILURES = 16
 
@@ -29,6 +29,7 @@ class Chronicle:
         self._tasks = Tasks()
         self._progress = Progress()
         self._failures: deque[FailureView] = deque(maxlen=_REMEMBERED_FAILURES)
+        self._failed = 0
         self._times = {JobStatus.INITIALIZING: now}
         self._checkpoints = CheckpointsView.of(coordinator)
         self.status = JobStatus.INITIALIZING
@@ -88,31 +89,37 @@ class Chronicle:
         self._progress = self._progress.after(reports)
         self._tasks.reported(reports, ended, now)
 
-    def sources_polled(self, pending: Mapping[int, Mapping[int, int]]) -> None:
+    def sources_polled(self, pending: Lags) -> None:
         self._progress = self._progress.sources_polled(pending)
 
     def epoch_took(self, seconds: float) -> None:
         self._progress = self._progress.epoch_took(seconds)
 
-    def failed(self, error: Exception, delay: float | None, now: float) -> None:
-        """The execution has failed; the job starts again after a delay, or not at all."""
+    def failed(self, error: Exception, delay: float | None, now: float) -> int:
+        """The execution has failed; the job starts again after a delay, or not at all. Return which failure it is."""
         located = error if isinstance(error, EpochFailed) else None
         # The same but for numbers: of epochs, processes, addresses.
         way = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
         self._alike = self._alike + 1 if way == self._way else 1
         self._way = way
         self._tasks.failed(None if located is None else self._task(located), now)
+        self._failed += 1
+        failure = None if located is None else located.failure
         self._failures.append(
             FailureView(
                 at=now,
                 message=str(error),
                 operator=None if located is None else located.operator_id,
                 restarts_at=None if delay is None else now + delay,
+                number=self._failed,
+                is_kept=failure is not None and failure.kept is not None,
+                note="" if failure is None else failure.note,
             )
         )
         if delay is not None:
             self.restarts += 1
             self.become(JobStatus.RESTARTING, now)
+        return self._failed
 
     @property
     def alike(self) -> int:

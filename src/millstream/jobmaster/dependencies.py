@@ -9,10 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 
 FILES, ARCHIVES, REQUIREMENTS = "python.files", "python.archives", "python.requirements"
 EXECUTABLE, PATH = "python.executable", "python.pythonpath"
@@ -20,7 +21,7 @@ EXECUTABLE, PATH = "python.executable", "python.pythonpath"
 MARK = "#"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Dependencies:
     """Where workers find what a program brought along.
 

@@ -20,6 +20,7 @@ class EpochFailed(JobExecutionError):
         operator_id, subtask: where it happened, if that is known.
         damaged: whether it is state that could not be read.
         incurable: whether it would happen again if the job were started again.
+        failure: what went wrong in a subtask, if it is that.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class EpochFailed(JobExecutionError):
         subtask: int | None = None,
         damaged: bool = False,
         incurable: bool = False,
+        failure: Failure | None = None,
     ) -> None:
         super().__init__(message, engine_trace=engine_trace)
         self.printed = printed
@@ -41,6 +43,7 @@ class EpochFailed(JobExecutionError):
         self.subtask = subtask
         self.damaged = damaged
         self.incurable = incurable
+        self.failure = failure
 
     @staticmethod
     def of(failure: Failure, printed: str = "", logged: Sequence[LogLine] = (), engine_trace: str = "") -> EpochFailed:
@@ -54,6 +57,7 @@ class EpochFailed(JobExecutionError):
             subtask=failure.subtask,
             damaged=failure.damaged,
             incurable=failure.incurable,
+            failure=failure,
         )
 
 

@@ -2,53 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from millstream.common.records import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.flow import Slices
 from millstream.jobmaster.requests import Request
 from millstream.operators.protocol import JobPlan, Shares, SlotReport
+from millstream.operators.source import Lags
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class JobStarted:
     """The job's thread runs."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TimePassed:
     """All that was asked for is done, and the machine's deadline has come."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class StepFailed:
     """An instruction could not be carried out; those behind it were dropped."""
 
     error: Exception
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CancelAsked:
     """Somebody wants the job to stop at once."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SuspendAsked:
     """This process leads no longer, or ends: the job shall stop at once, and be left as it is to whoever leads."""
 
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Requested:
     """Somebody wants something done between two epochs."""
 
     request: Request
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SlotsOpened:
     """An execution has slots.
 
@@ -61,7 +62,7 @@ class SlotsOpened:
     slices: Slices
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SourcesPolled:
     """The sources have dealt out what there is to read.
 
@@ -69,43 +70,43 @@ class SourcesPolled:
         limited: whether there is more than the budget allowed.
         finished: the sources that have dealt out everything for good.
         poll_again: when it is worth asking again, should there be nothing.
-        pending: how many records wait to be dealt out, by source and subtask, of those that can tell.
+        pending: how much waits to be dealt out, of those that can tell.
     """
 
     shares: Shares
     limited: bool
     finished: frozenset[int]
     poll_again: float
-    pending: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    pending: Lags = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class InputCame:
     """A source that was asked in vain has something to read."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SlotsLost:
     """A process that an execution needs is gone; its next epoch will say which, and fail."""
 
     attempt: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PositionsNoted:
     """How far the sources have been dealt out."""
 
     positions: Positions
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class EpochFinished:
     """All subtasks have done their part of an epoch."""
 
     reports: list[SlotReport]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ManifestWritten:
     """The manifest of a checkpoint is safely on storage."""
 
@@ -113,7 +114,7 @@ class ManifestWritten:
     location: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ManifestLost:
     """The manifest of a checkpoint could not be written; it may be on storage in spite of what was said.
 
@@ -126,14 +127,14 @@ class ManifestLost:
     deposed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class OutputOpened:
     """The committers of the sinks are there; the output of some has to wait for a checkpoint."""
 
     transactional: frozenset[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class OutputCommitted:
     """Sinks have committed, aborted or finished output.
 
@@ -148,26 +149,26 @@ class OutputCommitted:
     wants_checkpoints: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CheckpointsDiscarded:
     """Checkpoints have been deleted; those that were asked for and are not named could not be."""
 
     checkpoints: frozenset[int]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class OriginDeleted:
     """The checkpoint that the job has started from is gone."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Replanned:
     """The program's plan for another parallelism was made."""
 
     plan: JobPlan
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SavepointWritten:
     """A savepoint is complete."""
 

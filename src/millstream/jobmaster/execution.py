@@ -100,6 +100,10 @@ class Execution:
         open_to_more = self.running_sources() - held - self.held_sources()
         return frozenset(v for v in open_to_more if not self._alignment.holds_back(v))
 
+    def splits_ahead(self) -> dict[int, frozenset[Any]]:
+        """Return the splits of sources that wait for slower ones."""
+        return {v: ahead for v in self._alignment.sources if (ahead := self._alignment.ahead(v))}
+
     def _sources_of(self, vertex: int, given: int) -> frozenset[int]:
         """Return which sources an input of a vertex comes from."""
         return self._feeding.get(given, self._sources[vertex])
@@ -122,6 +126,7 @@ class Execution:
         self, level: int, shares: Shares, ending: frozenset[int], held: frozenset[int], about: dict[str, Any]
     ) -> LevelTask:
         vertices = [v for v in self.plan.vertices if v.level == level]
+        ahead = self.splits_ahead()
         addresses = [(v.id, subtask) for v in vertices for subtask in range(v.parallelism)]
         return LevelTask(
             epoch=self.epoch,
@@ -129,6 +134,7 @@ class Execution:
             shares={v.id: shares[v.id] for v in vertices if v.id in shares},
             ending=frozenset(v.id for v in vertices if v.id in ending),
             held=frozenset(v.id for v in vertices if v.id in held),
+            ahead={v.id: ahead[v.id] for v in vertices if v.id in ahead},
             state_files={a: files for a in addresses if (files := self._state_files.get(a))},
             carried={a: carried for a in addresses if (carried := self._carried.get(a))},
             **about,

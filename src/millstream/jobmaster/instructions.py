@@ -6,30 +6,37 @@ Where an instruction has an answer, its docstring names the event. One that cann
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import field
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
+from millstream.common.records import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.requests import Request
+from millstream.operators.failures import Failure
 from millstream.operators.protocol import JobPlan, LevelTask, LogLine
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class TakeDirectory:
     """Make the job's directory its own, and see to it that nobody goes on from another checkpoint."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class OpenOutput:
-    """Make the committers of the job's sinks: OutputOpened."""
+    """Make the committers of the job's sinks: OutputOpened.
+
+    Attributes:
+        afresh: whether the job starts from nothing, so that there is no output to recover.
+    """
 
     plan: JobPlan
+    afresh: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class OpenSlots:
     """Begin an execution: sources at their positions, and slots of its own."""
 
@@ -38,7 +45,7 @@ class OpenSlots:
     positions: Positions
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ReleaseSlots:
     """End the slots of the execution.
 
@@ -50,27 +57,32 @@ class ReleaseSlots:
     must: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class PollSources:
-    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled."""
+    """Ask sources what to read next, so many records for each subtask of each that may be read: SourcesPolled.
+
+    Attributes:
+        ahead: the splits of sources that must wait for slower ones.
+    """
 
     budgets: dict[int, int]
     running: frozenset[int]
+    ahead: dict[int, frozenset[Any]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class NotePositions:
     """Say how far sources have been dealt out: PositionsNoted."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RunEpoch:
     """Run the levels of one epoch: EpochFinished."""
 
     tasks: list[LevelTask]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ConfirmSources:
     """Tell the sources what has been processed for good; None: all that was dealt out, but where that is unread."""
 
@@ -81,7 +93,7 @@ class ConfirmSources:
 # --- output
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CommitOutput:
     """Commit what sinks have staged, by operator: OutputCommitted."""
 
@@ -89,7 +101,7 @@ class CommitOutput:
     checkpoint: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RecoverOutput:
     """Commit what a checkpoint names and abort all other output, of all sinks or of some: OutputCommitted."""
 
@@ -98,7 +110,7 @@ class RecoverOutput:
     operators: Collection[str] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class FinishOutput:
     """Let no output wait that has been committed: OutputCommitted."""
 
@@ -106,14 +118,14 @@ class FinishOutput:
 # --- storage
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class WriteManifest:
     """Write the manifest of a checkpoint while the job goes on: later ManifestWritten or ManifestLost."""
 
     manifest: Manifest
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class WriteSavepoint:
     """Write the manifest of a savepoint whose state is there: SavepointWritten."""
 
@@ -121,42 +133,42 @@ class WriteSavepoint:
     manifest: Manifest
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DiscardCheckpoints:
     """Delete checkpoints, as far as that can be done now: CheckpointsDiscarded."""
 
     checkpoints: frozenset[int]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DiscardOthers:
     """Delete every checkpoint on storage but these; that must succeed before output is aborted."""
 
     kept: frozenset[int]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DeleteState:
     """Delete state files that nobody needs any more."""
 
     names: frozenset[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class SweepState:
     """Delete every state file that nobody needs, also those of epochs that failed."""
 
     needed: frozenset[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class DeleteOrigin:
     """Delete the checkpoint that the job has started from: OriginDeleted."""
 
     origin: Origin
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RecordOutcome:
     """Write down how the job has ended, where others could go on with it."""
 
@@ -164,12 +176,12 @@ class RecordOutcome:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class RemoveDirectory:
     """Delete the job's directory with all that is in it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class ReleaseDirectory:
     """Leave the job's directory to whoever comes next."""
 
@@ -177,14 +189,14 @@ class ReleaseDirectory:
 # --- people
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Replan:
     """Plan the program for another parallelism: Replanned."""
 
     parallelism: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Answer:
     """What was requested is done."""
 
@@ -192,7 +204,7 @@ class Answer:
     result: Any
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Refuse:
     """What was requested cannot be done."""
 
@@ -200,46 +212,55 @@ class Refuse:
     error: Exception
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Print:
     """Write what user code printed."""
 
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Log:
     """Pass on what user code logged."""
 
     lines: list[LogLine]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Warn:
     """Tell the log."""
 
     text: str
 
 
+@record(frozen=True, kw_only=True)
+class KeepFailure:
+    """Write down what is needed to run an operator again on what it has failed on."""
+
+    plan: JobPlan
+    number: int
+    failure: Failure
+
+
 # --- the end
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CloseSources:
     """Tell the sources that the job has ended."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CloseOutput:
     """Tell the committers that the job has ended."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class CleanUp:
     """Delete what the job had on this machine."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Finish:
     """The job is over: its result, or why there is none."""
 
@@ -275,6 +296,7 @@ Instruction = (
     | Print
     | Log
     | Warn
+    | KeepFailure
     | CloseSources
     | CloseOutput
     | CleanUp

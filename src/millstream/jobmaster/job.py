@@ -21,6 +21,7 @@ from millstream.common.errors import DeposedError, JobCancelledError, JobExecuti
 from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.jobmaster import events as e
+from millstream.jobmaster import hearsay
 from millstream.jobmaster import instructions as i
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine, EpochRunner
@@ -48,6 +49,7 @@ class JobMaster:
         replan: Callable[[int], JobPlan],
         claim: Callable[[str], None] = lambda home: None,
         on_end: Callable[[], None] = lambda: None,
+        keep_failure: Callable[[i.KeepFailure, float], None] = lambda asked, at: None,
         clock: JobClock | None = None,
         inbox: Inbox | None = None,
     ) -> None:
@@ -60,6 +62,7 @@ class JobMaster:
             replan: plans the program for another parallelism.
             claim: given the job's directory, makes sure that nobody goes on from another checkpoint.
             on_end: deletes what the job has on this machine.
+            keep_failure: writes down what is needed to run an operator again on what it has failed on.
             clock: the job's clock.
             inbox: where events from outside come in.
         """
@@ -72,6 +75,7 @@ class JobMaster:
         self._replan = replan
         self._claim = claim
         self._on_end = on_end
+        self._keep = keep_failure
         self._clock = clock or JobClock()
         self._inbox = inbox or ThreadInbox()
         self._todo: deque[i.Instruction] = deque()
@@ -234,7 +238,7 @@ class JobMaster:
         sources, now = self._opened_sources(), self._clock.now()
         # Before it is asked: what comes later wakes the job again.
         self._is_woken.clear()
-        read = sources.poll(asked.budgets, now, asked.running)
+        read = sources.poll(asked.budgets, now, asked.running, asked.ahead)
         again = now if read.shares else sources.next_poll(now, self._clock.now(), asked.budgets)
         return e.SourcesPolled(
             shares=read.shares, limited=read.limited, finished=read.finished, poll_again=again, pending=read.pending
@@ -252,6 +256,7 @@ class JobMaster:
         if self._sampled_until > time.monotonic():
             tasks = [replace(task, sampled=True) for task in tasks]
         reports = self._runner.run(tasks)
+        hearsay.tell(self.view.job_id, reports)
         fault_point("driver.before-ack")
         self._tell(e.EpochFinished(reports=reports))
         fault_point("driver.after-ack")
@@ -270,6 +275,8 @@ class JobMaster:
 
     def _open_output(self, asked: i.OpenOutput) -> e.OutputOpened:
         self._output = Output(asked.plan)
+        if asked.afresh:
+            self._output.begin()
         return e.OutputOpened(transactional=self._output.transactional)
 
     def _commit_output(self, asked: i.CommitOutput) -> e.OutputCommitted:
@@ -390,6 +397,13 @@ class JobMaster:
         for line in asked.lines:
             pass_on(line)
 
+    def _keep_failure(self, asked: i.KeepFailure) -> None:
+        try:
+            self._keep(asked, self._clock.now())
+        except Exception as error:
+            # What becomes of a job does not hang on what is kept of its failures.
+            log.warning("failure %d of job '%s' cannot be replayed: %s", asked.number, self.view.job_name, error)
+
     def _warn(self, asked: i.Warn) -> None:
         log.warning("%s", asked.text)
 
@@ -442,6 +456,7 @@ class JobMaster:
         i.Print: _print,
         i.Log: _log,
         i.Warn: _warn,
+        i.KeepFailure: _keep_failure,
         i.CloseSources: _close_sources,
         i.CloseOutput: _close_output,
         i.CleanUp: _clean_up,

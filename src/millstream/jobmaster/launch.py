@@ -11,7 +11,6 @@ import tempfile
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,12 +27,16 @@ from millstream.common.execution_config import global_job_parameters
 from millstream.common.faults import SETTING, arm
 from millstream.common.job_status import JobStatus
 from millstream.common.memory_on_spark import executor_memory
+from millstream.common.records import record
+from millstream.common.scratch import scratch
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.engine import Engine
 from millstream.jobmaster.flow import EpochSizer
+from millstream.jobmaster.instructions import KeepFailure
 from millstream.jobmaster.job import JobMaster
+from millstream.jobmaster.kept_failures import directory_of, keep
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import Ended, JobOptions
 from millstream.jobmaster.restart import restart_strategy
@@ -53,6 +56,7 @@ _TARGET = DurationSetting("millstream.epoch.target", 1000, limit=at_least(1, in_
 _MAX_RECORDS = IntegerSetting("millstream.epoch.max-records", EpochSizer.max_records, limit=at_least(1))
 _MAX_BYTES = IntegerSetting("millstream.epoch.max-bytes", EpochSizer.max_bytes, limit=at_least(1))
 _TEMPORARY = TextSetting("io.tmp.dirs", None, ("taskmanager.tmp.dirs",))
+_KEEP_BYTES = IntegerSetting("millstream.failures.keep-bytes", JobSettings.keep_bytes, limit=at_least(0))
 
 # Flink's default.
 _USUAL_BUFFER_TIMEOUT_MS = 100
@@ -60,7 +64,7 @@ _USUAL_BUFFER_TIMEOUT_MS = 100
 _JOB_ID = "$internal.pipeline.job-id"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Launch:
     """What a job is started with.
 
@@ -75,7 +79,7 @@ class Launch:
     clock: Callable[[], int] | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Prepared:
     """A job that is planned and checked, and not started."""
 
@@ -91,7 +95,7 @@ class Prepared:
         return JobPlan(settings=self.plan.settings, vertices=self.launch.graph(parallelism).vertices)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Home:
     """What a job has on disk: its own directory on this machine, and where its state files are."""
 
@@ -179,6 +183,7 @@ def settings_of(config: Configuration, graph: JobGraph, job_id: str, **about: An
         },
         state_backend=graph.backend,
         inlining=config.get_boolean(INLINING, True),
+        keep_bytes=_KEEP_BYTES.read(config),
         slot_memory=None if (memory := executor_memory(config)) is None else memory.slot,
         **about,
     )
@@ -206,6 +211,7 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
         replan=prepared.replan,
         claim=_claim(prepared, checkpoints),
         on_end=partial(_remove, directory),
+        keep_failure=partial(_keep_failure, directory_of(config)),
         clock=clock,
     )
     master.start()
@@ -232,6 +238,10 @@ def _claim(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
     return lambda _: supersede_runs(checkpoints, former, origin, storage_options(config))
 
 
+def _keep_failure(directory: str, asked: KeepFailure, at: float) -> None:
+    keep(directory, asked.plan, asked.number, at, asked.failure)
+
+
 def _remove(directory: str) -> None:
     with suppress(FileNotFoundError):
         # Somebody may have deleted it under the running job.
@@ -244,7 +254,7 @@ def _make_directory(config: Configuration, prefix: str) -> str:
     # Flink parts several with either sign.
     temporary = None if given is None else re.split("[,:]", given)[0].strip()
     try:
-        return tempfile.mkdtemp(prefix=prefix, dir=temporary)
+        return tempfile.mkdtemp(prefix=prefix, dir=temporary or scratch())
     except OSError as e:
         where = temporary or tempfile.gettempdir()
         raise InvalidProgramError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import EpochFailed
@@ -16,20 +17,29 @@ from millstream.jobmaster.flow import QUICK
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
-from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
+from millstream.operators.protocol import JobPlan, LevelTask, Place, SlotReport
 from millstream.operators.slot import SlotRuntime
 from millstream.stack_sampler import StackSampler
 from millstream.state.keyed import StateStorage
 from millstream.surroundings import requests, stopwatch, timer_lag
+
+# What the one worker is called.
+_HERE = Place("local", "localhost", 0)
 
 
 class LocalSlots:
     """The slots of one execution, in this process."""
 
     def __init__(
-        self, plan: JobPlan, storage: StateStorage, clock: Callable[[], int], pickled: bytes | None = None
+        self,
+        plan: JobPlan,
+        storage: StateStorage,
+        clock: Callable[[], int],
+        pickled: bytes | None = None,
+        attempt: int = 0,
     ) -> None:
         self._plan = plan
+        self._attempt = attempt
         self._storage = storage
         self._clock = clock
         self._pickled = pickled or dump_plan(plan)
@@ -41,9 +51,14 @@ class LocalSlots:
             slot.end_requests()
         surroundings = Surroundings(self._clock, requests, stopwatch(self._clock), timer_lag(self._clock))
         count = max(self._plan.slots(level) for level in range(self._plan.levels))
-        self.slots = [SlotRuntime(pickle.loads(self._pickled), i, self._storage, surroundings) for i in range(count)]
+        self.slots = [SlotRuntime(self._loaded(), i, self._storage, surroundings) for i in range(count)]
         for slot in self.slots:
             slot.sampler = StackSampler()
+            slot.place, slot.stays = _HERE, True
+
+    def _loaded(self) -> JobPlan:
+        plan: JobPlan = pickle.loads(self._pickled)
+        return replace(plan, settings=replace(plan.settings, attempt=self._attempt))
 
     def run(self, tasks: list[LevelTask], attempt: str, go_on: Callable[[], None] = lambda: None) -> list[SlotReport]:
         """Run the levels of an epoch; `go_on` is called in between and may raise."""
@@ -86,7 +101,7 @@ class LocalEpochs:
     ) -> None:
         self._name = plan.settings.job_name
         self._attempt = str(attempt)
-        self._slots = LocalSlots(plan, storage, clock, pickled)
+        self._slots = LocalSlots(plan, storage, clock, pickled, attempt)
         self._is_cancelled = threading.Event()
 
     def open(self, lost: Callable[[], None]) -> None:

@@ -11,12 +11,14 @@ from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.launch import Home, Launch, Prepared, prepare, start
 from millstream.jobmaster.local import LocalEngine
 from millstream.jobmaster.pickling import dump_plan
+from millstream.operators.logs import name_speakers
 from millstream.surroundings import wall_clock
 
 
 def launch_here(job: Launch) -> JobMaster:
     """Start a job in this process as it would start on Spark, say so, and return its master."""
     prepared = prepare(job)
+    name_speakers()
     master = start_here(prepared)
     if not job.config.get_boolean("millstream.quiet", False):
         print("millstream: running in this process, without Spark (millstream.engine=local)", file=sys.stderr)

@@ -217,7 +217,7 @@ class JobMachine:
         job.chronicle.become(JobStatus.CREATED, self._now)
         if self._options.ended is not None:
             return self._end_as_before(self._options.ended)
-        instructions: Instructions = [i.TakeDirectory(), i.OpenOutput(plan=job.plan)]
+        instructions: Instructions = [i.TakeDirectory(), i.OpenOutput(plan=job.plan, afresh=origin is None)]
         if origin is not None:
             snapshot = origin.manifest.snapshot
             try:
@@ -270,6 +270,7 @@ class JobMachine:
             i.PollSources(
                 budgets={v: self._options.sizer.budget_of(v) for v in execution.readable_sources()},
                 running=execution.running_sources(),
+                ahead=execution.splits_ahead(),
             )
         ]
 
@@ -615,7 +616,9 @@ class JobMachine:
         chronicle, delay = self._ledger.chronicle, None
         if chronicle.status is not JobStatus.CREATED and not _is_incurable(error):
             delay = self._options.restart.failed(self._now)
-        chronicle.failed(error, delay, self._now)
+        number = chronicle.failed(error, delay, self._now)
+        if isinstance(error, EpochFailed) and error.failure is not None and error.failure.kept is not None:
+            instructions.append(i.KeepFailure(plan=self._ledger.plan, number=number, failure=error.failure))
         if delay is None:
             return instructions + self._end(JobStatus.FAILED, error)
         self._error = error

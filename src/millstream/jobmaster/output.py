@@ -33,6 +33,11 @@ class Output:
         """The sinks whose output has to wait for a checkpoint."""
         return frozenset(operator for operator, c in self._committers.items() if c.transactional)
 
+    def begin(self) -> None:
+        """The job starts from nothing."""
+        for operator, committer in self._committers.items():
+            self._guarded(operator, "begin", committer.begin)
+
     def commit(self, staged: dict[str, Committables]) -> None:
         """Commit what sinks have staged, by operator id."""
         fault_point("driver.before-commit")

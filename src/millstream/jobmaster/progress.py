@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.operators.protocol import Address, SlotReport, SubtaskReport
+from millstream.operators.insight import Insight
+from millstream.operators.protocol import Address, Place, SlotReport, SubtaskReport
 from millstream.operators.sampling import Seen, added
+from millstream.operators.source import Lags
 from millstream.operators.traffic import SlotTraffic
 
 
@@ -18,25 +20,30 @@ class SubtaskProgress:
     Attributes:
         taken: what its sinks were given; None where that is not counted.
         seconds: how long it has worked.
+        insight: what it has told of itself last.
     """
 
     records_in: int = 0
     records_out: int = 0
+    bytes_in: int = 0
     bytes_out: int = 0
     taken: int | None = 0
     seconds: float = 0.0
     watermark: int | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    insight: Insight | None = None
 
     def after(self, report: SubtaskReport) -> SubtaskProgress:
         return SubtaskProgress(
             records_in=self.records_in + report.records_in,
             records_out=self.records_out + report.records_out,
+            bytes_in=self.bytes_in + report.bytes_in,
             bytes_out=self.bytes_out + report.bytes_out,
             taken=None if self.taken is None or report.taken is None else self.taken + report.taken,
             seconds=self.seconds + report.seconds,
             watermark=report.watermark,
             metrics=report.metrics,
+            insight=report.insight or self.insight,
         )
 
 
@@ -49,16 +56,18 @@ class Progress:
 
     Attributes:
         traffic: what each slot of this execution told last, if its slots stay.
-        pending: how many records sources have not dealt out yet, by source and subtask, of those that can tell.
+        pending: how much sources have not dealt out yet, of those that can tell.
         samples: by vertex and slot, what was seen while somebody wanted to know.
+        places: where the slots of this execution are, as far as they have told.
     """
 
     epochs: int = 0
     last_epoch_seconds: float = 0.0
     subtasks: Mapping[Address, SubtaskProgress] = field(default_factory=dict)
     traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
-    pending: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    pending: Lags = field(default_factory=dict)
     samples: Mapping[tuple[int, int], Seen] = field(default_factory=dict)
+    places: Mapping[int, Place] = field(default_factory=dict)
 
     def after(self, reports: list[SlotReport]) -> Progress:
         """Return the sums after another epoch."""
@@ -68,7 +77,9 @@ class Progress:
             subtasks[address] = subtasks.get(address, _NOTHING).after(report)
         told = {slot.slot: slot.traffic for slot in reports if slot.traffic is not None}
         traffic = {**self.traffic, **told} if told else self.traffic
-        after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic)
+        placed = {slot.slot: slot.place for slot in reports if slot.place is not None}
+        places = {**self.places, **placed} if placed else self.places
+        after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic, places=places)
         sampled = {(vertex, slot.slot): seen for slot in reports for vertex, seen in slot.samples.items()}
         return after._with_samples(sampled) if sampled else after
 
@@ -80,9 +91,9 @@ class Progress:
 
     def with_new_slots(self) -> Progress:
         """Return the sums when another execution begins."""
-        return replace(self, traffic={})
+        return replace(self, traffic={}, places={})
 
-    def sources_polled(self, pending: Mapping[int, Mapping[int, int]]) -> Progress:
+    def sources_polled(self, pending: Lags) -> Progress:
         """Return the sums when sources have said how much they have."""
         return replace(self, pending={**self.pending, **pending}) if pending else self
 

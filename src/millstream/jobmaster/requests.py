@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.common.errors import MillstreamError
+from millstream.common.records import record
 
 
 def _new_name() -> str:
     return uuid.uuid4().hex[:12]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SavepointRequest:
     """Take a savepoint; then stop, if asked, and before that let all windows and timers fire, if asked.
 
@@ -29,14 +30,14 @@ class SavepointRequest:
     done: Future[str] = field(default_factory=Future, compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CheckpointRequest:
     """Take a checkpoint now."""
 
     done: Future[str] = field(default_factory=Future, compare=False)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RescaleRequest:
     """Go on with another parallelism."""
 

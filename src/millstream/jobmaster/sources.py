@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from millstream.checkpoint.snapshot import pack, unpack
 from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
+from millstream.common.records import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.polling import BackOff, RateLimit
 from millstream.operators.protocol import JobPlan, Shares
-from millstream.operators.source import Source, SourceOperator, SplitEnumerator
+from millstream.operators.source import Lags, Source, SourceOperator, SplitEnumerator
 
 log = logging.getLogger("millstream")
 
@@ -21,20 +21,21 @@ T = TypeVar("T")
 
 # When none may be read, each waits for the progress of another.
 _HELD_BACK = 0.1
+_NONE_AHEAD: Mapping[int, Collection[Any]] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Read:
     """What sources had to say when they were asked.
 
     Attributes:
         limited: whether there is more than the budget allowed.
         finished: those that have dealt out everything for good.
-        pending: how many records wait, by source and subtask, of those that can tell.
+        pending: how much waits, of those that can tell.
     """
 
     shares: Shares
-    pending: Mapping[int, Mapping[int, int]]
+    pending: Lags
     limited: bool
     finished: frozenset[int]
 
@@ -55,6 +56,8 @@ class Sources:
         self._enumerators: dict[int, SplitEnumerator] = {}
         self._operators: dict[int, str] = {}
         self._labels: dict[int, str] = {}
+        # Those that can hold single splits back.
+        self._aligned: set[int] = set()
         for vertex in plan.vertices:
             operator = vertex.head.operator
             if isinstance(operator, SourceOperator):
@@ -67,12 +70,25 @@ class Sources:
                 enumerator.listen(wake)
                 self._enumerators[vertex.id] = enumerator
                 self._back_off[vertex.id] = BackOff()
+                if operator.source.aligns_splits:
+                    self._aligned.add(vertex.id)
                 rate = operator.source.rate_per_second
                 if rate is not None:
                     self._limits[vertex.id] = RateLimit(rate, vertex.parallelism)
 
-    def poll(self, budgets: Mapping[int, int], now: float, running: Collection[int]) -> Read:
-        """Deal out the next input of those that may be read: for each subtask about so many records."""
+    def poll(
+        self,
+        budgets: Mapping[int, int],
+        now: float,
+        running: Collection[int],
+        ahead: Mapping[int, Collection[Any]] = _NONE_AHEAD,
+    ) -> Read:
+        """Deal out the next input of those that may be read: for each subtask about so many records.
+
+        Nothing is dealt out of the splits that are ahead of others.
+        """
+        for vertex in self._aligned & budgets.keys():
+            self._enumerators[vertex].hold_back(ahead.get(vertex, ()))
         allowed = {v: self._within_rate(v, budget, now) for v, budget in sorted(budgets.items())}
         dealt = {
             v: self._guarded(v, partial(self._enumerators[v].poll, budget, now))
@@ -86,7 +102,7 @@ class Sources:
             shares={v: d.shares for v, d in dealt.items() if d.shares},
             limited=any(d.limited for d in dealt.values()),
             finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
-            pending={v: d.pending for v, d in dealt.items() if d.pending is not None},
+            pending={v: lag for v, d in dealt.items() if (lag := d.lag)},
         )
 
     def _within_rate(self, vertex: int, budget: int, now: float) -> int:

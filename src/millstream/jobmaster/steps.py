@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 
+from millstream.common.records import record
 from millstream.operators.protocol import Shares
 
 
@@ -53,7 +54,7 @@ class Why(Enum):
     COMMIT_REST = auto()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Epoch:
     """What an epoch shall do, and what comes behind it."""
 

@@ -10,8 +10,9 @@ from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.coordinator import Checkpoint, CheckpointStatus, Coordinator
 from millstream.jobmaster.progress import Progress
-from millstream.operators.protocol import Address, JobPlan
+from millstream.operators.protocol import Address, JobPlan, Place
 from millstream.operators.traffic import SubtaskTraffic
+from millstream.operators.vertex import Vertex
 
 # A job that has failed so often in a row in the same way does not get on by starting again.
 ALIKE_MEANS_STUCK = 10
@@ -34,12 +35,18 @@ class FailureView:
     Attributes:
         operator: the id of the operator it happened in, if that is known.
         restarts_at: when the job starts again; None when it does not.
+        number: which of the job's failures it is, from 1.
+        is_kept: whether the record, or the timer, is kept, so that the operator can be run on it alone.
+        note: what of it could not be kept, in words.
     """
 
     at: float
     message: str
     operator: str | None
     restarts_at: float | None
+    number: int = 1
+    is_kept: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +167,10 @@ class JobView:
     @property
     def job_name(self) -> str:
         return self.plan.settings.job_name
+
+    def place(self, vertex: Vertex, subtask: int) -> Place | None:
+        """Return where a subtask runs; None if that is not known, or in this process."""
+        return self.progress.places.get(vertex.slot_offset + subtask)
 
     def traffic(self, vertex: int, subtask: int) -> SubtaskTraffic | None:
         """Return what is known of a subtask's time and channels; None if its slot does not stay, or is new."""

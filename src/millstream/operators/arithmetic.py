@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.common.shapes import ANYTHING, TEXT, TRUTH, Anything, Fixed, Real, Shape, Some, Whole
+from millstream.common.shapes import ANYTHING, TEXT, TRUTH, Anything, Fixed, Moved, Real, Shape, Some, Whole
 
 _Bounds = tuple[int | None, int | None]
 
@@ -65,7 +65,7 @@ def binary(operator: str, left: Shape, right: Shape) -> Shape:
         # Of two booleans `&` and its like make a boolean.
         if rule is None or (_is(left, bool) and _is(right, bool) and operator in "&|^"):
             return ANYTHING
-        return Whole(*rule(a, b))
+        return _moved(operator, a, b) or Whole(*rule(a, b))
     return Real() if operator in ("+", "-", "*", "/", "//", "%") else ANYTHING
 
 
@@ -77,6 +77,18 @@ def _number(shape: Shape) -> Whole | Real | Anything:
 
 def _sum(a: Whole, b: Whole) -> _Bounds:
     return _plus(a.low, b.low), _plus(a.high, b.high)
+
+
+def _moved(operator: str, a: Whole, b: Whole) -> Moved | None:
+    """Return what is known of an int that is moved by another, None if nothing is known but its bounds."""
+    if operator == "+" and isinstance(b, Moved):
+        a, b = b, a
+    if operator not in ("+", "-") or not isinstance(a, Moved) or isinstance(b, Moved):
+        return None
+    if b.low is None or b.high is None:
+        return None
+    low, high = (b.low, b.high) if operator == "+" else (-b.high, -b.low)
+    return Moved(_plus(a.low, low), _plus(a.high, high), place=a.place, least=a.least + low, most=a.most + high)
 
 
 def _difference(a: Whole, b: Whole) -> _Bounds:

@@ -214,7 +214,7 @@ class AsyncOperator(Operator):
             if found is None:
                 continue
             if error is not None:
-                raise FailedFor(self, found.value) from error
+                raise FailedFor(self, found.value, found.timestamp) from error
             in_flight.answer(found, results)
         emit = self.setup.emit
         for one in in_flight.ready():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.columns import Columns
 from millstream.operators.context import RuntimeContext
 from millstream.operators.functions import UserFunction
 from millstream.operators.operator_state import (
@@ -131,6 +132,13 @@ class Operator:
     watermark = MIN_WATERMARK
     # Set where the operator has timers.
     timers: Timers | None = None
+    # What its timers are to people.
+    waits_as = "timers"
+    # The last records that came too late and were dropped: value, timestamp, and how far time had come.
+    late_records: Sequence[tuple[Any, int, int]] = ()
+    # What is being fired: the method that does it and what that is given, of which the second is the key. It stays
+    # when that fails, so that it can be fired again alone.
+    firing: tuple[str, tuple[Any, ...]] | None = None
 
     @property
     def uses_key(self) -> bool:
@@ -174,18 +182,48 @@ class Operator:
         """Write what happens to one record."""
         raise NotImplementedError(f"{type(self).__name__} writes no code")
 
+    def column_code(self, columns: Columns) -> bool:
+        """Write what happens to columns of numbers before the loop; tell whether it can be written so."""
+        return False
+
     def on_watermark(self, watermark: int) -> int | None:
         """Event time has come this far: fire timers; return the watermark to pass on, None for none."""
         self.watermark = watermark
         if self.timers is not None:
-            for timer in self.timers.event.due(watermark):
-                self.on_event_timer(timer)
+            self._fire_event_timers(watermark)
         return watermark
+
+    def _fire_event_timers(self, until: int) -> None:
+        assert self.timers is not None
+        for timer in self.timers.event.due(until):
+            self.firing = "on_event_timer", timer
+            self.on_event_timer(timer)
+        self.firing = None
+
+    def _fire_processing_timers(self, until: int) -> None:
+        assert self.timers is not None
+        for timer in self.timers.processing.due(until):
+            self.firing = "on_processing_timer", timer
+            self.on_processing_timer(timer)
+        self.firing = None
 
     @property
     def sent(self) -> int:
         """How far time has come behind this operator, of those that make watermarks."""
         return MIN_WATERMARK
+
+    def splits(self) -> Iterable[tuple[Any, int, bool, int]]:
+        """Return, of those that make watermarks, how far each split has come.
+
+        That is its name, None where there are no splits, its watermark, whether it is idle, and when its last record
+        came.
+        """
+        return ()
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        """Return what waits for event time: windows or timers, how many, and for which time the first of them."""
+        if self.timers is not None and (first := self.timers.event.next_time()) is not None:
+            yield self.waits_as, len(self.timers.event), first
 
     def announce(self) -> None:
         """Say again how far time has come, to those that have not heard it; asked of those that make watermarks."""
@@ -197,8 +235,7 @@ class Operator:
     def on_processing_time(self) -> None:
         """Fire the timers that the wall clock has reached."""
         if self.timers is not None:
-            for timer in self.timers.processing.due(self.setup.clock() - self.setup.surroundings.timer_lag):
-                self.on_processing_timer(timer)
+            self._fire_processing_timers(self.setup.clock() - self.setup.surroundings.timer_lag)
 
     @property
     def follows_clock(self) -> bool:
@@ -209,10 +246,8 @@ class Operator:
         """In BATCH: the records of a key have all been there; fire its timers."""
         if self.timers is not None:
             self.watermark = MAX_WATERMARK
-            for timer in self.timers.event.due(MAX_WATERMARK):
-                self.on_event_timer(timer)
-            for timer in self.timers.processing.due(MAX_WATERMARK):
-                self.on_processing_timer(timer)
+            self._fire_event_timers(MAX_WATERMARK)
+            self._fire_processing_timers(MAX_WATERMARK)
             self.watermark = MIN_WATERMARK
 
     def on_event_timer(self, timer: Timer) -> None:

@@ -11,6 +11,7 @@ prefix of it is due, and every key gets its part at once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from millstream.operators.matching import Matching, PatternRuntimeContext, State
 from millstream.operators.metrics import Counter
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.values import detached
-from millstream.operators.windows.operator import LATE_DROPPED
+from millstream.operators.windows.operator import LATE_DROPPED, LATE_SHOWN
 from millstream.state.descriptors import ValueStateDescriptor
 from millstream.state.kinds import LIST, VALUE
 from millstream.state.table import BY_KEY
@@ -77,6 +78,7 @@ class PatternOperator(Operator):
         self._events = setup.state.table(EVENTS, LIST)
         self._runs = setup.state.table(RUNS, VALUE, self.address)
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
+        self.late_records: deque[tuple[Any, int, int]] = deque(maxlen=LATE_SHOWN)
         # What came since the last watermark; the loop appends to it.
         self._arrived: list[Waiting] = []
         # What waits, and what has come in this epoch.
@@ -153,6 +155,7 @@ class PatternOperator(Operator):
             self.setup.emit(((self.late_tag, value),), timestamp)
         else:
             self._dropped.inc()
+            self.late_records.append((value, timestamp, self.watermark))
 
     def take(self, key: Any, value: Any) -> None:
         """In processing time: process an event now, or with a comparator a millisecond later with its likes."""

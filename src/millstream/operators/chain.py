@@ -7,16 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.common.lines import labelled
-from millstream.common.shapes import ANYTHING
+from millstream.common.shapes import ANYTHING, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.blocks import Layout
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.columns import Columns, chosen
 from millstream.operators.edges import Edge, EdgeWriter
 from millstream.operators.fitting import made_to_fit
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.partitioners import KeyPartitioner
 from millstream.operators.sink import InvokeOperator
+from millstream.operators.source import SourceOperator
 from millstream.operators.values import detached, keeps_nothing
 
 
@@ -111,6 +113,33 @@ class ChainCompiler:
         self._compile_pending()
         return w.build("batch")
 
+    def column_function(self, loop: Callable[[Iterable[Any]], None]) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes a batch of a source's records by columns where it can, and else by a loop."""
+        head = self._nodes[0]
+        numbers = head.operator.numbers if isinstance(head.operator, SourceOperator) else None
+        if numbers is None or not self._inlining:
+            return loop
+        w = CodeWriter(head.name)
+        columns, node = Columns(w, numbers), head
+        while (behind := self._behind(node, columns.value)) is not None and behind.operator.column_code(columns):
+            node = behind
+        if node is head:
+            return loop
+        line, value = columns.head()
+        with w.block(line):
+            self._outputs(w, node, value)
+        self._compile_pending()
+        return chosen(w.build("batch"), loop, numbers)
+
+    def _behind(self, node: ChainNode, value: Var) -> ChainNode | None:
+        """Return the one node that takes all that another emits, as it is."""
+        if len(node.outputs) != 1 or node.outputs[0].node is None or node.outputs[0].tag is not None:
+            return None
+        behind = self._nodes[node.outputs[0].node]
+        wanted = node.type_info.shape() if node.type_info is not None else ANYTHING
+        fits = not is_encoded(node, [behind]) or (wanted is not None and within(value.shape, wanted))
+        return behind if fits else None
+
     def _source_code(self) -> CodeWriter:
         w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
         with w.block("for x in batch:"):
@@ -137,6 +166,15 @@ class ChainCompiler:
             self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
         return w
 
+    def record_function(self, input_index: int, timestamped: bool, keyed: bool) -> Callable[[Iterable[Any]], None]:
+        """Return the function that takes records for the first operator, each with its timestamp and its key."""
+        w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
+        with w.block("for x, t, k in batch:"):
+            value = Var("x", "t" if timestamped else None, detached=True)
+            self._node(w, self._nodes[0], input_index, value, Key("k", hashable=True) if keyed else None)
+        self._compile_pending()
+        return w.build("batch")
+
     def emit_function(self, node: ChainNode) -> Callable[..., None]:
         """Return the function that takes what a node emits outside the loop, and the timestamp it has."""
         function = self._rest(node)
@@ -158,7 +196,7 @@ class ChainCompiler:
         return w
 
     def _node(self, w: CodeWriter, node: ChainNode, input_index: int, value: Var, key: Key | None) -> None:
-        w.next_operator()
+        w.next_operator(node.operator, input_index, value, key)
         node.operator.code(w, input_index, value, key, lambda out: self._outputs(w, node, out))
 
     def _outputs(self, w: CodeWriter, node: ChainNode, value: Var) -> None:
@@ -185,7 +223,7 @@ class ChainCompiler:
     def _output(self, w: CodeWriter, node: ChainNode, tag: str | None, value: Var) -> None:
         outputs = [o for o in node.outputs if o.tag == tag]
         type_info = node.type_info if tag is None else next((o.tag_type for o in outputs if o.tag_type), None)
-        encoded = _is_encoded(node, [None if o.node is None else self._nodes[o.node] for o in outputs])
+        encoded = is_encoded(node, [None if o.node is None else self._nodes[o.node] for o in outputs])
         value = made_to_fit(w, node.operator, type_info if encoded else None, value)
         # Edges first: a chained operator may change the value.
         outputs.sort(key=lambda o: o.node is not None)
@@ -205,7 +243,7 @@ class ChainCompiler:
                 self._writers[output.edge].code(w, mine, node.operator)
 
 
-def _is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
+def is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
     """Tell whether what a node emits is encoded on its way: only then it must fit its type.
 
     As in PyFlink: what a source reads, what leaves the chain or goes to a sink, what is state, what several take, and

@@ -54,6 +54,7 @@ class Var:
         detached: whether nobody else can change the value any more.
         shape: what is known of the value.
         condition: the variable that must be true for the shape to hold, None where it always does.
+        sure: the variable that is true while the value is known to fit its operator's type, None where there is none.
         fitted: the type that the value was made to fit and that it still fits, None for none.
     """
 
@@ -62,6 +63,7 @@ class Var:
     detached: bool
     shape: Shape = ANYTHING
     condition: str | None = None
+    sure: str | None = None
     fitted: TypeInformation | None = None
 
     def renamed(self, name: str, detached: bool, shape: Shape = ANYTHING) -> Var:
@@ -87,6 +89,19 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """What an operator takes in a generated function: which of its inputs, and what else belongs to the record.
+
+    Attributes:
+        timestamp, key: the variables with the record's timestamp and its key, None where there are none.
+    """
+
+    input_index: int
+    timestamp: str | None
+    key: str | None
+
+
+@dataclass(frozen=True)
 class Site:
     """Where a generated line came from.
 
@@ -94,11 +109,13 @@ class Site:
         operator: the operator that wrote it.
         variable: the variable with its input, or the text that puts it together.
         inlined: the user's functions whose text stands in the line, and the same of their arguments.
+        taken: what belongs to its input; None where the operator takes none here.
     """
 
     operator: Any
     variable: str
     inlined: tuple[tuple[Callable[..., Any], list[str]], ...] = ()
+    taken: Taken | None = None
 
 
 class CodeWriter:
@@ -118,6 +135,7 @@ class CodeWriter:
         self._indent = 1
         self._loops = 0
         self._operators = 0
+        self._taken: dict[int, Taken] = {}
         self._vars = 0
         self._bound: dict[str, Any] = {}
         self._names: dict[int, str] = {}
@@ -241,9 +259,10 @@ class CodeWriter:
         """Return what is known of each of the results that a user's function returns together."""
         return elements_of(function) if self._inlining else ANYTHING
 
-    def next_operator(self) -> None:
-        """Another operator is about to write its lines."""
+    def next_operator(self, operator: Any, input_index: int, value: Var, key: Key | None) -> None:
+        """Another operator is about to write its lines, for a record of one of its inputs."""
         self._operators += 1
+        self._taken[id(operator)] = Taken(input_index, value.timestamp, None if key is None else key.name)
 
     def before(self, text: str) -> None:
         """Write a line that runs once, before the loop."""
@@ -260,7 +279,9 @@ class CodeWriter:
             self._put_together(text)
         if operator is not None:
             # Two lines precede the body: the def line is number 1.
-            self._sites[len(self._lines) + 2] = Site(operator, self.written_out(variable), tuple(self._inlined))
+            self._sites[len(self._lines) + 2] = Site(
+                operator, self.written_out(variable), tuple(self._inlined), self._taken.get(id(operator))
+            )
             self._inlined.clear()
         self._lines.append("    " * self._indent + text)
 

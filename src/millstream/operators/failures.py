@@ -33,6 +33,9 @@ class Failure:
     incurable: bool = False
     # The line of the program that made the operator.
     made_at: str | None = None
+    # What the operator can be run on once more, see `operators.evidence`, and why not on all of it.
+    kept: dict[str, Any] | None = None
+    note: str = ""
 
     def describe(self) -> str:
         """Say it in the order that helps."""
@@ -56,13 +59,45 @@ class SubtaskFailed(MillstreamError):
         self.failure = failure
 
 
+@dataclass(frozen=True)
+class Input:
+    """A record as an operator was given it.
+
+    Attributes:
+        index: of which of the operator's inputs it is.
+        key: its key; None where the operator needs none.
+        is_timestamped: whether records of the stream have timestamps, though this one may have none.
+    """
+
+    index: int
+    value: Any
+    timestamp: int | None = None
+    key: Any = None
+    is_timestamped: bool = False
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where an error was raised: in which operator, for which record, and the error as user code raises it."""
+
+    operator: object | None
+    found: Input | None
+    error: Exception
+
+    @property
+    def record(self) -> str | None:
+        """The record, in words."""
+        return None if self.found is None else shorten(self.found.value)
+
+
 class FailedFor(Exception):
     """Tells operator and record of an error, its cause, that was not raised in the chain's loop."""
 
-    def __init__(self, operator: object, record: object) -> None:
+    def __init__(self, operator: object, record: object, timestamp: int | None) -> None:
         super().__init__(operator, record)
         self.operator = operator
         self.record = record
+        self.timestamp = timestamp
 
 
 def shorten(value: object) -> str:
@@ -74,12 +109,13 @@ def shorten(value: object) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}... ({len(shown)} characters)"
 
 
-def locate(error: Exception) -> tuple[object | None, str | None, Exception]:
+def locate(error: Exception) -> Located:
     """Find the operator that failed and its record, from the traceback alone; and the error as user code raises it."""
     if isinstance(error, FailedFor) and isinstance(error.__cause__, Exception):
-        return error.operator, shorten(error.record), error.__cause__
+        stamp = error.timestamp
+        return Located(error.operator, Input(0, error.record, stamp, None, stamp is not None), error.__cause__)
     operator: object | None = None
-    record: str | None = None
+    found: Input | None = None
     tb = error.__traceback__
     while tb is not None:
         site = site_of(tb.tb_frame, tb.tb_lineno)
@@ -87,11 +123,11 @@ def locate(error: Exception) -> tuple[object | None, str | None, Exception]:
             operator = site.operator
             variables = tb.tb_frame.f_locals
             if site.variable:
-                record = _record(site.variable, variables) or record
+                found = _input(site, variables) or found
             if tb.tb_next is None:
                 error = _call_again(site, variables, error)
         tb = tb.tb_next
-    return operator, record, _explained(error)
+    return Located(operator, found, _explained(error))
 
 
 _NOT_ITERABLE = re.compile(r"'(.+)' object is not iterable")
@@ -103,7 +139,7 @@ def _explained(error: Exception) -> Exception:
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     found = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
-    if found is None or last is None or not _is_ours(last):
+    if found is None or last is None or not is_ours(last):
         return error
     return TypeMismatchError(
         f"The function returned a value of type {found.group(1)} where any number of results is expected: return a "
@@ -111,12 +147,18 @@ def _explained(error: Exception) -> Exception:
     )
 
 
-def _record(text: str, variables: dict[str, Any]) -> str | None:
+def _input(site: Site, variables: dict[str, Any]) -> Input | None:
     """Return the record of a line: a variable, or a tuple that is put together from several."""
     try:
-        return shorten(eval(text, {}, variables))
+        value = eval(site.variable, {}, variables)
     except NameError:  # a line before the variable is set
         return None
+    taken = site.taken
+    if taken is None:
+        return Input(0, value)
+    stamp = None if taken.timestamp is None else variables.get(taken.timestamp)
+    key = None if taken.key is None else variables.get(taken.key)
+    return Input(taken.input_index, value, stamp, key, taken.timestamp is not None)
 
 
 def _call_again(site: Site, variables: dict[str, Any], error: Exception) -> Exception:
@@ -142,7 +184,7 @@ def user_traceback(error: BaseException) -> str:
     tb = error.__traceback__
     inner = tb
     while tb is not None:
-        if _is_ours(tb):
+        if is_ours(tb):
             inner = tb.tb_next
         tb = tb.tb_next
     text = "".join(traceback.format_exception(type(error), error, inner)).rstrip("\n")
@@ -150,7 +192,8 @@ def user_traceback(error: BaseException) -> str:
     return f"{text if text.endswith(hint) else text + hint}\n"
 
 
-def _is_ours(tb: TracebackType) -> bool:
+def is_ours(tb: TracebackType) -> bool:
+    """Tell whether a frame of a traceback is ours."""
     name = tb.tb_frame.f_code.co_filename
     if name.startswith("<millstream "):
         return True

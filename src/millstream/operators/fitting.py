@@ -23,7 +23,7 @@ def made_to_fit(w: CodeWriter, operator: Any, type_info: TypeInformation | None,
     convert = type_info.converter() if type_info is not None else None
     if type_info is None or convert is None:
         # What holds under a condition only is of no use further on.
-        return value if value.condition is None else replace(value, shape=ANYTHING, condition=None)
+        return value if value.condition is None else replace(value, shape=ANYTHING, condition=None, sure=None)
     wanted = type_info.shape()
     known = wanted is not None and within(value.shape, wanted)
     # Where a condition does not hold, only the converter knows what has come.
@@ -31,7 +31,7 @@ def made_to_fit(w: CodeWriter, operator: Any, type_info: TypeInformation | None,
     if type_info in (operator.produced_type, value.fitted) or (known and value.condition is None):
         # What has a shape cannot change, so it need not be copied either.
         detached = value.detached or (known and type_info.copies)
-        return replace(value, shape=shape, condition=None, fitted=type_info, detached=detached)
+        return replace(value, shape=shape, condition=None, sure=None, fitted=type_info, detached=detached)
     out = w.var()
     _write(w, operator, convert, value, wanted, out)
     if w.members(out) is None:
@@ -65,14 +65,14 @@ def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted:
             with w.block("except ValueError:"):
                 w.line(f"{out} = {fit}({name})", operator, name)
             with w.block("else:"):
-                w.line(_chosen(out, name, tests, fit), operator, name)
+                w.line(_chosen(out, name, " and ".join(tests), fit), operator, name)
             return
     tests = None if wanted is None else _tests(w, name, wanted, value.shape)
     if tests is None:
         w.line(f"{out} = {fit}({name})", operator, name)
     else:
-        held = [value.condition] if value.condition is not None else []
-        w.line(_chosen(out, name, [*held, *tests], fit), operator, name)
+        unknown = None if value.condition is None or wanted is None else _tests(w, name, wanted, ANYTHING)
+        w.line(_chosen(out, name, _under(value, tests, unknown or []), fit), operator, name)
 
 
 def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fit: str, out: str) -> bool:
@@ -87,21 +87,41 @@ def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fi
     tests = _all(w, list(zip(looked_at, wanted.members, shapes, strict=True)))
     if tests is None:
         return False
-    held = [value.condition] if value.condition is not None else []
+    held = value.condition is not None
     # A constant that fits is the same in what the converter makes, and need not travel.
     fixed = [not held and constant(s) is not None and within(s, m) for s, m in zip(shapes, wanted.members, strict=True)]
     kept = [text if is_fixed else name for name, text, is_fixed in zip(made, members, fixed, strict=True)]
     for name, text in zip(kept, members, strict=True):
         if name != text:
             w.assign_if_read(name, text)
-    with w.block(f"if not ({' and '.join([*held, *tests])}):"):
+    # By their texts, so that a member which only the seldom test looks at is not found for every record.
+    unknown = _all(w, [(m, shape, ANYTHING) for m, shape in zip(members, wanted.members, strict=True)]) if held else []
+    with w.block(f"if not ({_under(value, tests, unknown or [])}):"):
         w.assign_also(made, f"{fit}({value.name})", operator, value.name)
     w.tuple_of(out, tuple(kept))
     return True
 
 
-def _chosen(out: str, name: str, tests: list[str], fit: str) -> str:
-    return f"{out} = {name} if {' and '.join(tests)} else {fit}({name})" if tests else f"{out} = {name}"
+def _under(value: Var, tests: list[str], unknown: list[str]) -> str:
+    """Return a text that is true if a value fits, of which something may be known only at times; empty if it always is.
+
+    Args:
+        value: the value, and the variables that say what is known of it now.
+        tests: what is left to be tested while its shape holds.
+        unknown: what is to be tested where it does not; none if only the converter can tell.
+    """
+    if value.condition is None:
+        return " and ".join(tests)
+    ways = [" and ".join([value.condition, *tests])]
+    if value.sure is not None:
+        ways.insert(0, value.sure)
+    if unknown:
+        ways.append(" and ".join(unknown))
+    return " or ".join(ways)
+
+
+def _chosen(out: str, name: str, test: str, fit: str) -> str:
+    return f"{out} = {name} if {test} else {fit}({name})" if test else f"{out} = {name}"
 
 
 def test_of(w: CodeWriter, name: str, shape: Shape) -> str:

@@ -24,6 +24,8 @@ class Queue:
         self._layout = layout
         self._bodies = deque(bodies)
         self._block = layout.new_block()
+        # What it was read from.
+        self.body: bytes | memoryview = b""
         # How much of it was processed: records, and control elements.
         self._at = 0
         self._passed = 0
@@ -31,6 +33,11 @@ class Queue:
     def add(self, body: bytes | memoryview) -> None:
         """Put a block behind the others."""
         self._bodies.append(body)
+
+    @property
+    def layout(self) -> Layout:
+        """The layout by which its blocks are read."""
+        return self._layout
 
     @property
     def is_empty(self) -> bool:
@@ -44,7 +51,8 @@ class Queue:
     def records(self) -> tuple[Block, int, int]:
         """Return the block in hand and which of its records are next: those before its next control element."""
         if self.is_between_blocks:
-            self._block, self._at, self._passed = self._layout.decode(self._bodies.popleft()), 0, 0
+            self.body = self._bodies.popleft()
+            self._block, self._at, self._passed = self._layout.decode(self.body), 0, 0
         controls = self._block.controls
         end = controls[self._passed][0] if self._passed < len(controls) else len(self._block)
         return self._block, self._at, end

@@ -24,7 +24,7 @@ def result_of(function: Any, arguments: list[Shape]) -> Shape:
         return result_of(function.__func__, [ANYTHING, *arguments])
     if not isinstance(function, FunctionType) or not is_expression(function, len(arguments)):
         return ANYTHING
-    return _Inference(function, arguments).run()
+    return Inference(function, arguments).run()
 
 
 def elements_of(function: Any) -> Shape:
@@ -74,30 +74,30 @@ def _tuple_before(steps: list[dis.Instruction], at: int) -> Shape:
     return Fixed(tuple(shape_of(i.argval) if i.opname == "LOAD_CONST" else ANYTHING for i in members))
 
 
-class _Inference:
+class Inference:
     """Runs the bytecode of one function on shapes instead of values."""
 
     def __init__(self, function: FunctionType, arguments: list[Shape]) -> None:
         self._function = function
         self._variables = dict(zip(function.__code__.co_varnames, arguments, strict=False))
-        self._stack: list[Shape] = []
+        self.stack: list[Shape] = []
 
     def run(self) -> Shape:
         for instruction in dis.get_instructions(self._function.__code__):
             if instruction.opname == "RETURN_CONST":
                 return shape_of(instruction.argval)
             if instruction.opname == "RETURN_VALUE":
-                return self._stack.pop()
+                return self.stack.pop()
             if instruction.opname not in SILENT:
-                self._step(instruction)
+                self.step(instruction)
         return ANYTHING
 
-    def _step(self, i: dis.Instruction) -> None:
-        name, push, pop = i.opname, self._stack.append, self._stack.pop
+    def step(self, i: dis.Instruction) -> None:
+        name, push, pop = i.opname, self.stack.append, self.stack.pop
         if name == "LOAD_FAST":
             push(self._variables[i.argval])
         elif name == "LOAD_FAST_LOAD_FAST":
-            self._stack += [self._variables[v] for v in i.argval]
+            self.stack += [self._variables[v] for v in i.argval]
         elif name == "LOAD_CONST":
             push(shape_of(i.argval))
         elif name == "LOAD_DEREF":
@@ -122,16 +122,16 @@ class _Inference:
             self._infix(i)
 
     def _infix(self, i: dis.Instruction) -> None:
-        right, left = self._stack.pop(), self._stack.pop()
+        right, left = self.stack.pop(), self.stack.pop()
         if i.opname == "BINARY_OP":
-            self._stack.append(binary(i.argrepr, left, right))
+            self.stack.append(binary(i.argrepr, left, right))
         else:
-            self._stack.append(compared(left, right) if i.opname == "COMPARE_OP" else TRUTH)
+            self.stack.append(compared(left, right) if i.opname == "COMPARE_OP" else TRUTH)
 
     def _take(self, count: int) -> tuple[Shape, ...]:
-        at = len(self._stack) - count
-        taken = tuple(self._stack[at:])
-        del self._stack[at:]
+        at = len(self.stack) - count
+        taken = tuple(self.stack[at:])
+        del self.stack[at:]
         return taken
 
     def _free_variable(self, name: str) -> Shape:

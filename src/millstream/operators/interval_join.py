@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +14,7 @@ from millstream.operators.functions import UserFunction
 from millstream.operators.metrics import Counter
 from millstream.operators.output_tag import OutputTag
 from millstream.operators.timers import Timers
-from millstream.operators.windows.operator import LATE_DROPPED
+from millstream.operators.windows.operator import LATE_DROPPED, LATE_SHOWN
 from millstream.state.descriptors import MapStateDescriptor
 from millstream.state.handles import MapState
 from millstream.state.timers import Timer
@@ -74,6 +75,7 @@ class IntervalJoinOperator(Operator):
         )
         self._context = IntervalJoinContext()
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
+        self.late_records: deque[tuple[Any, int, int]] = deque(maxlen=LATE_SHOWN)
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
@@ -112,6 +114,7 @@ class IntervalJoinOperator(Operator):
         tag = self.late_tags[side]
         if tag is None:
             self._dropped.inc()
+            self.late_records.append((value, timestamp, self.watermark))
             return []
         return [((tag, value), timestamp)]
 

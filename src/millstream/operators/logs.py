@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+from typing import Any
 
+from millstream.common.log_format import SAID
 from millstream.operators.protocol import LogLine
-from millstream.operators.subtask import running_operator
+from millstream.operators.subtask import speaker
 
 # What more than this is said in an epoch is only counted: a log is for people.
 MOST_LINES = 10_000
@@ -32,9 +34,9 @@ class Logged(logging.Handler):
         if len(self._lines) >= MOST_LINES:
             self._left_out += 1
             return
-        operator = running_operator(inspect.currentframe())
-        line = LogLine(record.name, record.levelno, self.format(record), record.created, operator)
-        self._lines.append(line)
+        who = speaker(inspect.currentframe())
+        said = record.name, record.levelno, self.format(record), record.created
+        self._lines.append(LogLine(*said, *((None,) if who is None else (who.operator, who.subtask, who.job))))
 
     def take(self) -> list[LogLine]:
         """Return what was said since the last call."""
@@ -57,12 +59,43 @@ def pass_on(line: LogLine) -> None:
     logger = logging.getLogger(line.name)
     if not logger.isEnabledFor(line.level):
         return
-    text = line.message if line.operator is None else f"[{line.operator}] {line.message}"
+    text = line_text(line)
     if not logger.hasHandlers():
         # Then Python writes warnings and worse to standard error, and nothing but their text.
         text = f"{logging.getLevelName(line.level)} {text}"
-    about = {"operator": line.operator, "said": line.message}
-    record = logger.makeRecord(line.name, line.level, "", 0, text, (), None, extra=about)
+    about = {"operator": line.operator, "subtask": line.subtask, "job": line.job, "said": line.message}
+    record = logger.makeRecord(line.name, line.level, "", 0, text, (), None, extra={SAID: about})
     record.created = line.created
     record.msecs = line.created % 1 * 1000
     logger.handle(record)
+
+
+def line_text(line: LogLine) -> str:
+    """Return what was said, with who said it."""
+    return line.message if line.operator is None else f"[{_of(line)}] {line.message}"
+
+
+def _of(line: LogLine) -> str:
+    job = "" if line.job is None else f"{line.job}, "
+    return f"{job}{line.operator}" + ("" if line.subtask is None else f", subtask {line.subtask}")
+
+
+def name_speakers() -> None:
+    """Have what functions say to `logging` in this process, where a job runs without workers, told as of workers."""
+    before = logging.getLogRecordFactory()
+    if getattr(before, "names_speakers", False):
+        return
+
+    def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        made = before(*args, **kwargs)
+        who = speaker(inspect.currentframe())
+        if who is not None:
+            said = made.getMessage()
+            line = LogLine(made.name, made.levelno, said, made.created, who.operator, who.subtask, who.job)
+            made.msg, made.args = f"[{_of(line)}] {said}", ()
+            # One name, and none that a program would give something of its own (`extra`).
+            vars(made)[SAID] = {"operator": who.operator, "subtask": who.subtask, "job": who.job, "said": said}
+        return made
+
+    record.names_speakers = True  # type: ignore[attr-defined]
+    logging.setLogRecordFactory(record)

@@ -44,6 +44,10 @@ class Meter(Metric):
         return self._count
 
 
+class Marks(int):
+    """How many events a meter has counted; it is shown as a rate."""
+
+
 class Distribution(Metric):
     """Remembers count, sum, least and greatest of the values it was given."""
 
@@ -103,8 +107,10 @@ class MetricGroup:
     def values(self) -> Iterator[tuple[str, Any]]:
         """Yield every metric's dotted name and what it shows now."""
         for name, metric in self._metrics.items():
-            if isinstance(metric, (Counter, Meter)):
+            if isinstance(metric, Counter):
                 shown: Any = metric.get_count()
+            elif isinstance(metric, Meter):
+                shown = Marks(metric.get_count())
             elif isinstance(metric, Distribution):
                 shown = metric.get_values()
             elif callable(metric):

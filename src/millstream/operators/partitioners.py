@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import cycle
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import MillstreamError
 from millstream.operators.codegen import CodeWriter
 from millstream.operators.functions import UserFunction
 from millstream.operators.inline import is_path
 from millstream.state.key_groups import PLAIN_KEYS, freeze, hashable, key_group, owner
+
+if TYPE_CHECKING:
+    from millstream.operators.blocks import Block
 
 Append = Callable[[Any], None]
 
@@ -50,6 +53,10 @@ class Partitioner:
     def sender(self, appends: list[Append], place: Place) -> Callable[[Any], None]:
         """Return what puts the rows of a batch into the buckets they belong to."""
         raise NotImplementedError(f"{type(self).__name__} does not split batches")
+
+    def some_keys(self, block: Block, random: Random) -> list[Any]:
+        """Return the keys of the few records in a block, for who wants to know which come often."""
+        return []
 
     def own_part(self, batch: Any, groups: range, max_parallelism: int) -> Any:
         """Return the rows of a batch whose keys are in one of the groups."""
@@ -174,6 +181,10 @@ class KeyPartitioner(Partitioner):
     def key_is_part(self) -> bool:
         """Whether the key is a part of the record, which the receiver finds as easily as the sender."""
         return is_path(self.selector.call)
+
+    def some_keys(self, block: Block, random: Random) -> list[Any]:
+        keys, values, _ = block.columns()
+        return keys if block.layout.has_key else [self.selector.call(value) for value in values]
 
     def key_code(self, w: CodeWriter, value: str, key: str, operator: Any) -> None:
         """Write how a receiver finds the key of a record that came without it."""

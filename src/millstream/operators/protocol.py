@@ -6,10 +6,12 @@ Messages are made whole, by name, and never changed.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from millstream.operators.carried import has_requests, has_unread
+from millstream.operators.insight import Insight
 from millstream.operators.sampling import Seen
 from millstream.operators.source import Share
 from millstream.operators.traffic import SlotTraffic
@@ -52,6 +54,7 @@ class LevelTask:
         reads: whether sources read anything.
         held: the sources of this level that read nothing, because somebody behind them can take no more.
         state_files: the acknowledged state: operator id -> file.
+        ahead: the splits of each source that are not read because slower ones are waited for.
         in_memory: the epoch at whose end slots kept changes of state in memory; None when the files have all.
         keep: whether changes of state are written to files at its end; else slots may go on holding them.
         carried: what else the subtasks reported to be carried to this epoch.
@@ -70,6 +73,7 @@ class LevelTask:
     slice: float = math.inf
     reads: bool = True
     held: frozenset[int] = frozenset()
+    ahead: dict[int, frozenset[Any]] = field(default_factory=dict)
     state_files: dict[Address, dict[str, Version]] = field(default_factory=dict)
     in_memory: int | None = None
     keep: bool = True
@@ -90,6 +94,18 @@ class LevelTask:
         return any(isinstance(version, Restored) or (version and self.savepoint) for version in files.values())
 
 
+class Progress(NamedTuple):
+    """How far a source has come in a subtask.
+
+    Attributes:
+        watermark: of the subtask; the highest there is where nothing is to be waited for.
+        splits: of each split that is being read and is not idle.
+    """
+
+    watermark: int
+    splits: Mapping[Any, int]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SubtaskReport:
     """What a subtask did in an epoch.
@@ -107,6 +123,7 @@ class SubtaskReport:
         exported: with a savepoint, where the state was exported to.
         taken: how many records its sinks were given; None where that is not counted.
         seconds: how long it worked.
+        insight: now and then, what it tells of itself to people.
     """
 
     vertex: int
@@ -121,7 +138,7 @@ class SubtaskReport:
     metrics: dict[str, Any]
     carried: bytes
     next_wake: int | None
-    aligned: dict[str, int]
+    aligned: dict[str, Progress]
     ended: bool
     tables: dict[str, dict[str, dict[str, str]]]
     exported: dict[str, StoredState]
@@ -129,6 +146,8 @@ class SubtaskReport:
     is_full: bool = False
     taken: int | None = 0
     seconds: float = 0.0
+    bytes_in: int = 0
+    insight: Insight | None = None
 
     @property
     def has_requests(self) -> bool:
@@ -149,6 +168,7 @@ class LogLine:
         name: the logger's.
         created: when, in seconds since 1970.
         operator: whose function said it, as errors name it; None outside of functions.
+        subtask, job: of that, as `1/2`, and by its name.
     """
 
     name: str
@@ -156,6 +176,23 @@ class LogLine:
     message: str
     created: float
     operator: str | None
+    subtask: str | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a slot runs.
+
+    Attributes:
+        executor: the id of Spark's executor.
+        host: the name of its machine.
+        memory: how many bytes of memory that machine has.
+    """
+
+    executor: str
+    host: str
+    memory: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +200,7 @@ class SlotReport:
     """What a slot did in one level of an epoch, what user code printed and logged, and now and then its traffic.
 
     Attributes:
+        place: where it runs, once for each process that is the slot.
         samples: where it was sampled, what was seen, by vertex.
     """
 
@@ -173,3 +211,4 @@ class SlotReport:
     traffic: SlotTraffic | None = None
     logged: list[LogLine] = field(default_factory=list)
     samples: dict[int, Seen] = field(default_factory=dict)
+    place: Place | None = None

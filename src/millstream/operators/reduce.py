@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.shapes import ANYTHING, Fixed, Shape, either, never_null, widened, within
+from millstream.common.shapes import ANYTHING, Fixed, Shape, either, null_as_in, widened, within
 from millstream.common.types import Row
 from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.fitting import test_of, test_of_record
 from millstream.operators.functions import UserFunction
 from millstream.operators.lookup import look_up, look_up_cell
+from millstream.operators.room import ALL, Meter, Room, room_of
 from millstream.operators.values import keeps_nothing
 from millstream.state.kinds import REDUCING
 from millstream.state.table import MISSING, StateTable
 
 # After so many rounds without an end nothing is known of a key's value.
 _STEPS = 4
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a loop counts on of all keys' values.
+
+    Attributes:
+        shape: what they are.
+        held: the variable that is true while they have that shape, None if that cannot be told.
+        room: how long they stay within the declared type, None if that cannot be told.
+        sure: the variable that is true while none of them can have left it.
+    """
+
+    shape: Shape
+    held: str | None = None
+    room: Room | None = None
+    sure: str | None = None
+
+    @property
+    def variables(self) -> str:
+        return f"{self.held}" if self.sure is None else f"{self.held} = {self.sure}"
 
 
 class ReduceOperator(FunctionOperator):
@@ -41,6 +63,7 @@ class ReduceOperator(FunctionOperator):
 
     def __init__(self, function: UserFunction) -> None:
         super().__init__(function, keyed=True)
+        self._meter = Meter()
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -55,21 +78,21 @@ class ReduceOperator(FunctionOperator):
         if self._has_life:
             self.set_key(w, key)
         assert key is not None
-        state = self._state_shape(w, value)
-        held = self._held(w, state)
         members = None if w.many_new_keys else self._members(w, value)
+        known = self._known(w, value, in_cells=members is not None)
         new = w.var()
         if members is None:
-            self._whole_code(w, value, key, new, state, held)
+            self._whole_code(w, value, key, new, known)
         else:
-            self._members_code(w, value, key, new, state, held, members)
+            self._members_code(w, value, key, new, known, members)
         if not self.setup.batch:
             detached = value.detached and keeps_nothing(self.function.function)
-            first = value.shape if held is None else state
-            shape = either(w.result(self.function.call, state, value.shape), first)
-            downstream(replace(value.renamed(new, detached, shape), condition=held))
+            first = value.shape if known.held is None else known.shape
+            shape = either(w.result(self.function.call, known.shape, value.shape), first)
+            out = value.renamed(new, detached, shape)
+            downstream(replace(out, condition=known.held, sure=known.sure))
 
-    def _whole_code(self, w: CodeWriter, value: Var, key: Key, new: str, state: Shape, held: str | None) -> None:
+    def _whole_code(self, w: CodeWriter, value: Var, key: Key, new: str, known: _Known) -> None:
         """Write the lines that replace a key's value by a new one."""
         overlay = w.bind(self._table.overlay, "overlay")
         base_get = w.bind(self._table.base.get, "base_get")
@@ -77,11 +100,11 @@ class ReduceOperator(FunctionOperator):
         # Another loop may have records of which the members are known.
         w.before(f"{w.bind(self.settle, 'settle')}()")
         if w.many_new_keys:
-            self._look_at_record(w, value, state, held)
+            self._look_at_record(w, value, known)
             make_hashable(w, key)
             w.line(f"{old} = {overlay}[{k}] if {k} in {overlay} else {base_get}({k}, {missing})")
         else:
-            look_up(w, self, old, key, value.name, overlay, base_get, lambda: self._look_at(w, old, value, state, held))
+            look_up(w, self, old, key, value.name, overlay, base_get, lambda: self._look_at(w, old, value, known))
         # A condition, not two blocks: the rest of the chain follows only once.
         reduced = w.call(self.function.call, old, value.name)
         w.line(
@@ -104,8 +127,7 @@ class ReduceOperator(FunctionOperator):
         value: Var,
         key: Key,
         new: str,
-        state: Shape,
-        held: str | None,
+        known: _Known,
         members: tuple[str, ...],
     ) -> None:
         """Write the lines that change the members of a key's value in place, which is cheaper than another tuple."""
@@ -114,7 +136,7 @@ class ReduceOperator(FunctionOperator):
         look_up_cell(w, self, cell, key, value.name, cells)
         with w.block(f"if {cell} is None:"):
             w.line(f"{stored} = {w.bind(self._stored, 'stored')}({key.name})")
-            self._look_at(w, stored, value, state, held)
+            self._look_at(w, stored, value, known)
             with w.block(f"if {stored} is {missing}:"):
                 for name, text in zip(changed, members, strict=True):
                     w.line(f"{name} = {text}")
@@ -143,10 +165,14 @@ class ReduceOperator(FunctionOperator):
         if self._cells:
             self._table.overlay.update(zip(self._cells, map(tuple, self._cells.values()), strict=True))
             self._cells.clear()
+        self._meter.begin_anew()
 
     def _state_shape(self, w: CodeWriter, value: Var) -> Shape:
         """Return what a key's value is after any number of records, if it was that when the epoch began."""
-        shape = never_null(value.shape) if self.declared_type is not None else ANYTHING
+        if self.declared_type is None:
+            return ANYTHING
+        # Of None there is no sum.
+        shape = null_as_in(value.shape, w.result(self.function.call, value.shape, value.shape))
         for _ in range(_STEPS):
             reduced = w.result(self.function.call, shape, value.shape)
             if within(reduced, shape):
@@ -154,15 +180,27 @@ class ReduceOperator(FunctionOperator):
             shape = widened(shape, reduced)
         return ANYTHING
 
-    def _held(self, w: CodeWriter, state: Shape) -> str | None:
-        """Return the variable that is true while all values have a shape, None if that cannot be told."""
+    def _known(self, w: CodeWriter, value: Var, in_cells: bool) -> _Known:
+        """Write the lines before the loop that say what it counts on, and return that."""
+        state = self._state_shape(w, value)
+        if self.declared_type is None:
+            return _Known(state)
+        reduce, shape = w.bind(self, "reduce"), w.bind(state, "shape")
+        counts_on, held = f"{reduce}.counts_on({shape})", w.var("held")
         if not test_of(w, "", state):
-            return None
-        held, reduce = w.var("held"), w.bind(self, "reduce")
+            # Other loops must not count on what this one leaves.
+            w.before(counts_on)
+            return _Known(state)
         # Where most keys are new, looking at each value that was read costs more than it saves.
         unread = f" and not {reduce}.has_read" if w.many_new_keys else ""
-        w.before(f"{held} = {reduce}.counts_on({w.bind(state, 'shape')}){unread}")
-        return held
+        w.before(f"{held} = {counts_on}{unread}")
+        room = room_of(state, self.declared_type.shape(), lambda s: w.result(self.function.call, s, value.shape))
+        if room is not None and w.many_new_keys and test_of_record(w, value, room.begin):
+            room = None
+        sure = None if room is None else w.var("sure")
+        stays = f"{reduce}.stays({ALL + 1 if room is None else f'len(batch) * {room.share}'}, {in_cells})"
+        w.before(stays if sure is None else f"{sure} = {stays} and {held}")
+        return _Known(state, held, room, sure)
 
     def counts_on(self, shape: Shape) -> bool:
         """Return whether all values so far have the shape that a loop counts on, as far as they were looked at."""
@@ -173,23 +211,50 @@ class ReduceOperator(FunctionOperator):
             self._shape = shape
         return self.keeps_shape
 
-    def _look_at_record(self, w: CodeWriter, value: Var, state: Shape, held: str | None) -> None:
+    def stays(self, share: int, in_cells: bool) -> bool:
+        """Take notice that a batch may use up so much of the room; return whether no value can leave its type in it.
+
+        Args:
+            share: what its records may use up, of ALL.
+            in_cells: whether the loop takes values into cells, where they can be looked at.
+        """
+        return self._meter.take(share, self.has_read, in_cells)
+
+    def _look_at_record(self, w: CodeWriter, value: Var, known: _Known) -> None:
         """Write the lines that look at a record that may become a key's value."""
-        test = test_of_record(w, value, state) if held is not None else ""
+        reduce = w.bind(self, "reduce")
+        test = test_of_record(w, value, known.shape) if known.held is not None else ""
         if test:
             with w.block(f"if not ({test}):"):
-                w.line(f"{held} = {w.bind(self, 'reduce')}.keeps_shape = False")
+                w.line(f"{known.variables} = {reduce}.keeps_shape = False")
+        near = test_of_record(w, value, known.room.begin) if known.room is not None else ""
+        if near:
+            with w.block(f"if not ({near}):"):
+                w.line(f"{known.sure} = {w.bind(self._meter, 'meter')}.far()")
 
-    def _look_at(self, w: CodeWriter, old: str, value: Var, state: Shape, held: str | None) -> None:
+    def _look_at(self, w: CodeWriter, old: str, value: Var, known: _Known) -> None:
         """Write the lines that look at a key's first value in an epoch: what another program left, or the record."""
-        if held is None:
+        if known.held is None:
             return
-        reduce = w.bind(self, "reduce")
+        looks = f"{w.bind(self, 'reduce')}.has_read" if known.room is None else f"{w.bind(self._meter, 'meter')}.looks"
         with w.block(f"if {old} is {w.bind(MISSING, 'missing')}:"):
             w.line("pass")
-            self._look_at_record(w, value, state, held)
-        with w.block(f"elif {reduce}.has_read and not ({test_of(w, old, state)}):"):
-            w.line(f"{held} = {reduce}.keeps_shape = False")
+            self._look_at_record(w, value, known)
+        with w.block(f"elif {looks}:"):
+            self._look_at_stored(w, old, known)
+
+    def _look_at_stored(self, w: CodeWriter, old: str, known: _Known) -> None:
+        reduce, is_it = w.bind(self, "reduce"), test_of(w, old, known.shape)
+        differs = f"{known.variables} = {reduce}.keeps_shape = False"
+        if known.room is None:
+            with w.block(f"if not ({is_it}):"):
+                w.line(differs)
+            return
+        with w.block(f"if not ({test_of(w, old, known.room.begin)}):"):
+            with w.block(f"if {is_it}:"):
+                w.line(f"{known.sure} = {w.bind(self._meter, 'meter')}.far()")
+            with w.block("else:"):
+                w.line(differs)
 
     def _when_loaded(self) -> None:
         self._cells.clear()

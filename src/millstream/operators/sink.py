@@ -79,6 +79,9 @@ class Committer(ABC):
     # again when the epoch is run again.
     transactional = True
 
+    def begin(self) -> None:
+        """The job starts from nothing: abort what an earlier one may have left that never came to a checkpoint."""
+
     @abstractmethod
     def commit(self, committables: list[tuple[int, Committable]]) -> None:
         """Commit what the subtasks staged, given as (subtask, committable) in the order of epochs and subtasks."""

@@ -13,7 +13,7 @@ from millstream.operators.base import Surroundings
 from millstream.operators.blocks import ACK_EDGE, Frame, join_frames, split_frames
 from millstream.operators.failures import Failure, SubtaskFailed
 from millstream.operators.memory_watch import explain, largest
-from millstream.operators.protocol import JobPlan, LevelTask, LogLine, SlotReport, SubtaskReport
+from millstream.operators.protocol import JobPlan, LevelTask, LogLine, Place, SlotReport, SubtaskReport
 from millstream.operators.sampling import Sampler
 from millstream.operators.subtask import Subtask
 from millstream.operators.traffic import SlotTraffic
@@ -44,6 +44,10 @@ class SlotRuntime:
     take_traffic: Callable[[], SlotTraffic | None] = staticmethod(_no_traffic)
     # The same of what it has logged.
     take_logged: Callable[[], list[LogLine]] = staticmethod(list)
+
+    # Where this is; it is told once, and again wherever slots do not stay.
+    place: Place | None = None
+    stays = False
 
     # Looks at what the slot does, where somebody wants to know.
     sampler: Sampler | None = None
@@ -112,7 +116,10 @@ class SlotRuntime:
             logged=self.take_logged(),
             traffic=self.take_traffic(),
             samples=samples,
+            place=self.place,
         )
+        if self.stays:
+            self.place = None
         if last:
             earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(f.body)]
             yield self._slot, dump([*earlier, mine])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Self
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.shapes import ANYTHING, Shape
+from millstream.common.shapes import ANYTHING, Shape, Whole
 from millstream.common.type_variables import T_co
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.bad_records import COUNTER, BadRecord, BadRecords
@@ -17,6 +17,9 @@ from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.output_tag import OutputTag
 from millstream.state.key_groups import stable_hash
+
+# What waits to be read, by source, the name of the metric and subtask.
+Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
 
 # A share is what one subtask reads in one epoch from one split: a piece of data only its source understands.
 Share = Any
@@ -30,11 +33,19 @@ class Dealt:
         shares: by subtask; empty when there is nothing to read now.
         limited: whether there was more than the budget allowed.
         pending: how many records are there and not dealt out yet, by subtask; None when the source cannot tell.
+        pending_bytes: how many bytes are, likewise.
     """
 
     shares: dict[int, list[Share]]
     limited: bool = False
     pending: Mapping[int, int] | None = None
+    pending_bytes: Mapping[int, int] | None = None
+
+    @property
+    def lag(self) -> dict[str, Mapping[int, int]]:
+        """What waits, by the name of the metric and subtask, as far as the source can tell."""
+        found = {"pendingRecords": self.pending, "pendingBytes": self.pending_bytes}
+        return {name: count for name, count in found.items() if count is not None}
 
 
 class SplitEnumerator(ABC):
@@ -45,6 +56,12 @@ class SplitEnumerator(ABC):
         """Deal out what each subtask shall read next, about `budget` records each.
 
         What was returned counts as read: the next call goes on behind it.
+        """
+
+    def hold_back(self, splits: Collection[Any]) -> None:
+        """Deal nothing of these splits out, and of all others again: they are ahead of those they are aligned with.
+
+        Asked only where the source says `aligns_splits`.
         """
 
     def is_finished(self) -> bool:
@@ -120,6 +137,8 @@ class Source(ABC, Generic[T_co]):
     shape: Shape = ANYTHING
     # Whether its readers give each record with its timestamp, as a pair.
     timestamped = False
+    # Whether its enumerator can hold single splits back; else it waits as a whole for those it is aligned with.
+    aligns_splits = False
     # How many records a second it is read at most, over all subtasks.
     rate_per_second: float | None = None
     # What its readers do with records that cannot be read: `bad_records.meet(...)` stands in their place.
@@ -177,6 +196,13 @@ class SourceOperator(Operator):
         self.produced_type = source.produced_type
         self.assigns_timestamps = source.timestamped
         self.tags_outputs = source.bad_records.tag is not None
+
+    @property
+    def numbers(self) -> Whole | None:
+        """The shape of its records, where that is one of bounded numbers and nothing comes beside them."""
+        shape = self.source.shape
+        alone = self.source.bad_records.fails and not self.source.timestamped
+        return shape if alone and isinstance(shape, Whole) and shape.size is not None and not shape.null else None
 
     def open(self) -> None:
         context = self.setup.context

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from millstream.operators.base import Downstream, FunctionOperator
 from millstream.operators.codegen import CodeWriter, Key, Var
+from millstream.operators.columns import Columns
 from millstream.operators.values import keeps_nothing
 
 
@@ -19,6 +20,9 @@ class MapOperator(FunctionOperator):
         detached = value.detached and keeps_nothing(self.function.function)
         downstream(value.renamed(out, detached, w.result(call, value.shape)))
 
+    def column_code(self, columns: Columns) -> bool:
+        return columns.map(self, self.function.call)
+
 
 class FilterOperator(FunctionOperator):
     """Keeps the records for which the function is true."""
@@ -28,6 +32,9 @@ class FilterOperator(FunctionOperator):
         with w.block(f"if {w.call(self.function.call, value.name)}:", self, value.name):
             # A function that may change the record may make it unfit for its type.
             downstream(value if keeps_nothing(self.function.function) else replace(value, fitted=None))
+
+    def column_code(self, columns: Columns) -> bool:
+        return columns.filter(self.function.call)
 
 
 class FlatMapOperator(FunctionOperator):

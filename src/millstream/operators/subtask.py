@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from operator import length_hint
 from types import FrameType
 from typing import Any
 
@@ -23,12 +25,15 @@ from millstream.operators.codegen import site_of
 from millstream.operators.context import RuntimeContext
 from millstream.operators.earlier import EarlierInput, EarlierWay
 from millstream.operators.edges import Edge, EdgeWriter
-from millstream.operators.failures import Failure, SubtaskFailed, locate, user_traceback
+from millstream.operators.evidence import Evidence, Keeping, evidence, key_of
+from millstream.operators.failures import Failure, Located, SubtaskFailed, locate, user_traceback
 from millstream.operators.inbox import Inbox, Queue, Turns
+from millstream.operators.insight import Observer
 from millstream.operators.metrics import MetricGroup
 from millstream.operators.pace import Pace
 from millstream.operators.partitioners import Place
-from millstream.operators.protocol import LevelTask, SubtaskReport
+from millstream.operators.passed import Passed
+from millstream.operators.protocol import LevelTask, Progress, SubtaskReport
 from millstream.operators.reading import OpenShare, Unfinished
 from millstream.operators.reduce import ReduceOperator
 from millstream.operators.sink import InvokeOperator, SinkOperator
@@ -49,6 +54,9 @@ ROOM_SECONDS = 0.1
 
 # So many batches of rows go through a loop at once, at most.
 FEW_BATCHES = 4
+
+# So many records a source's subtask reads before it is worth to have numbers go through columns.
+COLUMNS_AFTER = 1 << 20
 
 Loop = Callable[[Iterable[Any]], None]
 # Finds the loop over blocks of some layout that came over an edge.
@@ -88,7 +96,7 @@ class Subtask:
         self._epoch = 0
         self._opened = False
         self._watermark = MIN_WATERMARK
-        self._records_in = 0
+        self._records_in = self._bytes_in = 0
         self._nodes = vertex.nodes
         self._operators = [(n.id, n.operator) for n in vertex.nodes]
         self._metrics: dict[str, MetricGroup] = {}
@@ -107,6 +115,7 @@ class Subtask:
         self._loops: dict[bool, Loops] = {False: {}, True: {}}
         self._inputs = self._loops[False]
         self._read = self._compiler.source_function() if vertex.is_source else None
+        self._until_columns = COLUMNS_AFTER
         self._batch = self._batch_input()
         self._markers = [n.operator for n in self._nodes if isinstance(n.operator, WatermarkOperator)]
         self._asking = [(n.operator, n) for n in self._nodes if isinstance(n.operator, AsyncOperator)]
@@ -128,6 +137,8 @@ class Subtask:
         # Until when, by the stopwatch, this epoch waits for operators that are full.
         self._patient_until = -math.inf
         self._inbox = Inbox(self._channels)
+        self._passed = Passed(vertex, settings.batch)
+        self._observer = Observer(self._operators, surroundings, index, vertex.parallelism)
         self._earlier = EarlierInput(vertex, index)
         self._way: EarlierWay | None = None
         self._broadcast = [c for c in self._channels.values() if c.edge.partitioner.broadcasts]
@@ -212,12 +223,13 @@ class Subtask:
         """Start an epoch at the acknowledged state."""
         self._task, self._attempt = task, attempt
         self._epoch = task.epoch
-        self._records_in = 0
+        self._records_in = self._bytes_in = 0
         for writer in self._writers.values():
             writer.records_out = writer.bytes_out = 0
         for taken in self._sinks:
             taken.records = 0 if taken.records is not None else None
         self._load_state(task.in_memory)
+        self._passed.begin(self._states.get(self.vertex.head.id), self.vertex.head.operator.watermark)
         if not self._opened:
             self._opened = True
             for node in self._nodes:
@@ -311,14 +323,22 @@ class Subtask:
                 for marker in self._markers:
                     marker.start_split(share.split)
 
+    def _source_loop(self) -> Loop:
+        """Return the loop over a source's records; after many of them, one that takes columns where it can."""
+        assert self._read is not None
+        if self._until_columns <= 0:
+            self._until_columns = 1 << 62
+            self._read = self._compiler.column_function(self._read)
+        return self._read
+
     def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
-        run, head = self._read, self.vertex.head
-        assert run is not None
+        run, head = self._source_loop(), self.vertex.head
         while (batch := self._guarded(share.batch, head)) is not None:
             before = share.at
             at = self._run_pieces(run, self._paces[SHARES], batch, before, len(batch), until)
             read = share.took(at)
+            self._until_columns -= read
             self._records_in += sum(map(len, batch[before:at])) if head.operator.emits_batches else read
             yield from self._full_blocks()
             if self._look() >= until or self._is_full():
@@ -335,8 +355,9 @@ class Subtask:
     def take_frames(self, frames: list[Frame], seconds: float) -> Iterator[Outgoing]:
         """Process for so long what channels have brought: first what waits from before, then this epoch's."""
         self._announce()
+        self._bytes_in = sum(len(f.body) for f in frames)
         for state in self._states.values():
-            state.took(sum(len(f.body) for f in frames))
+            state.took(self._bytes_in)
         self._let_time_pass()
         turns = self._inbox.open(frames)
         until = self._patient_until = self._look() + seconds
@@ -438,11 +459,16 @@ class Subtask:
             next_wake=None if self.ended else self._next_wake(),
             look_again=min(filter(None, [o.look_again() for o, _ in self._asking]), default=None),
             is_full=self._is_full(),
-            aligned=dict(m.aligned() for m in self._markers if m.strategy.alignment is not None),
+            aligned={
+                group: Progress(watermark, splits)
+                for group, watermark, splits in (m.progress() for m in self._markers if m.strategy.alignment)
+            },
             ended=self.ended,
             tables=self.tables() if task.checkpoint is not None else {},
             exported=exported,
             taken=None if None in counts else sum(filter(None, counts)),
+            bytes_in=self._bytes_in,
+            insight=self._observer.look(self._channels.values(), self._states, self.ended),
         )
 
     def _save_state(self, keep: bool) -> dict[str, Version]:
@@ -505,6 +531,12 @@ class Subtask:
         block, at, end = queue.records()
         if at == end:
             return
+        if edge.partitioner.by_key:
+            self._observer.saw(edge, block, at, end)
+        passed = self._passed
+        if passed.is_on:
+            passed.take(edge, queue.layout, queue.body, at)
+            passed.at = at
         if self._batch is not None and not edge.partitioner.broadcasts:
             self._batch.add(edge, block.part(at, end), self._epoch)
         elif until == math.inf and not self._follows_clock:
@@ -515,6 +547,8 @@ class Subtask:
             end = self._run_pieces(run, pace, block.content, at, end, until, block.width)
         self._records_in += block.layout.count(block, at, end)
         queue.took(end)
+        if passed.is_on:
+            passed.took(end)
 
     def _run_pieces(
         self, run: Loop, pace: Pace, records: Sequence[Any], at: int, end: int, until: float, width: int = 1
@@ -537,6 +571,7 @@ class Subtask:
         pace.begin()
         while at < end:
             to = min(at + pace.size, end)
+            self._passed.at = at
             self._run(run, records if (to - at) * width == items else records[at * width : to * width])
             now = self._now = pace.went(to - at)
             at = to
@@ -584,8 +619,11 @@ class Subtask:
     def _let_time_pass(self) -> None:
         """Fire timers that are due; where input waits, nothing is silent."""
         waits = bool(self._inbox.waiting or self._earlier.waiting)
+        expected = [share.split for share in self._todo] + [None] * waits
+        # Those that wait for slower ones are not silent either.
+        expected += self._task.ahead.get(self.vertex.id, ())
         for marker in self._markers:
-            marker.expects([share.split for share in self._todo] + [None] * waits)
+            marker.expects(expected)
         self._on_processing_time()
 
     def _take_control(self, channel: Channel, control: Control) -> None:
@@ -625,6 +663,8 @@ class Subtask:
         if watermark == MAX_WATERMARK and self._batch is not None:
             self._replay_batch(self._batch)
         self._watermark = watermark
+        if self._passed.is_on:
+            self._passed.advance(watermark)
         self._arrive(0, watermark)
 
     def _arrive(self, place: int, watermark: int | None) -> None:
@@ -781,11 +821,13 @@ class Subtask:
 
     # --- failures
 
-    def _run(self, function: Loop, batch: Iterable[Any]) -> None:
+    def _run(self, function: Loop, batch: Any) -> None:
+        # The iterator knows how far the loop has come.
+        items = iter(batch) if self._passed.is_on else batch
         try:
-            function(batch)
+            function(items)
         except Exception as e:
-            raise self._failed(e, None) from e
+            raise self._failed(e, None, len(batch) - length_hint(items) if self._passed.is_on else 0) from e
 
     def _guarded(self, action: Callable[[], Any], node: ChainNode) -> Any:
         try:
@@ -795,9 +837,10 @@ class Subtask:
         except Exception as e:
             raise self._failed(e, node) from e
 
-    def _failed(self, error: Exception, node: ChainNode | None) -> SubtaskFailed:
-        operator, record, error = locate(error)
-        found = next((n for n in self._nodes if n.operator is operator), node or self.vertex.head)
+    def _failed(self, error: Exception, node: ChainNode | None, items: int = 0) -> SubtaskFailed:
+        located = locate(error)
+        found = next((n for n in self._nodes if n.operator is located.operator), node or self.vertex.head)
+        error, kept = located.error, self._evidence(found, located, items)
         return SubtaskFailed(
             Failure(
                 user_traceback(error),
@@ -807,16 +850,41 @@ class Subtask:
                 self.index,
                 self.vertex.parallelism,
                 self._epoch,
-                record,
+                located.record,
                 isinstance(error, DamagedStateError),
                 isinstance(error, (IncurableError, InvalidProgramError)),
                 found.made_at,
+                kept.kept,
+                kept.note,
             )
         )
 
+    def _evidence(self, node: ChainNode, located: Located, items: int) -> Evidence:
+        """Return what is kept of a failure; that it cannot be is no reason to tell of another error."""
+        state, own = self._states.get(node.id), self._states.get(f"{node.id}.operator")
+        given = located.found if node.operator is located.operator else None
+        try:
+            node.operator.settle()
+            before = None
+            if node is self.vertex.head and self._passed.is_on and (whose := key_of(node.operator, given)) is not None:
+                before = self._passed.before(whose, items)
+            keeps = Keeping(self._settings.keep_bytes, before, self._passed.watermark)
+            return evidence(node.operator, given, state, own, keeps)
+        except Exception as e:
+            return Evidence(None, f"nothing of it could be kept ({type(e).__name__}: {e})")
 
-def running_operator(frame: FrameType | None) -> str | None:
-    """Return the name of the operator whose function has called us, and where it was made; None if none has."""
+
+@dataclass(frozen=True)
+class Speaker:
+    """Whose function has called us: the operator's name and where it was made, its subtask as `1/2`, and its job."""
+
+    operator: str
+    subtask: str
+    job: str
+
+
+def speaker(frame: FrameType | None) -> Speaker | None:
+    """Return whose function has called us; None if none has."""
     operator: object | None = None
     while frame is not None:
         site = site_of(frame, frame.f_lineno)
@@ -824,7 +892,9 @@ def running_operator(frame: FrameType | None) -> str | None:
         if frame.f_code.co_filename == __file__ and isinstance(subtask := frame.f_locals.get("self"), Subtask):
             node = next((n for n in subtask._nodes if n.operator is operator), frame.f_locals.get("node"))
             if isinstance(node, ChainNode):
-                return f"{node.name}, {node.made_at}" if node.made_at else node.name
+                name = f"{node.name}, {node.made_at}" if node.made_at else node.name
+                place = f"{subtask.index + 1}/{subtask.vertex.parallelism}"
+                return Speaker(name, place, subtask._settings.job_name)
         frame = frame.f_back
     return None
 

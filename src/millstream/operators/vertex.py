@@ -55,6 +55,8 @@ class JobSettings:
     compressed: bool = False
     # Whether users' functions may be written out in the loops of chains, see INLINING.
     inlining: bool = True
+    # So many bytes are kept of a record that fails, and of its state; none with 0.
+    keep_bytes: int = 1 << 20
     # The bytes of memory that a slot may have; None if nobody has said.
     slot_memory: int | None = None
     # Under which id it writes, where that is not its own: another one for every leader of its job managers.

@@ -93,6 +93,11 @@ class WatermarkOperator(Operator):
         self._split = self._new_split(None)
         self._idle_ms = self.strategy.idleness.to_millis() if self.strategy.idleness else None
 
+    @property
+    def makes_any(self) -> bool:
+        """Whether it makes watermarks at all."""
+        return self.strategy.generator is not None or self.strategy.out_of_orderness is not None
+
     def _new_split(self, name: Any) -> _Split:
         split = self._splits[name] = _Split(self, self._generator(), self.setup.clock())
         return split
@@ -229,10 +234,17 @@ class WatermarkOperator(Operator):
         """How far time has come behind this operator."""
         return self._sent
 
-    def aligned(self) -> tuple[str, int]:
-        """Return the alignment group and how far the splits here have come."""
+    def splits(self) -> Iterable[tuple[Any, int, bool, int]]:
+        return [(name, s.watermark, s.idle, s.last_record) for name, s in self._splits.items()]
+
+    def progress(self) -> tuple[str, int, dict[Any, int]]:
+        """Return the alignment group, how far time has come here, and the splits that have names and are not idle."""
         assert self.strategy.alignment is not None
-        return self.strategy.alignment[0], MAX_WATERMARK if self._is_idle or self._ended else self._sent
+        group = self.strategy.alignment[0]
+        if self._is_idle or self._ended:
+            return group, MAX_WATERMARK, {}
+        splits = {n: s.watermark for n, s in self._splits.items() if n is not None and not s.idle}
+        return group, self._sent, splits
 
     def on_watermark(self, watermark: int) -> int | None:
         if watermark == MAX_WATERMARK and not self._ended:

@@ -19,15 +19,16 @@ from millstream.service.cluster_api import ClusterApi, Household
 from millstream.service.front import Front
 from millstream.service.http import Refused, refusal
 from millstream.service.jobs_api import JobsApi
-from millstream.service.logs import RecentLines
+from millstream.service.logs import Heard, RecentLines
 from millstream.service.operations import Operations
 from millstream.service.pages import page_routes
-from millstream.service.pictures.cluster import slots_beside
+from millstream.service.pictures.cluster import Slots, slots_beside
 from millstream.service.pictures.jobs import overview_of
 from millstream.service.prometheus import prometheus_routes
 from millstream.service.registry import Registry
 from millstream.service.state_api import StateApi
 from millstream.service.vertices_api import VerticesApi
+from millstream.service.workers import OwnWorkers
 
 log = logging.getLogger("millstream")
 
@@ -43,6 +44,7 @@ class Service:
         token: what a client must show; None for nothing.
         refresh_ms: how often pages ask again.
         lines: the log.
+        heard: what functions have logged and printed.
         operations: what was asked for and takes its time.
         keep_seconds: for how long an answer is also given to others who ask for the same.
     """
@@ -53,6 +55,7 @@ class Service:
     token: str | None = None
     refresh_ms: int = 3000
     lines: RecentLines = field(default_factory=RecentLines)
+    heard: Heard = field(default_factory=Heard)
     operations: Operations = field(default_factory=Operations)
     keep_seconds: float = 0.0
     clock: Callable[[], float] = time.time
@@ -60,18 +63,23 @@ class Service:
 
 def make_app(service: Service) -> Starlette:
     """Return the application over the jobs of this process."""
-    jobs = JobsApi(service.registry, service.operations, service.clock)
+    jobs = JobsApi(service.registry, service.operations, service.clock, service.lines, service.heard)
 
     async def lines() -> list[dict[str, Any]]:
         now = service.clock()
         return [overview_of(e.view, now) for e in service.registry.entries()]
+
+    def slots() -> Slots:
+        return slots_beside([e.view for e in service.registry.entries()], service.slots)
 
     home = Household(
         settings=service.settings,
         refresh_ms=service.refresh_ms,
         log=service.lines,
         lines=lines,
-        slots=lambda: slots_beside([e.view for e in service.registry.entries()], service.slots),
+        slots=slots,
+        workers=OwnWorkers(service.registry, slots, service.lines, service.heard),
+        said=service.heard.logged,
     )
     routes = [
         *jobs.routes(),

@@ -27,7 +27,7 @@ _OF_JOB = (
 )  # fmt: skip
 _OF_VERTEX = (
     "", "/accumulators", "/backpressure", "/metrics", "/subtasktimes", "/taskmanagers", "/watermarks",
-    "/subtasks/accumulators",
+    "/subtasks/accumulators", "/insight",
 )  # fmt: skip
 _ALL_METRICS = "all=true"
 _OVERVIEW = "/jobs/overview"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from functools import partial
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.setting import TextSetting
+from millstream.jobmaster.kept_failures import directory_of, files_of
 from millstream.service.app import Service, make_app
 from millstream.service.archive import Archive, archived
 from millstream.service.registry import Entry
@@ -82,4 +84,8 @@ def put_where_settings_say(entry: Entry, archive: Callable[[], Archive]) -> None
     directory = DIRECTORY.read(config)
     if directory is not None:
         made = archive()
-        open_storage(directory, storage_options(config)).publish(made.job_id, made.to_bytes())
+        storage = open_storage(directory, storage_options(config))
+        storage.publish(made.job_id, made.to_bytes())
+        for path in files_of(directory_of(config), f"{made.job_id}."):
+            with open(path, "rb") as file:
+                storage.publish(os.path.basename(path), file.read(), private=True)

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from email.message import Message
 from typing import Any
 
 from millstream.common.configuration import Configuration
@@ -16,7 +17,7 @@ from millstream.common.errors import MillstreamError
 from millstream.leader.cells import Cells
 from millstream.leader.elector import find_leader
 from millstream.leader.options import HaOptions
-from millstream.service.run_file import Found, running_services
+from millstream.service.run_file import Found, Gone, running_services
 
 _TIMEOUT = 30.0
 # What was asked for is looked after so often, in seconds.
@@ -53,6 +54,11 @@ class ServiceClient:
     def _send(
         self, path: str, method: str, body: bytes | None, content_type: str | None, timeout: float = _TIMEOUT
     ) -> bytes:
+        return self._exchange(path, method, body, content_type, timeout)[0]
+
+    def _exchange(
+        self, path: str, method: str, body: bytes | None, content_type: str | None, timeout: float = _TIMEOUT
+    ) -> tuple[bytes, Message]:
         request = urllib.request.Request(f"{self.url}/v1{path}", body, method=method)
         if content_type is not None:
             request.add_header("Content-Type", content_type)
@@ -60,8 +66,7 @@ class ServiceClient:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
             with urllib.request.urlopen(request, timeout=timeout) as answer:
-                found: bytes = answer.read()
-                return found
+                return answer.read(), answer.headers
         except urllib.error.HTTPError as e:
             with e:
                 kind = ServiceUnreachableError if e.code in _NOT_LEADING else ServiceError
@@ -87,9 +92,10 @@ class ServiceClient:
         """Return what the service answers, where that is text."""
         return self._send(path, "GET", None, None).decode(errors="replace")
 
-    def output(self, program_id: str, stream: str, start: int) -> bytes:
-        """Return what a program printed from some byte on."""
-        return self._send(f"/programs/{program_id}/output/{stream}?from={start}", "GET", None, None)
+    def output(self, program_id: str, stream: str, start: int) -> tuple[bytes, int]:
+        """Return what a program printed from some byte on, and up to which byte that is."""
+        text, headers = self._exchange(f"/programs/{program_id}/output/{stream}?from={start}", "GET", None, None)
+        return text, int(headers["X-Next"])
 
     def jobs(self) -> list[dict[str, Any]]:
         """Return the jobs there are."""
@@ -164,8 +170,14 @@ def mean_leader(settings: dict[str, str]) -> None:
     _leader[:] = [] if options is None else [options]
 
 
-def services(address: str | None, token: str | None) -> Iterator[ServiceClient]:
-    """Yield the services that are meant: the one at an address, the leader, else all of this user's processes."""
+def services(address: str | None, token: str | None, gone: list[Gone] | None = None) -> Iterator[ServiceClient]:
+    """Yield the services that are meant: the one at an address, the leader, else all of this user's processes.
+
+    Args:
+        address: of the one that is meant.
+        token: what it asks to be shown.
+        gone: gets those whose processes were killed.
+    """
     if address is None and _leader:
         yield LeaderClient(_leader[0].open(), token)
         return
@@ -173,7 +185,7 @@ def services(address: str | None, token: str | None) -> Iterator[ServiceClient]:
         url = address if "://" in address else f"http://{address}"
         yield ServiceClient(url, token or _token_of(url))
         return
-    for found in (s for s in running_services() if s.kind != "standby"):
+    for found in (s for s in running_services(gone) if s.kind != "standby"):
         yield ServiceClient(found.url, found.token)
 
 
@@ -187,9 +199,12 @@ def cluster_of(address: str | None, token: str | None) -> ServiceClient:
     """Return the cluster that is meant: the one at an address, the leader's, else this user's."""
     if address is not None or _leader:
         return next(services(address, token))
-    found = [service for service in running_services() if service.kind == "cluster"]
+    gone: list[Gone] = []
+    found = [service for service in running_services(gone) if service.kind == "cluster"]
     if not found:
-        raise ServiceError("No cluster of yours runs on this machine: `millstream cluster start -d` starts one.")
+        lost = [str(one) for one in gone if one.kind == "cluster"]
+        sentence = "No cluster of yours runs on this machine: `millstream cluster start -d` starts one."
+        raise ServiceError(" ".join([*lost, sentence]))
     if len(found) > 1:
         places = ", ".join(service.url.partition("://")[2] for service in found)
         raise ServiceError(f"There are several clusters of yours: say which with -m ({places}).")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -22,14 +20,15 @@ from millstream.checkpoint.storage import storage_options
 from millstream.common.configuration import Configuration
 from millstream.service.http import Refused, an_id, answer, body_of, names_of
 from millstream.service.listing import aggregated_metrics, listed_metrics
-from millstream.service.logs import RecentLines
+from millstream.service.logs import Line, RecentLines, text_of
 from millstream.service.operations import Operations
 from millstream.service.pictures import cluster
 from millstream.service.pictures.metrics import Value
-from millstream.service.pictures.tasks import TASK_MANAGER, milliseconds
+from millstream.service.pictures.tasks import milliseconds
+from millstream.service.workers import LOG, NoWorkers, Workers, python_threads
 
-# What the log is called.
-LOG = "jobmanager.log"
+# What the log of this process is called.
+OWN_LOG = "jobmanager.log"
 # What is begun for no job.
 _NO_JOB = ""
 
@@ -48,6 +47,8 @@ class Household:
         log: the last lines of the log.
         lines: returns the lines of the list of jobs.
         slots: returns how many slots there are.
+        workers: know the workers.
+        said: returns what the functions of all jobs have logged.
         submits: whether programs can be submitted.
         is_history: whether all jobs have ended.
     """
@@ -57,6 +58,8 @@ class Household:
     log: RecentLines = field(default_factory=RecentLines)
     lines: Callable[[], Awaitable[list[dict[str, Any]]]] = _no_jobs
     slots: Callable[[], cluster.Slots] = lambda: cluster.Slots(0, 0)
+    workers: Workers = field(default_factory=NoWorkers)
+    said: Callable[[], list[Line]] = list
     submits: bool = False
     is_history: bool = False
 
@@ -72,32 +75,32 @@ class ClusterApi:
     def routes(self) -> list[Route]:
         """Return the paths and who answers them."""
         worker = "/taskmanagers/{taskmanagerid}"
-        routes = [
+        return [
             Route("/config", self.configuration),
             Route("/overview", self.overview),
             Route("/taskmanagers", self.task_managers),
             Route("/taskmanagers/metrics", self.task_managers_metrics),
             Route(worker, self.task_manager),
             Route(f"{worker}/metrics", self.task_manager_metrics),
+            Route(f"{worker}/logs", self.worker_logs),
+            Route(f"{worker}/logs/{{name}}", self.worker_log),
+            Route(f"{worker}/log", self.worker_log),
+            Route(f"{worker}/stdout", self.worker_output),
+            Route(f"{worker}/thread-dump", self.worker_threads),
             Route("/jobmanager/config", self.settings),
             Route("/jobs/{jobid}/jobmanager/config", self.settings),
             Route("/jobmanager/environment", self.environment),
             Route("/jobs/{jobid}/jobmanager/environment", self.environment),
             Route("/jobmanager/metrics", self.metrics),
+            Route("/jobmanager/logs", self.logs),
+            Route("/jobmanager/logs/{name}", self.log),
+            Route("/jobmanager/log", self.log),
+            Route("/jobmanager/stdout", self.output),
+            Route("/jobmanager/thread-dump", self.threads),
             Route("/savepoint-disposal", self.dispose, methods=["POST"]),
             Route("/savepoint-disposal/{triggerid}", self.disposed),
             Route("/datasets", self.datasets),
         ]
-        for owner, of_worker in (("/jobmanager", False), (worker, True)):
-            for what, who in (
-                ("logs", self.logs),
-                ("logs/{name}", self.log),
-                ("log", self.log),
-                ("stdout", self.log),
-                ("thread-dump", self.threads),
-            ):
-                routes.append(Route(f"{owner}/{what}", _of_worker(who) if of_worker else who))
-        return routes
 
     async def configuration(self, _: Request) -> Response:
         home = self._home
@@ -105,7 +108,11 @@ class ClusterApi:
         return answer(cluster.dashboard(home.refresh_ms, home.submits, cancels=steers, history=home.is_history))
 
     async def overview(self, _: Request) -> Response:
-        return answer(cluster.overview(await self._home.lines(), self._home.slots()))
+        return answer(await self._overview())
+
+    async def _overview(self) -> dict[str, Any]:
+        workers = len(await self._home.workers.all())
+        return cluster.overview(await self._home.lines(), self._home.slots(), workers)
 
     async def settings(self, _: Request) -> Response:
         return answer(cluster.settings(self._home.settings))
@@ -113,25 +120,47 @@ class ClusterApi:
     async def environment(self, _: Request) -> Response:
         return answer(cluster.environment())
 
-    async def _worker(self) -> dict[str, Any]:
-        return cluster.task_manager(await self._home.lines(), self._home.slots(), int(time.time() * 1000))
-
     async def task_managers(self, _: Request) -> Response:
-        return answer({"taskmanagers": [] if self._home.is_history else [await self._worker()]})
+        now = _now()
+        return answer({"taskmanagers": [cluster.task_manager(w, now) for w in await self._home.workers.all()]})
+
+    async def _worker(self, request: Request) -> cluster.Worker:
+        asked = request.path_params["taskmanagerid"]
+        found = next((w for w in await self._home.workers.all() if w.id == asked), None)
+        if found is None:
+            raise Refused(404, f"Could not find TaskExecutor with id {asked}.")
+        return found
 
     async def task_manager(self, request: Request) -> Response:
-        _check_worker(request)
-        return answer({**await self._worker(), "metrics": {}, "allocatedSlots": []})
+        shown = cluster.task_manager(await self._worker(request), _now())
+        return answer({**shown, "metrics": {}, "allocatedSlots": []})
 
     async def task_manager_metrics(self, request: Request) -> Response:
-        _check_worker(request)
-        return await self.metrics(request)
+        return answer(listed_metrics((await self._worker(request)).metrics, names_of(request, "get")))
+
+    async def worker_logs(self, request: Request) -> Response:
+        worker = await self._worker(request)
+        # How long logs are that are elsewhere is not asked for.
+        names = {LOG: len(await self._home.workers.log(worker, LOG)), **dict.fromkeys(worker.logs, 0)}
+        return answer({"logs": [{"name": n, "size": size, "mtime": _now()} for n, size in names.items()]})
+
+    async def worker_log(self, request: Request) -> Response:
+        worker, name = await self._worker(request), request.path_params.get("name", LOG)
+        return PlainTextResponse(await self._home.workers.log(worker, name))
+
+    async def worker_output(self, request: Request) -> Response:
+        return PlainTextResponse(await self._home.workers.printed(await self._worker(request)))
+
+    async def worker_threads(self, request: Request) -> Response:
+        return _threads(await self._home.workers.threads(await self._worker(request)))
 
     async def task_managers_metrics(self, request: Request) -> Response:
-        return answer(aggregated_metrics([await self._metrics()], names_of(request, "get"), names_of(request, "agg")))
+        chosen = names_of(request, "taskmanagers")
+        found = [w.metrics for w in await self._home.workers.all() if not chosen or w.id in chosen]
+        return answer(aggregated_metrics(found, names_of(request, "get"), names_of(request, "agg")))
 
     async def _metrics(self) -> dict[str, Value]:
-        shown = cluster.overview(await self._home.lines(), self._home.slots())
+        shown = await self._overview()
         return {
             "numRunningJobs": shown["jobs-running"],
             "taskSlotsTotal": shown["slots-total"],
@@ -144,23 +173,23 @@ class ClusterApi:
     async def metrics(self, request: Request) -> Response:
         return answer(listed_metrics(await self._metrics(), names_of(request, "get")))
 
+    def _log(self) -> str:
+        return text_of(self._home.log.lines(), self._home.said())
+
     async def logs(self, _: Request) -> Response:
-        size = len(self._home.log.text())
-        return answer({"logs": [{"name": LOG, "size": size, "mtime": int(time.time() * 1000)}]})
+        return answer({"logs": [{"name": OWN_LOG, "size": len(self._log()), "mtime": _now()}]})
 
     async def log(self, request: Request) -> Response:
-        if request.path_params.get("name", LOG) != LOG:
+        if request.path_params.get("name", OWN_LOG) != OWN_LOG:
             raise Refused(404, "There is no log of that name.")
-        is_output = request.url.path.endswith("/stdout")
-        return PlainTextResponse("" if is_output else self._home.log.text())
+        return PlainTextResponse(self._log())
+
+    async def output(self, _: Request) -> Response:
+        # What this process prints goes to where it was started.
+        return PlainTextResponse("")
 
     async def threads(self, _: Request) -> Response:
-        names = {t.ident: t.name for t in threading.enumerate()}
-        dump = []
-        for ident, frame in sys._current_frames().items():
-            stack = "".join(traceback.format_stack(frame))
-            dump.append({"threadName": names.get(ident, str(ident)), "stringifiedThreadInfo": stack})
-        return answer({"threadInfos": dump})
+        return _threads(python_threads())
 
     async def datasets(self, _: Request) -> Response:
         return answer({"dataSets": []})
@@ -195,17 +224,9 @@ class ClusterApi:
         return answer({"status": {"id": "COMPLETED"}, "operation": {"failure-cause": failure}})
 
 
-def _check_worker(request: Request) -> None:
-    asked = request.path_params["taskmanagerid"]
-    if asked != TASK_MANAGER:
-        raise Refused(404, f"Could not find TaskExecutor with id {asked}.")
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
-def _of_worker(who: Any) -> Any:
-    """Return what answers for a worker that is there."""
-
-    async def answered(request: Request) -> Any:
-        _check_worker(request)
-        return await who(request)
-
-    return answered
+def _threads(found: list[tuple[str, str]]) -> Response:
+    return answer({"threadInfos": [{"threadName": name, "stringifiedThreadInfo": text} for name, text in found]})

@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict
 
-from millstream.common.execution_state import ExecutionState
-from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.view import JobView
+from millstream.operators.insight import HotKey, LateRecord
 from millstream.operators.vertex import Vertex
-from millstream.operators.watermarks import WatermarkOperator
 from millstream.operators.windows.operator import LATE_DROPPED
+from millstream.service.explain_time import event_time
+from millstream.service.explanation import Explanation, where
 from millstream.service.pictures.metrics import Value
 from millstream.service.pictures.pressure import NONE_TO
-from millstream.service.pictures.tasks import milliseconds, vertex_id
+from millstream.service.pictures.tasks import progress_of, vertex_id
 
 # From such a share of its time on a subtask is as good as always busy.
 _BUSY = 0.8
 # With so many times the records of the others a subtask has too many.
 _SKEW = 2.0
-# So far apart, in milliseconds, subtasks of a source may be in event time before it is worth telling.
-_APART = 10_000
+# With such a share of the records a key is one that comes too often.
+_HOT = 0.1
+# So many records that came too late are shown.
+_SAMPLES = 3
 
 Metrics = Mapping[int, list[dict[str, Value]]]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """One thing that is worth knowing.
-
-    Attributes:
-        kind: what it is about.
-        level: `high` for what stops a job from getting on, `low` for what slows it, `ok` for what is good to know.
-        vertex: the vertex it is about, by its id; None for the whole job.
-    """
-
-    kind: str
-    level: str
-    title: str
-    text: str
-    vertex: str | None = None
 
 
 def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanation]:
@@ -55,7 +39,7 @@ def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanatio
         *_stuck(view),
         *_held_up(view, metrics),
         *_skewed(view, metrics),
-        *_event_time(view, now),
+        *event_time(view, now),
         *_late(view, metrics),
     ]
 
@@ -69,11 +53,6 @@ def _stuck(view: JobView) -> list[Explanation]:
 
 def _share(metrics: dict[str, Value], name: str) -> float:
     return float(metrics.get(name, 0)) / 1000
-
-
-def _where(vertex: Vertex) -> str:
-    places = [n.made_at for n in vertex.nodes if n.made_at]
-    return f" (made at {', '.join(dict.fromkeys(places))})" if places else ""
 
 
 def _held_up(view: JobView, metrics: Metrics) -> list[Explanation]:
@@ -93,7 +72,7 @@ def _held_up(view: JobView, metrics: Metrics) -> list[Explanation]:
             who = " and ".join(f"{name} ({share:.0%} of its time)" for name, share in held.items())
             text = (
                 f"It is busy {busy:.0%} of the time, and {who} waits for it. Make its functions cheaper"
-                f"{_where(vertex)}, or give it more subtasks than {vertex.parallelism}."
+                f"{where(vertex)}, or give it more subtasks than {vertex.parallelism}."
             )
             level = "high" if max(held.values()) > 0.5 else "low"
             found.append(
@@ -114,52 +93,34 @@ def _skewed(view: JobView, metrics: Metrics) -> list[Explanation]:
             continue
         most = max(read)
         if most > _SKEW * (total - most) / (len(read) - 1):
-            text = (
-                f"Subtask {read.index(most)} of {len(read)} has taken {most / total:.0%} of its records: a key comes "
-                "more often than others, or there are few keys. Spread it over more keys, or combine records before."
-            )
-            found.append(
-                Explanation("skew", "low", f"{vertex.name} has more to do in one subtask", text, vertex_id(vertex))
-            )
+            subtask = read.index(most)
+            hot = [key for key in _hottest(view, vertex, subtask) if key.share >= _HOT]
+            text = f"Subtask {subtask} of {len(read)} has taken {most / total:.0%} of its records: {_blame(hot)}"
+            about = {
+                "subtask": subtask,
+                "share": most / total,
+                "keys": [{"key": key.key, "share": key.share} for key in hot],
+            }
+            title = f"{vertex.name} has more to do in one subtask"
+            found.append(Explanation("skew", "low", title, text, vertex_id(vertex), about))
     return found
 
 
-def _event_time(view: JobView, now: float) -> list[Explanation]:
-    """Say what holds event time back, where somebody waits for it."""
-    waiting = [v for v in view.plan.vertices if any(n.operator.timers is not None or n.timestamped for n in v.nodes)]
-    found = []
-    for vertex in waiting:
-        marked = [n for n in vertex.nodes if isinstance(n.operator, WatermarkOperator)]
-        if not marked:
-            continue
-        marks = {
-            i: p.watermark
-            for i in range(vertex.parallelism)
-            if (p := view.progress.subtasks.get((vertex.id, i))) is not None and p.watermark is not None
-        }
-        task = [view.tasks.get((vertex.id, i)) for i in range(vertex.parallelism)]
-        running = [i for i, t in enumerate(task) if t is not None and t.state is ExecutionState.RUNNING]
-        silent = [i for i in running if marks.get(i, MIN_WATERMARK) <= MIN_WATERMARK]
-        ahead = [m for m in marks.values() if MIN_WATERMARK < m < MAX_WATERMARK]
-        if silent and ahead:
-            subtasks = ", ".join(map(str, silent))
-            text = (
-                f"Subtask {subtasks} of {vertex.parallelism} has had no record: it has no split to read, or nothing "
-                "comes. Windows behind it wait. Use with_idleness(...) in the WatermarkStrategy, or no more subtasks "
-                "than there are splits."
-            )
-            title = f"Event time does not go on behind {vertex.name}"
-            found.append(Explanation("event time", "high", title, text, vertex_id(vertex)))
-        elif ahead and max(ahead) - min(ahead) > _APART:
-            slow = min((m, i) for i, m in marks.items() if MIN_WATERMARK < m < MAX_WATERMARK)
-            when = datetime.fromtimestamp(slow[0] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            text = (
-                f"It stands at {when}, {(milliseconds(now) - slow[0]) / 1000:,.0f} s behind the clock; others are "
-                f"{(max(ahead) - slow[0]) / 1000:,.0f} s further. Windows behind wait for it."
-            )
-            title = f"Subtask {slow[1]} of {vertex.name} holds event time back"
-            found.append(Explanation("event time", "low", title, text, vertex_id(vertex)))
-    return found
+def _hottest(view: JobView, vertex: Vertex, subtask: int) -> tuple[HotKey, ...]:
+    seen = progress_of(view, vertex, subtask).insight
+    return () if seen is None else seen.keys
+
+
+def _blame(hot: list[HotKey]) -> str:
+    """Say why a subtask has more than the others."""
+    if not hot:
+        return "there are few keys, or a key comes more often than others. Spread it over more keys."
+    keys = ", ".join(f"{key.key} with {key.share:.0%}" for key in hot)
+    what = "the key" if len(hot) == 1 else "keys"
+    return (
+        f"of these, {what} that come{'s' if len(hot) == 1 else ''} most often: {keys}. Spread what has that key over "
+        "more keys, or combine records before they are sent."
+    )
 
 
 def _late(view: JobView, metrics: Metrics) -> list[Explanation]:
@@ -176,9 +137,22 @@ def _late(view: JobView, metrics: Metrics) -> list[Explanation]:
             read = sum(int(m.get("numRecordsIn", 0)) for m in metrics[vertex.id])
             text = (
                 f"{dropped:,} of {read:,} records came when their windows were over already, and were dropped"
-                f"{_where(vertex)}. Let watermarks follow later (for_bounded_out_of_orderness), keep windows for "
+                f"{where(vertex)}. Let watermarks follow later (for_bounded_out_of_orderness), keep windows for "
                 "longer (allowed_lateness), or take such records from a side output (side_output_late_data)."
             )
+            samples = _late_samples(view, vertex)
+            if samples:
+                shown = "; ".join(
+                    f"{late.record} of {late.timestamp}, when time had come to {late.watermark}" for late in samples
+                )
+                text += f" The last ones: {shown}."
+            about = {"dropped": dropped, "read": read, "samples": [asdict(late) for late in samples]}
             title = f"Records come too late for {vertex.name}"
-            found.append(Explanation("late records", "low", title, text, vertex_id(vertex)))
+            found.append(Explanation("late records", "low", title, text, vertex_id(vertex), about))
     return found
+
+
+def _late_samples(view: JobView, vertex: Vertex) -> list[LateRecord]:
+    """Return some of the records that came too late, of all subtasks."""
+    seen = (progress_of(view, vertex, i).insight for i in range(vertex.parallelism))
+    return [late for one in seen if one is not None for late in one.late][:_SAMPLES]

@@ -14,10 +14,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from millstream.service.http import refusal, shows
+from millstream.service.http import is_page, refusal, shows
 
-# A longer path is not looked at.
-MOST_PATH = 4096
 # So many answers are kept, of so many bytes each at most.
 _MOST_KEPT, _MOST_BYTES = 2000, 1 << 20
 # What came of something that was asked for, and what not everybody may see, is told as it is now.
@@ -58,9 +56,7 @@ class Front:
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
-        if len(path) > MOST_PATH:
-            await refusal(414, f"A path has at most {MOST_PATH} characters.")(scope, receive, send)
-        elif self._token is not None and not _is_page(path) and not shows(_header(scope), self._token):
+        if self._token is not None and not is_page(path) and not shows(_header(scope), self._token):
             why = "Show the token of this service: Authorization: Bearer <token>."
             await refusal(401, why)(scope, receive, send)
         elif scope["method"] != "GET":
@@ -93,11 +89,6 @@ class Front:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[key] = new
-
-
-def _is_page(path: str) -> bool:
-    """Tell whether a path is of the page, which itself says nothing of any job."""
-    return path in ("/", "/ui") or path.startswith("/ui/")
 
 
 def _header(scope: Any) -> str:

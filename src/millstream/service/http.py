@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-# A body larger than this is not read.
+# A body larger than this, or one that takes longer to come, is not read.
 MOST_BODY = 1 << 20
+BODY_SECONDS = 60.0
 
 _ID = re.compile("[0-9a-f]{32}")
 
@@ -27,24 +30,49 @@ class Refused(Exception):
 
 
 def json_bytes(body: Any) -> bytes:
-    """Return a body as it is sent."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    """Return a body as it is sent.
+
+    Example:
+        >>> json_bytes({"lag": float("nan"), "name": "\\ud800"})
+        b'{"lag":"NaN","name":"\\\\ud800"}'
+    """
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        # A number that JSON has no word for, or half a character: what user code has measured, or a client has sent.
+        return json.dumps(_sayable(body), separators=(",", ":")).encode()
+
+
+def _sayable(body: Any) -> Any:
+    """Return a body with numbers that JSON has no word for as Flink tells them: as text."""
+    if isinstance(body, dict):
+        return {key: _sayable(value) for key, value in body.items()}
+    if isinstance(body, (list, tuple)):
+        return [_sayable(value) for value in body]
+    if isinstance(body, float) and not math.isfinite(body):
+        return "NaN" if math.isnan(body) else "Infinity" if body > 0 else "-Infinity"
+    return body
 
 
 def answer(body: Any, status: int = 200) -> Response:
     """Return a body as JSON."""
-    return JSONResponse(body, status)
+    return Response(json_bytes(body), status, media_type="application/json")
 
 
 def refusal(status: int, why: str) -> Response:
     """Return an error, in the one shape that clients read."""
-    return JSONResponse({"errors": [why]}, status)
+    return answer({"errors": [why]}, status)
 
 
 def shows(authorization: str, token: str) -> bool:
     """Tell whether a request with this header `Authorization` shows a token."""
     shown = authorization.removeprefix("Bearer ")
     return hmac.compare_digest(shown.encode(), token.encode())
+
+
+def is_page(path: str) -> bool:
+    """Tell whether a path is of the page, which itself says nothing of any job."""
+    return path in ("/", "/ui") or path.startswith("/ui/")
 
 
 def is_id(text: str) -> bool:
@@ -76,11 +104,15 @@ async def read_body(request: Request, most: int = MOST_BODY) -> bytes:
     if not length.isdecimal() or int(length) > most:
         raise too_long
     parts, size = [], 0
-    async for chunk in request.stream():
-        parts.append(chunk)
-        size += len(chunk)
-        if size > most:
-            raise too_long
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                parts.append(chunk)
+                size += len(chunk)
+                if size > most:
+                    raise too_long
+    except TimeoutError:
+        raise Refused(408, f"The request has not come within {BODY_SECONDS:g} s.") from None
     return b"".join(parts)
 
 
@@ -91,7 +123,7 @@ async def body_of(request: Request) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(read)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise Refused(400, f"The request is not JSON: {e}") from None
     if not isinstance(found, dict):
         raise Refused(400, "The request must be a JSON object.")

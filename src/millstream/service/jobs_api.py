@@ -7,17 +7,19 @@ from concurrent.futures import Future
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.common.job_status import JobStatus
+from millstream.common.masking import masked_text
 from millstream.graph.transformations import check_parallelism
 from millstream.jobmaster.requests import CheckpointRequest, RescaleRequest, SavepointRequest
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, body_of, names_of
 from millstream.service.listing import aggregated_metrics, listed_metrics
+from millstream.service.logs import Heard, RecentLines, text_of
 from millstream.service.operations import Operations
 from millstream.service.pictures import checkpoints, jobs, metrics
 from millstream.service.pictures.tasks import milliseconds
@@ -29,7 +31,25 @@ _MOST_EXCEPTIONS = 20
 class JobsApi:
     """Answers for what is under /jobs."""
 
-    def __init__(self, registry: Registry, operations: Operations, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        operations: Operations,
+        clock: Callable[[], float],
+        lines: RecentLines,
+        heard: Heard,
+    ) -> None:
+        """Take what is known of jobs.
+
+        Args:
+            registry: the jobs.
+            operations: what was asked for and takes its time.
+            clock: the time in seconds since 1970.
+            lines: what this process has logged.
+            heard: what functions have logged and printed.
+        """
+        self._lines = lines
+        self._heard = heard
         self._registry = registry
         self._clock = clock
         self._operations = operations
@@ -56,6 +76,8 @@ class JobsApi:
             Route(f"{job}/yarn-stop", self.cancel, methods=get),
             Route(f"{job}/status", self.status, methods=get),
             Route(f"{job}/plan", self.plan, methods=get),
+            Route(f"{job}/log", self.log, methods=get),
+            Route(f"{job}/stdout", self.output, methods=get),
             Route(f"{job}/config", self.configuration, methods=get),
             Route(f"{job}/exceptions", self.exceptions, methods=get),
             Route(f"{job}/accumulators", self.accumulators, methods=get),
@@ -98,6 +120,17 @@ class JobsApi:
 
     async def plan(self, request: Request) -> Response:
         return answer({"plan": jobs.plan(self.entry(request).view)})
+
+    async def log(self, request: Request) -> Response:
+        """Answer with what the functions of a job have logged, and its process."""
+        entry = self.entry(request)
+        since = min(entry.view.times.values())
+        own = [line for line in self._lines.lines() if line[0] >= since]
+        return PlainTextResponse(text_of(own, self._heard.logged(job=entry.view.job_id)))
+
+    async def output(self, request: Request) -> Response:
+        """Answer with what the functions of a job have printed."""
+        return PlainTextResponse(self._heard.printed(job=self.entry(request).view.job_id))
 
     async def configuration(self, request: Request) -> Response:
         entry = self.entry(request)
@@ -257,7 +290,11 @@ class JobsApi:
             return answer({"status": {"id": "IN_PROGRESS"}})
         error = done.exception()
         if error is not None:
-            failure = {"class": type(error).__name__, "stack-trace": str(error), "serialized-throwable": ""}
+            failure = {
+                "class": type(error).__name__,
+                "stack-trace": masked_text(str(error)),
+                "serialized-throwable": "",
+            }
             return answer({"status": {"id": "COMPLETED"}, "operation": {"failure-cause": failure}})
         return answer({"status": {"id": "COMPLETED"}, "operation": shown(done.result())})
 

@@ -38,6 +38,7 @@ class ServiceOptions:
         certificate, key: files for TLS; None without.
         refresh_ms: how often pages ask again.
         keep_seconds: for how long an answer is also given to others who ask for the same.
+        called: the name under which clients find it, if that is said.
     """
 
     ports: tuple[int, ...]
@@ -47,6 +48,7 @@ class ServiceOptions:
     key: str | None
     refresh_ms: int
     keep_seconds: float
+    called: str | None = None
 
     @staticmethod
     def read(config: Configuration) -> ServiceOptions | None:
@@ -68,6 +70,7 @@ class ServiceOptions:
             KEY.read(config),
             REFRESH.read(config),
             KEEP.read(config) / 1000,
+            OWN_ADDRESS.read(config),
         )
         options._check()
         return options
@@ -90,6 +93,13 @@ class ServiceOptions:
             return ipaddress.ip_address(self.address).is_loopback
         except ValueError:
             return False
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """What it is called besides this machine's names; None where any name will do, as a token is asked for."""
+        if not self.is_loopback:
+            return None
+        return frozenset(name.lower() for name in (self.address, self.called) if name is not None)
 
 
 def _ports(given: str) -> Iterator[int]:

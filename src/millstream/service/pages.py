@@ -11,8 +11,8 @@ from starlette.routing import BaseRoute, Route
 
 # Only what is in this list is ever read.
 _NAMES = (
-    "index.html", "style.css", "api.js", "app.js", "cluster.js", "dom.js", "flame.js", "graph.js", "job.js", "jobs.js",
-    "layout.js", "plot.js", "tabs.js", "words.js",
+    "index.html", "style.css", "api.js", "app.js", "cluster.js", "dom.js", "drawer.js", "flame.js", "graph.js",
+    "job.js", "jobs.js", "layout.js", "logs.js", "metrics.js", "plot.js", "state.js", "tabs.js", "words.js",
 )  # fmt: skip
 _HEADERS = {
     "Cache-Control": "no-cache",

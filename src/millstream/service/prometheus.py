@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from millstream.service.pictures import metrics
-from millstream.service.pictures.tasks import TASK_MANAGER, vertex_id
+from millstream.service.pictures.tasks import place_of, vertex_id
 from millstream.service.registry import Entry, Registry
 
 _NOT_ALLOWED = re.compile("[^a-zA-Z0-9_]")
@@ -72,7 +72,7 @@ def _of_tasks(entry: Entry, job: Labels) -> Iterator[tuple[str, Labels, float]]:
                 ("task_id", vertex_id(vertex)),
                 ("task_name", vertex.name),
                 ("subtask_index", str(subtask)),
-                ("tm_id", TASK_MANAGER),
+                ("tm_id", place_of(entry.view, vertex, subtask)[0]),
             )
             for name, value in metrics.of_subtask(entry.view, vertex, subtask, before, seconds).items():
                 if isinstance(value, (int, float)):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -31,13 +32,47 @@ class Found:
     kind: str
 
 
+@dataclass(frozen=True)
+class Gone:
+    """A service whose process was killed: where it was, and where its log is, if it has one."""
+
+    url: str
+    pid: int
+    kind: str
+    log: str | None
+
+    def __str__(self) -> str:
+        what = {"cluster": "The cluster", "history": "The history server"}.get(self.kind, "The program")
+        with_it = ", and its jobs have ended with it" if self.kind != "history" else ""
+        log = f" What it said is in {self.log}." if self.log else ""
+        return f"{what} that was at {self.url} (process {self.pid}) was killed{with_it}.{log}"
+
+
 class RunFile:
     """The run file of this process."""
 
-    def __init__(self, url: str, token: str | None, kind: str = "jobs") -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        kind: str = "jobs",
+        leavings: Sequence[str] = (),
+        log: str | None = None,
+    ) -> None:
+        """Say where the service of this process is.
+
+        Args:
+            url: its address.
+            token: what this user's clients show there.
+            kind: what it is.
+            leavings: directories that nobody needs without it.
+            log: the file it logs to.
+        """
         self._url = url
         self._token = token
         self._kind = kind
+        self._leavings = list(leavings)
+        self._log = log
         self._path = os.path.join(_directory(), f"{os.getpid()}.json")
 
     def write(self) -> None:
@@ -49,7 +84,14 @@ class RunFile:
             # Somebody else's, or open to others: a token has no place there.
             return
         text = json.dumps(
-            {"url": self._url, "token": self._token, "kind": self._kind, "owner": this_process("service")}
+            {
+                "url": self._url,
+                "token": self._token,
+                "kind": self._kind,
+                "owner": this_process("service"),
+                "leavings": self._leavings,
+                "log": self._log,
+            }
         )
         # Another name first: nobody reads half of it.
         descriptor = os.open(f"{self._path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -63,8 +105,14 @@ class RunFile:
             os.remove(self._path)
 
 
-def running_services() -> Iterator[Found]:
-    """Yield the services of this user's processes; files of processes that are gone are deleted."""
+def running_services(gone: list[Gone] | None = None) -> Iterator[Found]:
+    """Yield the services of this user's processes.
+
+    Files of processes that are gone are deleted, with what these have left behind.
+
+    Args:
+        gone: gets those.
+    """
     directory = _directory()
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     for name in (n for n in names if n.endswith(".json")):
@@ -72,12 +120,24 @@ def running_services() -> Iterator[Found]:
         try:
             with open(path) as file:
                 about = json.load(file)
-            found = Found(about["url"], about["token"], int(name.removesuffix(".json")), about["kind"])
-            alive = is_alive(about["owner"])
+            pid = int(name.removesuffix(".json"))
+            found = Found(about["url"], about["token"], pid, about["kind"])
+            if is_alive(about["owner"]):
+                yield found
+                continue
+            lost = Gone(found.url, pid, found.kind, about.get("log"))
+            leavings = [str(one) for one in about.get("leavings", [])]
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        if alive:
-            yield found
-        else:
-            with suppress(FileNotFoundError):
-                os.remove(path)
+        with suppress(FileNotFoundError):
+            os.remove(path)
+        for one in leavings:
+            _clear(one)
+        if gone is not None:
+            gone.append(lost)
+
+
+def _clear(directory: str) -> None:
+    """Delete a directory that a process has left behind, if it is one of ours."""
+    if os.path.basename(directory).startswith("millstream-") and not os.path.islink(directory):
+        shutil.rmtree(directory, ignore_errors=True)

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import uvicorn
@@ -15,11 +15,15 @@ from starlette.types import ASGIApp
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.jobmaster.hearsay import listen
 from millstream.service.app import Service, make_app
 from millstream.service.archiver import Archiver, put_where_settings_say
-from millstream.service.logs import RecentLines
+from millstream.service.gate import Gate
+from millstream.service.guard import GuardedProtocol
+from millstream.service.logs import Heard, RecentLines
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
+from millstream.service.reporting import report
 from millstream.service.run_file import RunFile
 from millstream.service.standby import Standby
 
@@ -43,6 +47,9 @@ class Server:
             log_level="error",
             access_log=False,
             lifespan="off",
+            http=GuardedProtocol,
+            # There are none here.
+            ws="none",
             ssl_certfile=tls[0] if tls else None,
             ssl_keyfile=tls[1] if tls else None,
             # What listens for signals is the program's own.
@@ -67,7 +74,15 @@ class Server:
 class PublicServer:
     """A server that clients of this user find: at an address, with a run file that says where."""
 
-    def __init__(self, app: ASGIApp, options: ServiceOptions, kind: str = "jobs", token: str | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        options: ServiceOptions,
+        kind: str = "jobs",
+        token: str | None = None,
+        leavings: Sequence[str] = (),
+        log: str | None = None,
+    ) -> None:
         """Take an application, to be served.
 
         Args:
@@ -75,24 +90,26 @@ class PublicServer:
             options: where, and to whom.
             kind: what it is, for who looks for it.
             token: what this user's clients show, when it is not what all must show.
+            leavings: directories that nobody needs without it.
+            log: the file it logs to.
         """
         listener = bound(options)
         tls = None if options.certificate is None or options.key is None else (options.certificate, options.key)
-        self._server = Server(app, listener, tls)
+        self._server = Server(Gate(app, options.names), listener, tls)
         host, port = listener.getsockname()[:2]
         # Who listens everywhere is found by the machine's name.
         host = socket.getfqdn() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"{'https' if tls else 'http'}://{host}:{port}"
         self._token = token or options.token
-        self._run_file = RunFile(self.url, self._token, kind)
+        self._run_file = RunFile(self.url, self._token, kind, leavings, log)
 
     def start(self) -> None:
         self._server.start()
         self._run_file.write()
 
-    def become(self, kind: str) -> None:
+    def become(self, kind: str, leavings: Sequence[str] = (), log: str | None = None) -> None:
         """Tell who looks for it that it is something else now."""
-        self._run_file = RunFile(self.url, self._token, kind)
+        self._run_file = RunFile(self.url, self._token, kind, leavings, log)
         self._run_file.write()
 
     def stop(self) -> None:
@@ -145,16 +162,18 @@ _lock = threading.Lock()
 # What was begun as settings say, and whether somebody else sees to it.
 _archivers: list[Archiver] = []
 _servers: list[PublicServer] = []
+_samplers: list[Sampler] = []
 _seen_to: list[bool] = []
 
 
 def serve(config: Configuration) -> bool:
-    """Serve and archive the jobs of this process as the settings say; each once, and with the address told once.
+    """Serve, archive and report the jobs of this process as the settings say; each once, the address told once.
 
     Returns:
         Whether a job with these settings belongs among those of this process.
     """
     with _lock:
+        reports = report(config, JOBS)
         if _seen_to:
             return False
         options = ServiceOptions.read(config)
@@ -164,6 +183,9 @@ def serve(config: Configuration) -> bool:
             _archivers[0].start()
         if options is not None and not _servers:
             _servers.append(_start(options, config))
+        if (_servers or reports) and not _samplers:
+            _samplers.append(Sampler(JOBS))
+            _samplers[0].start()
         return True
 
 
@@ -208,7 +230,6 @@ def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
     service = service_of(JOBS, config.to_dict(), options.token, options.refresh_ms, options.keep_seconds)
     server = PublicServer(make_app(service), options)
     server.start()
-    Sampler(JOBS).start()
     if not config.get_boolean("millstream.quiet", False):
         print(f"millstream: jobs are served at {server.url}", file=sys.stderr)
     return server
@@ -218,7 +239,8 @@ def service_of(
     registry: Registry, settings: Mapping[str, str], token: str | None, refresh_ms: int, keep_seconds: float = 0.0
 ) -> Service:
     """Return the service over the jobs of this process, with the process's log."""
-    lines = RecentLines()
+    lines, heard = RecentLines(), Heard()
     logging.getLogger("millstream").addHandler(lines)
+    listen(heard)
     slots = os.cpu_count() or 1
-    return Service(registry, settings, slots, token, refresh_ms, lines, keep_seconds=keep_seconds)
+    return Service(registry, settings, slots, token, refresh_ms, lines, heard, keep_seconds=keep_seconds)

@@ -10,13 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from millstream.common.masking import masked_text
 from millstream.operators.sampling import flame_graph
 from millstream.operators.vertex import Vertex
 from millstream.service.explain import explanations
 from millstream.service.http import Refused, a_number, an_id, answer, asked_metrics, names_of
 from millstream.service.jobs_api import JobsApi
 from millstream.service.listing import aggregated_metrics, listed_metrics
-from millstream.service.pictures import metrics, pressure, tasks
+from millstream.service.pictures import insights, metrics, pressure, tasks
 from millstream.service.pictures.jobs import is_over
 from millstream.service.registry import Entry
 
@@ -46,6 +47,7 @@ class VerticesApi:
             Route(f"{vertex}/backpressure", self.back_pressure),
             Route(f"{vertex}/flamegraph", self.flame_graph),
             Route(f"{vertex}/metrics", self.metrics),
+            Route(f"{vertex}/insight", self.insight),
             Route(f"{vertex}/jm-operator-metrics", self.no_metrics),
             Route(f"{vertex}/subtasktimes", self.times),
             Route(f"{vertex}/taskmanagers", self.task_managers),
@@ -76,7 +78,8 @@ class VerticesApi:
         entry = self._jobs.entry(request)
         view = entry.view
         told = explanations(view, {v.id: _all_metrics(entry, v) for v in view.plan.vertices}, self._clock())
-        return answer({"explanations": [asdict(one) for one in told]})
+        shown = [asdict(one) for one in told]
+        return answer({"explanations": [one | {"text": masked_text(one["text"])} for one in shown]})
 
     async def details(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
@@ -124,6 +127,10 @@ class VerticesApi:
                 for i, m in enumerate(found)
             ]
         )
+
+    async def insight(self, request: Request) -> Response:
+        entry, vertex = self._vertex(request)
+        return answer(insights.of_vertex(entry.view, vertex))
 
     async def metrics(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)

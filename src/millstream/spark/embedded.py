@@ -21,14 +21,14 @@ from millstream.spark.attached import attachment
 from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import Gateway, JvmSettings, spark_home
 from millstream.spark.java import find_java
-from millstream.spark.master import LOG_LEVEL, check_settings, master_of
+from millstream.spark.master import LOG_LEVEL, check_settings, hadoop_directories, master_of
 
 # The configuration's keys for what is said, and for whether Spark's classes come from an archive.
 QUIET = "millstream.quiet"
 ARCHIVE = "millstream.spark.class-archive"
 
-# Where the driver is this process, and its JVM needs nothing but Spark's jars.
-_OWN_JVM = ("local", "spark://")
+# Where the driver is this process, and its JVM needs nothing but Spark's jars and, for YARN, Hadoop's settings.
+_OWN_JVM = ("local", "spark://", "yarn", "k8s://")
 _LOCAL = re.compile(r"local(?:\[([*\d]+)(?:,\s*(\d+))?\])?")
 
 _lock = threading.Lock()
@@ -107,12 +107,15 @@ def _start(config: Configuration) -> Gateway:
 
 
 def _settings(config: Configuration) -> JvmSettings:
+    directories = hadoop_directories() if master_of(config) == "yarn" else ()
     return JvmSettings(
         memory=config.get_string("spark.driver.memory", spark_settings(config).get("spark.driver.memory", "1g")),
         options=tuple(config.get_string("spark.driver.extraJavaOptions", "").split()),
         log_level=LOG_LEVEL.read(config).name.lower(),
-        archive=config.get_boolean(ARCHIVE, True),
+        # An archive is of a class path of jars alone.
+        archive=config.get_boolean(ARCHIVE, True) and not directories,
         quiet=config.get_boolean(QUIET, False),
+        directories=directories,
     )
 
 

@@ -71,6 +71,7 @@ class JvmSettings:
         options: the user's own.
         archive: whether Spark's classes may come from an archive.
         quiet: whether nothing is to be said of it.
+        directories: where it finds settings of Hadoop, for YARN.
     """
 
     memory: str
@@ -78,6 +79,7 @@ class JvmSettings:
     log_level: str
     archive: bool
     quiet: bool
+    directories: tuple[str, ...] = ()
 
 
 class Gateway:
@@ -185,7 +187,7 @@ class Gateway:
             f"-Dlog4j2.configurationFile={logging_file}",
             *self.settings.options,
             "-cp",
-            os.path.join(_jars(), "*"),
+            os.pathsep.join([os.path.join(_jars(), "*"), *self.settings.directories]),
             "org.apache.spark.deploy.SparkSubmit",
             "pyspark-shell",
         ]
@@ -203,18 +205,15 @@ class Gateway:
         )
 
     def _options(self) -> list[str]:
-        options = [
+        return [
             f"-Xmx{self.settings.memory}",
             "-XX:+IgnoreUnrecognizedVMOptions",
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseParallelGC",
             # Figures for jstat, which would be taken twenty times a second, for as long as a job waits for input.
             "-XX:-UsePerfData",
+            *jvm_options(self.java),
         ]
-        options += [f"--add-opens={o}=ALL-UNNAMED" for o in _OPENED]
-        if self.java.version >= 24:
-            options += ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]
-        return [*options, "-Dio.netty.tryReflectionSetAccessible=true"]
 
     def _wait(self) -> tuple[int, str]:
         deadline = time.monotonic() + _START_SECONDS
@@ -232,6 +231,14 @@ class Gateway:
             time.sleep(0.005)
         self._process.kill()
         raise MillstreamError(f"The Java process that runs Spark did not start within {_START_SECONDS:g} seconds.")
+
+
+def jvm_options(java: Java) -> list[str]:
+    """Return the options without which Spark does not run."""
+    options = [f"--add-opens={o}=ALL-UNNAMED" for o in _OPENED]
+    if java.version >= 24:
+        options += ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]
+    return [*options, "-Dio.netty.tryReflectionSetAccessible=true"]
 
 
 def spark_home() -> str:

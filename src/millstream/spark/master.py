@@ -44,6 +44,12 @@ def master_of(config: Configuration) -> str:
     return config.get_string("spark.master", os.environ.get("MASTER") or DEFAULT_MASTER)
 
 
+def as_spark_wants(master: str) -> str:
+    """Return a master as Spark's context takes it: spark-submit lets users leave https:// out for Kubernetes."""
+    address = master.removeprefix("k8s://")
+    return master if address == master or "://" in address else f"k8s://https://{address}"
+
+
 def check_master(master: str) -> None:
     """Refuse a master that Spark does not know, or where nobody answers."""
     if _STANDALONE.fullmatch(master):
@@ -55,6 +61,18 @@ def check_master(master: str) -> None:
         raise InvalidProgramError(
             f"spark.master is {master!r}: it must be local, local[4], local[*], spark://host:port, yarn or k8s://..."
         )
+
+
+def hadoop_directories() -> tuple[str, ...]:
+    """Return where the settings of Hadoop are, YARN's among them, for a program that is to reach it."""
+    found = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+    directories = tuple(dict.fromkeys(directory for directory in found if directory))
+    if not directories:
+        raise InvalidProgramError(
+            "spark.master is yarn: set the variable HADOOP_CONF_DIR (or YARN_CONF_DIR) to the directory that has "
+            "yarn-site.xml."
+        )
+    return directories
 
 
 def _unreachable(host: str, port: int) -> str | None:

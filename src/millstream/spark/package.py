@@ -28,9 +28,20 @@ _LEFT_OUT = {"__pycache__", "page"}
 
 def settings(wanted: dict[str, str]) -> dict[str, str]:
     """Return the settings by which Spark brings the archive to executors, beside what the user has set."""
-    archives = [part for part in (wanted.get("spark.archives"), f"{_archive()}#{DIRECTORY}") if part]
+    archives = [part for part in (wanted.get("spark.archives"), archive()) if part]
     path = [part for part in (DIRECTORY, wanted.get("spark.executorEnv.PYTHONPATH")) if part]
     return {"spark.archives": ",".join(archives), "spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
+
+
+def driver_settings(master: str) -> dict[str, str]:
+    """Return the settings by which a driver on the cluster finds the archive that was sent with it."""
+    name = "spark.yarn.appMasterEnv.PYTHONPATH" if master == "yarn" else "spark.kubernetes.driverEnv.PYTHONPATH"
+    return {name: DIRECTORY}
+
+
+def archive() -> str:
+    """Return the archive as Spark wants it named, with the directory into which it is unpacked."""
+    return f"{_archive()}#{DIRECTORY}"
 
 
 def _archive() -> str:

@@ -24,7 +24,7 @@ from millstream.spark.attached import Attachment, attachment
 from millstream.spark.cores import free_cores
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
 from millstream.spark.java import Java
-from millstream.spark.master import LOG_LEVEL, master_of
+from millstream.spark.master import LOG_LEVEL, as_spark_wants, master_of
 
 DAEMON_MODULE = "millstream.spark.daemon"
 # A job whose slots stay holds one core of a Spark on this machine. There cores are nothing but permits, so there are
@@ -59,6 +59,13 @@ _EMBEDDED = {
     "spark.shuffle.spill.compress": "false",
     "spark.broadcast.compress": "false",
     "spark.dynamicAllocation.enabled": "false",
+}
+
+_YARN = {
+    # YARN brings PySpark to executors whose driver is said to be Python's.
+    "spark.yarn.isPython": "true",
+    # A container's own directory for temporary files is too deep for the names of sockets.
+    "spark.python.unix.domain.socket.dir": "/tmp",
 }
 
 # Where the one executor is in the same process as whoever misses it, to say every ten seconds that it is alive only
@@ -176,9 +183,10 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
         **(_EMBEDDED if master.startswith("local") else {}),
         **_regular(config, master, cores, wanted),
         **({} if master.startswith("local") else spark_settings(config)),
+        **(_YARN if master == "yarn" else {}),
         **wanted,
         **({} if master.startswith("local") else package.settings(wanted)),
-        "spark.master": master,
+        "spark.master": as_spark_wants(master),
     }
     settings.setdefault("spark.app.name", "millstream")
     # A program that logs its own doings to its output does not mean those of the bridge to Java.

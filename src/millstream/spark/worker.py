@@ -14,18 +14,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-import cloudpickle
 from pyspark import TaskContext
 
 from millstream.checkpoint.storage import Storage
 from millstream.common import pyflink_names
 from millstream.common.faults import SETTING, arm
-from millstream.common.pickles import dump
+from millstream.common.pickles import adopt_main_classes, dump
 from millstream.operators.base import Surroundings
 from millstream.operators.failures import SubtaskFailed
 from millstream.operators.logs import Logged
 from millstream.operators.protocol import JobPlan, LevelTask
 from millstream.operators.slot import SlotRuntime
+from millstream.spark.place import this_place
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
 from millstream.stack_sampler import StackSampler
 from millstream.surroundings import requests, resident, stopwatch, timer_lag, wall_clock
@@ -91,6 +91,7 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRuntime:
         surroundings = Surroundings(clock, requests, stopwatch(clock), timer_lag(clock), resident)
         runtime = SlotRuntime(plan, slot, storage, surroundings)
         runtime.sampler = StackSampler()
+        runtime.place = this_place()
         _runtimes[job.key, slot] = runtime
     runtime.take_printed, runtime.take_logged = printed.take, _logged.take
     return runtime
@@ -120,21 +121,10 @@ def load_plan(job: JobRef) -> tuple[JobPlan, Storage]:
         # Before the plan: the user's modules that it brings in may import pyflink.
         pyflink_names.install()
     plan: JobPlan = pickle.loads(saved.plan)
-    _adopt_main_classes()
+    adopt_main_classes()
     if job.parcel is not None and job.shares_state:
         check_shared(saved.state, job.run)
     return plan, saved.state.open()
-
-
-def _adopt_main_classes() -> None:
-    """Make the classes of the driver's script known here as `__main__`'s, so that their objects pickle plainly.
-
-    cloudpickle has brought them along by value and remembers them; without this they would still travel, slowly.
-    """
-    main = sys.modules["__main__"]
-    for cls in list(getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ())):
-        if cls.__module__ == "__main__" and "." not in cls.__qualname__ and not hasattr(main, cls.__name__):
-            setattr(main, cls.__name__, cls)
 
 
 def _nothing(messages: Iterable[bytes]) -> list[bytes]:

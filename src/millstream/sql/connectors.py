@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from millstream.common.records import record
 from millstream.operators.sink import Sink
 from millstream.operators.source import Source
 from millstream.sql.catalog.tables import CatalogTable
@@ -19,7 +19,7 @@ from millstream.sql.expressions import Expression
 from millstream.sql.types import DataType
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TableContext:
     """What a connector is told of a table.
 

@@ -6,13 +6,13 @@ An expression is about the row of one input; for a join, of the left input's col
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.types import BooleanType, DataType
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Expression:
     """What has a value in every row."""
 
@@ -24,14 +24,14 @@ class Expression:
         return ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Column(Expression):
     """A column of the input, by its place."""
 
     index: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Constant(Expression):
     """A value that is the same in every row.
 
@@ -44,7 +44,7 @@ class Constant(Expression):
     value: Any
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Call(Expression):
     """A function of the table of functions (`functions/`), applied to arguments.
 
@@ -64,7 +64,7 @@ class Call(Expression):
         return self.arguments
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class UserCall(Expression):
     """A function of the user's, applied to arguments.
 
@@ -82,7 +82,7 @@ class UserCall(Expression):
         return self.arguments
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AggregateCall:
     """An aggregate over the rows of a group; its arguments are columns of the input, by place.
 

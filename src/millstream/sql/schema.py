@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from millstream.common.records import record
 from millstream.sql.types import DataType, RowField, RowType
 
 
@@ -15,7 +15,7 @@ class TimeAttribute(Enum):
     PROCTIME = "PROCTIME"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Field:
     """A column: its name, its type, and whether it is a time attribute."""
 
@@ -28,7 +28,7 @@ class Field:
         return str(self.type) if self.time is None else f"{self.type} *{self.time.value}*"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fields:
     """The columns of a relation, in order."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millstream.common.errors import InvalidProgramError, StateLostError
+from millstream.common.errors import InvalidProgramError, MillstreamError, StateLostError
+from millstream.common.pickles import TooLargeError, dump
 from millstream.state import kinds
 from millstream.state.backend import Backend
 from millstream.state.changelog import Chain, FileHeader, FileRef, Section, encode, replay, sections
@@ -19,8 +21,19 @@ from millstream.state.descriptors import (
 )
 from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
 from millstream.state.kinds import StateKind
-from millstream.state.restored import Restored, StoredState
-from millstream.state.table import BY_KEY, BY_TIME, MISSING, Base, KeyCell, StateTable
+from millstream.state.restored import Restored, StoredState, key_of
+from millstream.state.table import (
+    BY_GROUP,
+    BY_KEY,
+    BY_NAME,
+    BY_PANE,
+    BY_TIME,
+    MISSING,
+    Base,
+    KeyCell,
+    StateTable,
+    about_len,
+)
 from millstream.state.timers import TimerQueue
 from millstream.state.ttl import (
     Clock,
@@ -61,6 +74,10 @@ Version = str | Restored | None
 # With a base on disk, no more changes than this stay in memory: so many rows, or what came of so many bytes of input.
 HELD_ROWS = 1 << 16
 HELD_BYTES = 1 << 24
+# So many rows are looked at, at most, to find those of one key.
+SEARCHED_ROWS = 1_000_000
+# So many rows say how large the others are.
+_FEW_ROWS = 16
 
 
 def _make_handle(descriptor: StateDescriptor, table: StateTable, cell: KeyCell, life: Lifetime | None) -> Any:
@@ -225,6 +242,46 @@ class KeyedState:
     def descriptor_of(self, name: str) -> StateDescriptor | None:
         """Return what user code has asked for a state with; None when it has not."""
         return next((d for (known, _), (d, _) in self._handles.items() if known == name), None)
+
+    def about_size(self) -> tuple[int, int]:
+        """Return how many rows there are, and how many bytes they take, pickled: both about, and at no cost."""
+        sizes = [about_size(table) for table in self._tables.values() if table.address != BY_GROUP]
+        columns = any(table.address == BY_GROUP for table in self._tables.values())
+        # Of columns nobody knows before they are written.
+        written = sum(file.size for file in self._chain.files) if columns else 0
+        return sum(rows for rows, _ in sizes), sum(size for _, size in sizes) + written
+
+    @property
+    def is_in_base(self) -> bool:
+        """Whether nothing has changed since the bases were last brought up to date."""
+        return not any(table.overlay for table in self._tables.values())
+
+    def of_key(self, key: Any, most: int, only_base: bool = False) -> bytes:
+        """Return a state file that has the rows of one key, and those that are of no key.
+
+        Args:
+            key: the key.
+            most: how many bytes it may have.
+            only_base: whether to leave out what has changed since the bases were brought up to date.
+
+        Raises:
+            TooLargeError: it would have more than so many bytes.
+            MillstreamError: it cannot be made.
+        """
+        header = FileHeader(self._operator, self._subtask, 0, True, [])
+        found = (
+            Section(name, table.kind, table.address, rows)
+            for name, table in self._tables.items()
+            if (rows := dict(rows_of_key(table.before() if only_base else table, key)))
+        )
+        parts: list[bytes] = []
+        size = 0
+        for part in encode(header, found):
+            parts.append(part)
+            size += len(part)
+            if size > most:
+                raise TooLargeError(f"more than {most} bytes")
+        return b"".join(parts)
 
     def rows(self, name: str) -> Iterator[tuple[Any, Any]]:
         """Yield the rows of a table, for those who look from outside."""
@@ -396,6 +453,37 @@ class KeyedState:
                     self.table(section.table, section.kind, section.address).apply(section.rows)
         for action in self._when_loaded:
             action()
+
+
+def about_size(table: StateTable) -> tuple[int, int]:
+    """Return about how many rows a table has, and how many bytes they take, pickled: as many as a few of them."""
+    parts = table.panes() if table.address == BY_PANE else [(table.base, table.overlay)]
+    count = size = 0
+    for base, overlay in parts:
+        rows = about_len(base, overlay)
+        few = [*islice(base.items(), _FEW_ROWS), *islice(overlay.items(), _FEW_ROWS)]
+        count += rows
+        size += len(dump(few)) * rows // len(few) if few else 0
+    return count, size
+
+
+def rows_of_key(table: StateTable, key: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows of a table that are of one key, or of no key at all."""
+    address = table.address
+    if address == BY_GROUP:
+        raise MillstreamError(f"the state {table.name!r} has the keys of a group together, as columns")
+    if address == BY_KEY:
+        if (content := table.get(key)) is not None:
+            yield key, content
+        return
+    for number, (row, content) in enumerate(table.rows()):
+        if number == SEARCHED_ROWS:
+            raise MillstreamError(f"the state {table.name!r} has too many rows to look for those of one key")
+        if address == BY_PANE:
+            if key in content:
+                yield row, {key: content[key]}
+        elif address == BY_NAME or key_of(address, row) == key:
+            yield row, content
 
 
 def _in_turn(base: Base) -> Iterator[Any]:

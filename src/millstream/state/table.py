@@ -12,6 +12,7 @@ to a row, is the table's kind to say (`kinds.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
@@ -28,6 +29,9 @@ MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "<missing>", "__sl
 BY_KEY, BY_NAMESPACE, BY_TIME, BY_PANE, BY_NAME = "key", "namespace", "time", "pane", "name"
 BY_GROUP = "group"
 
+
+# So many changes say how many of the others are of new rows.
+_LOOKED_AT = 64
 
 # Files of changes name this module for the following three, so here they stay.
 
@@ -104,6 +108,13 @@ def patched(content: dict[Any, Any] | None, patch: Patch) -> dict[Any, Any]:
     return result
 
 
+def about_len(base: Base, overlay: dict[Any, Any]) -> int:
+    """Return about how many rows there are: whether changes are of new rows is looked at in some of them."""
+    some = list(islice(overlay, _LOOKED_AT))
+    new = sum(row not in base for row in some)
+    return len(base) + (len(overlay) * new // len(some) if some else 0)
+
+
 class _NoKey:
     """What stands where a key would, when there is none: no table takes it."""
 
@@ -175,6 +186,17 @@ class StateTable:
             content = self.get(row)
             if content is not None:
                 yield row, content
+
+    def before(self) -> StateTable:
+        """Return the same without what has changed."""
+        return StateTable(self.name, self.kind, self.address, self.base)
+
+    def panes(self) -> list[tuple[dict[Any, Any], dict[Any, Any]]]:
+        """Return, of a table by window, what each window had before and what has changed of it."""
+        base = dict(self.base.items())
+        gone = {row for row, change in self.overlay.items() if change is None}
+        found = {**base, **self.overlay}
+        return [(base.get(row) or {}, self.overlay.get(row) or {}) for row in found if row not in gone]
 
     def apply(self, delta: dict[Any, Any]) -> None:
         """Move changes into the base."""

@@ -44,6 +44,10 @@ class TimerQueue:
                 table.remove(timer)
                 yield timer
 
+    def __len__(self) -> int:
+        """Return how many there are, about: some of those that were deleted count."""
+        return len(self._heap)
+
     def next_time(self) -> int | None:
         """Return when the next timer is due."""
         heap = self._heap

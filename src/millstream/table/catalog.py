@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from millstream.common.configuration import Configuration
 from millstream.common.missing import JAVA, missing_class, missing_function
-from millstream.sql.catalog import memory
+from millstream.common.records import record
+from millstream.sql.catalog import memory, models
 from millstream.sql.catalog.memory import GenericInMemoryCatalog
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException
@@ -58,10 +59,10 @@ __all__ = [
     "WatermarkSpec",
 ]
 
-_MODELS = "models are not there yet"
+_PROCEDURES = "procedures are objects of catalogs in Java"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogDatabase:
     """A database: its properties, and what is said of it."""
 
@@ -185,13 +186,42 @@ class CatalogFunction:
         return {}
 
 
-CatalogModel = missing_class(__name__, "CatalogModel", _MODELS)
-Procedure = missing_class(__name__, "Procedure", "procedures are not there yet")
+class CatalogModel:
+    """A model: what goes in, what comes out, and where it is."""
+
+    def __init__(self, model: models.CatalogModel) -> None:
+        self._model = model
+
+    @staticmethod
+    def create_model(
+        input_schema: Schema,
+        output_schema: Schema,
+        options: dict[str, str] | None = None,
+        comment: str | None = None,
+    ) -> CatalogModel:
+        """Return a model."""
+        inputs, outputs = (schema.as_table({}).columns for schema in (input_schema, output_schema))
+        return CatalogModel(models.CatalogModel(inputs, outputs, dict(options or {}), comment))
+
+    def copy(self) -> CatalogModel:
+        """Return another that is equal."""
+        return CatalogModel(self._model)
+
+    def get_comment(self) -> str | None:
+        """Return what is said of it."""
+        return self._model.comment
+
+    def get_options(self) -> dict[str, str]:
+        """Return its options."""
+        return dict(self._model.options)
+
+
+Procedure = missing_class(__name__, "Procedure", _PROCEDURES)
 HiveCatalog = missing_class(__name__, "HiveCatalog", JAVA)
 JdbcCatalog = missing_class(__name__, "JdbcCatalog", "catalogs of databases are not there yet; declare tables")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogDescriptor:
     """A catalog by its options: `type` says which kind it is."""
 
@@ -383,11 +413,55 @@ class Catalog(PartitionsAndStatistics):
         """Return the names of procedures, of which there are none."""
         return []
 
-    get_procedure = missing_function("get_procedure", "procedures are not there yet")
-    list_models = missing_function("list_models", _MODELS)
-    get_model = missing_function("get_model", _MODELS)
-    model_exists = missing_function("model_exists", _MODELS)
-    drop_model = missing_function("drop_model", _MODELS)
-    rename_model = missing_function("rename_model", _MODELS)
-    create_model = missing_function("create_model", _MODELS)
-    alter_model = missing_function("alter_model", _MODELS)
+    get_procedure = missing_function("get_procedure", _PROCEDURES)
+
+    # --- models
+
+    def list_models(self, database_name: str) -> list[str]:
+        """Return the names of models."""
+        return sorted(self._store.models(database_name))
+
+    def _models(self, path: ObjectPath) -> dict[str, models.CatalogModel]:
+        database = path.get_database_name()
+        return self._store.models(database) if self.database_exists(database) else {}
+
+    def get_model(self, model_path: ObjectPath) -> CatalogModel:
+        """Return a model."""
+        found = self._models(model_path).get(model_path.get_object_name())
+        if found is None:
+            raise CatalogException(f"Model {model_path} does not exist.")
+        return CatalogModel(found)
+
+    def model_exists(self, model_path: ObjectPath) -> bool:
+        """Tell whether there is a model."""
+        return model_path.get_object_name() in self._models(model_path)
+
+    def drop_model(self, model_path: ObjectPath, ignore_if_not_exists: bool) -> None:
+        """Forget a model."""
+        if self._has_model(model_path, ignore_if_not_exists):
+            del self._models(model_path)[model_path.get_object_name()]
+
+    def _has_model(self, path: ObjectPath, if_exists: bool) -> bool:
+        if not self.model_exists(path) and not if_exists:
+            raise CatalogException(f"Model {path} does not exist.")
+        return self.model_exists(path)
+
+    def rename_model(self, model_path: ObjectPath, new_model_name: str, ignore_if_not_exists: bool) -> None:
+        """Give a model another name."""
+        if self._has_model(model_path, ignore_if_not_exists):
+            kept = self._models(model_path)
+            if new_model_name in kept:
+                raise CatalogException(f"Model {model_path.get_database_name()}.{new_model_name} already exists.")
+            kept[new_model_name] = kept.pop(model_path.get_object_name())
+
+    def create_model(self, model_path: ObjectPath, model: CatalogModel, ignore_if_exists: bool) -> None:
+        """Add a model."""
+        if not self.model_exists(model_path):
+            self._store.models(model_path.get_database_name())[model_path.get_object_name()] = model._model
+        elif not ignore_if_exists:
+            raise CatalogException(f"Model {model_path} already exists.")
+
+    def alter_model(self, model_path: ObjectPath, new_model: CatalogModel, ignore_if_not_exists: bool) -> None:
+        """Put a model in the place of one."""
+        if self._has_model(model_path, ignore_if_not_exists):
+            self._models(model_path)[model_path.get_object_name()] = new_model._model

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.catalog import memory
 from millstream.sql.catalog.memory import Notes, PartitionKey
 from millstream.sql.catalog.tables import CatalogTable
@@ -18,7 +19,7 @@ __all__ = ["CatalogColumnStatistics", "CatalogPartition", "CatalogPartitionSpec"
 _WHOLE: PartitionKey = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogPartition:
     """A partition: its properties, and what is said of it."""
 
@@ -73,7 +74,7 @@ class CatalogPartitionSpec:
         return dict(self._spec)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogTableStatistics:
     """How much there is in a table."""
 
@@ -108,7 +109,7 @@ class CatalogTableStatistics:
         return replace(self)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogColumnStatistics:
     """What is known of the values of columns."""
 

@@ -1,10 +1,134 @@
-"""CompiledPlan: a plan in a file."""
+"""CompiledPlan: what the planner made of statements, to be kept and run as it is."""
 
 from __future__ import annotations
 
-from millstream.common.missing import missing_class
-from millstream.table.table_pipeline import PLANS
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millstream.sql.catalog.manager import CatalogManager, InlineView
+from millstream.sql.catalog.tables import CatalogTable
+from millstream.sql.connectors import TableContext, TableSink, TableSource
+from millstream.sql.errors import TableException
+from millstream.sql.plan.compiled import VERSION, as_json, from_json
+from millstream.sql.plan.nodes import Planned
+from millstream.table.connectors.registry import Connectors
+
+if TYPE_CHECKING:
+    from millstream.table.running import Runner
+    from millstream.table.table_result import TableResult
 
 __all__ = ["CompiledPlan"]
 
-CompiledPlan = missing_class(__name__, "CompiledPlan", PLANS)
+
+class CompiledPlan:
+    """A plan: operators, expressions and tables, with the names under which operators find their state again.
+
+    Example:
+        >>> plan = t_env.compile_plan_sql("INSERT INTO sink SELECT word, COUNT(*) FROM source GROUP BY word")
+        >>> plan.write_to_file("count.json")
+        >>> t_env.execute_plan(PlanReference.from_file("count.json")).wait()
+    """
+
+    def __init__(self, runner: Runner, plans: Sequence[Planned], known: KnownByName) -> None:
+        self._runner = runner
+        self._plans = plans
+        self._text = as_json(plans, known, runner.is_batch)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def as_json_string(self) -> str:
+        """Return the plan in JSON."""
+        return self._text
+
+    def as_smile_bytes(self) -> bytes:
+        """Return the plan in bytes."""
+        return self._text.encode()
+
+    def write_to_file(self, file: str | Path, ignore_if_exists: bool = False) -> None:
+        """Write the plan to a file; one that is there is left as it is, or refused."""
+        path = Path(file)
+        if path.exists():
+            if not ignore_if_exists:
+                raise TableException(
+                    f"Cannot overwrite the plan file '{file}'. Either manually remove the file or, if you're debugging "
+                    "your job, set the option 'table.plan.force-recompile' to true."
+                )
+            return
+        path.write_text(self._text)
+
+    def get_flink_version(self) -> str:
+        """Return the version of Flink whose language it is in."""
+        return VERSION
+
+    def print_json_string(self) -> None:
+        """Print the plan in JSON."""
+        print(self._text)
+
+    def execute(self) -> TableResult:
+        """Start a job that runs the plan."""
+        return self._runner.run_planned(self._plans)
+
+    def explain(self, *extra_details: int) -> str:
+        """Return how it is run."""
+        from millstream.sql.plan.explain import execution_text
+
+        return execution_text(self._plans)
+
+    def print_explain(self, *extra_details: int) -> None:
+        """Print how it is run."""
+        print(self.explain(*extra_details))
+
+
+class KnownByName:
+    """The tables and functions that a plan refers to, as an environment knows them now."""
+
+    def __init__(self, catalogs: CatalogManager, runner: Runner) -> None:
+        self._catalogs = catalogs
+        self._runner = runner
+
+    def function_path(self, function: Any) -> tuple[str, ...]:
+        found = self._catalogs.function_path(function)
+        if found is None:
+            raise TableException(
+                f"A plan cannot be compiled with a function that has no name: {function}. Register it with "
+                "create_temporary_system_function()."
+            )
+        return found
+
+    def function(self, path: tuple[str, ...]) -> Any:
+        found = self._catalogs.find_function(path)
+        if found is None:
+            raise TableException(f"The plan calls the function '{'.'.join(path)}', which is not registered here.")
+        return found
+
+    def table(self, name: tuple[str, ...], planned: CatalogTable) -> CatalogTable:
+        found = self._catalogs.find(self._catalogs.full_path(name))
+        if found is None or isinstance(found, InlineView):
+            return planned
+        if [(c.name, c.type) for c in found.columns] != [(c.name, c.type) for c in planned.columns]:
+            raise TableException(
+                f"The table '{'.'.join(name)}' has other columns than when the plan was compiled: compile it again."
+            )
+        return found
+
+    def source(self, name: tuple[str, ...], table: CatalogTable) -> TableSource:
+        return Connectors().source(self._context(name, table))
+
+    def sink(self, name: tuple[str, ...], table: CatalogTable) -> TableSink:
+        return Connectors().sink(self._context(name, table))
+
+    def _context(self, name: tuple[str, ...], table: CatalogTable) -> TableContext:
+        return TableContext(name, table, self._runner.settings(), self._runner.is_batch)
+
+
+def compiled(catalogs: CatalogManager, runner: Runner, plans: Sequence[Planned]) -> CompiledPlan:
+    """Return what was planned as a plan to be kept."""
+    return CompiledPlan(runner, plans, KnownByName(catalogs, runner))
+
+
+def loaded(catalogs: CatalogManager, runner: Runner, text: str) -> CompiledPlan:
+    """Return the plan of a text."""
+    known = KnownByName(catalogs, runner)
+    return CompiledPlan(runner, from_json(text, known, runner.is_batch), known)

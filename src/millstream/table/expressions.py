@@ -91,8 +91,8 @@ def _call(function: str, *arguments: Any) -> Expression[Any]:
 
 
 def col(name: str) -> Expression[Any]:
-    """Return a column by its name."""
-    return Expression(syntax.Name((name,)))
+    """Return a column by its name; `*` for all columns."""
+    return with_all_columns() if name == "*" else Expression(syntax.Name((name,)))
 
 
 def lit(v: Any, data_type: DataType | None = None) -> Expression[Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from millstream.common.records import record
 from millstream.sql.errors import ValidationException
 from millstream.table.sql_text import name_as_sql
 
@@ -71,7 +70,7 @@ class ObjectPath:
         return ObjectPath(*parts)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ObjectIdentifier:
     """A catalog, a database in it, and a name in that."""
 

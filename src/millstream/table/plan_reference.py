@@ -2,12 +2,82 @@
 
 from __future__ import annotations
 
-from millstream.common.missing import missing_class
-from millstream.table.table_pipeline import PLANS
+from pathlib import Path
+
+from millstream.common.records import record
+from millstream.sql.errors import TableException
 
 __all__ = ["BytesContentPlanReference", "FilePlanReference", "JsonContentPlanReference", "PlanReference"]
 
-PlanReference = missing_class(__name__, "PlanReference", PLANS)
-FilePlanReference = missing_class(__name__, "FilePlanReference", PLANS)
-JsonContentPlanReference = missing_class(__name__, "JsonContentPlanReference", PLANS)
-BytesContentPlanReference = missing_class(__name__, "BytesContentPlanReference", PLANS)
+
+class PlanReference:
+    """Where a plan is that was compiled: `t_env.load_plan(PlanReference.from_file(path))`."""
+
+    @staticmethod
+    def from_file(path: str | Path) -> FilePlanReference:
+        """Return a plan in a file."""
+        return FilePlanReference(str(path))
+
+    @staticmethod
+    def from_json_string(json_string: str) -> JsonContentPlanReference:
+        """Return a plan in JSON."""
+        return JsonContentPlanReference(json_string)
+
+    @staticmethod
+    def from_smile_bytes(smile_bytes: bytes) -> BytesContentPlanReference:
+        """Return a plan in bytes, as `CompiledPlan.as_smile_bytes` gives them."""
+        return BytesContentPlanReference(smile_bytes)
+
+    def _text(self) -> str:
+        raise NotImplementedError
+
+
+@record(frozen=True)
+class FilePlanReference(PlanReference):
+    """A plan in a file."""
+
+    _file: str
+
+    def get_file(self) -> Path:
+        """Return the path of the file."""
+        return Path(self._file).resolve()
+
+    def __str__(self) -> str:
+        return f"Plan from file '{self._file}'"
+
+    def _text(self) -> str:
+        try:
+            return Path(self._file).read_text()
+        except OSError as error:
+            raise TableException(f"Cannot load {self}: {error.strerror}.") from error
+
+
+@record(frozen=True)
+class JsonContentPlanReference(PlanReference):
+    """A plan in JSON."""
+
+    _content: str
+
+    def get_content(self) -> str:
+        """Return the plan."""
+        return self._content
+
+    def __str__(self) -> str:
+        return f"Plan:\n{self._content}"
+
+    def _text(self) -> str:
+        return self._content
+
+
+@record(frozen=True)
+class BytesContentPlanReference(PlanReference):
+    """A plan in bytes."""
+
+    _content: bytes
+
+    def get_content(self) -> bytes:
+        """Return the plan."""
+        return self._content
+
+    def _text(self) -> str:
+        return self._content.decode()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from millstream.common.records import record
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.schema import Fields, TimeAttribute
 from millstream.sql.types import DataType, RowField, RowType
@@ -145,7 +146,7 @@ _CLASSES = {
 }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WatermarkSpec:
     """Which column is event time, and how far behind it the watermark is."""
 

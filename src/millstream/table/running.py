@@ -54,6 +54,9 @@ class Runner:
 
     def translated(self, ends: Sequence[End]) -> list[Transformation]:
         """Add the operators of ends to the program; return the last of each."""
+        return self._added(self.planned(ends))
+
+    def _added(self, plans: Sequence[Planned]) -> list[Transformation]:
         session = Session(
             batch=self.is_batch,
             options=self.settings(),
@@ -64,7 +67,6 @@ class Runner:
         )
         before = len(self._bridge.program.transformations)
         translator = Translator(self._bridge.program, session)
-        plans = self.planned(ends)
         for told in () if self.is_batch else endless_state(plans):
             log.warning("SQL: %s", told)
         found = [translator.translate(p) for p in plans]
@@ -88,9 +90,13 @@ class Runner:
 
     def run(self, sinks: Sequence[Sink]) -> TableResult:
         """Start a job that writes to tables."""
-        names = [".".join(s.name) for s in sinks]
+        return self.run_planned(self.planned(sinks))
+
+    def run_planned(self, plans: Sequence[Planned]) -> TableResult:
+        """Start a job of plans that write to tables."""
+        names = [".".join(p.node.name) for p in plans if isinstance(p.node, Sink)]
         with self._bridge.added():
-            ends = self.translated(sinks)
+            ends = self._added(plans)
             client = self._bridge.start(self._name(f"insert-into_{','.join(names)}"), ends)
         result = JobResult(names, client)
         if self._config.get(_SYNC, "false").lower() == "true":

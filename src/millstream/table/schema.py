@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from millstream.common.records import record
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import DataType, NullType, RowType
@@ -26,7 +27,7 @@ def _written(expression: str | Expression[Any]) -> str:
     return expression if isinstance(expression, str) else as_sql(expression._tree)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Parts:
     columns: tuple[TableColumn, ...] = ()
     watermark: tuple[str, str] | None = None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.missing import missing_function
 from millstream.sql.errors import TableException
 from millstream.sql.language.statements import Insert
 from millstream.sql.plan.nodes import Sink
 from millstream.table.table_descriptor import TableDescriptor
-from millstream.table.table_pipeline import PLANS, TablePipeline
+from millstream.table.table_pipeline import TablePipeline
 
 if TYPE_CHECKING:
+    from millstream.table.compiled_plan import CompiledPlan
     from millstream.table.table import Table
     from millstream.table.table_environment import TableEnvironment
     from millstream.table.table_result import TableResult
@@ -67,4 +67,6 @@ class StatementSet:
         sinks, self._sinks = self._sinks, []
         return sinks
 
-    compile_plan = missing_function("compile_plan", PLANS)
+    def compile_plan(self) -> CompiledPlan:
+        """Return what the planner makes of the statements, to be kept and run as it is; and forget them."""
+        return self._t_env._compiled(self._taken())

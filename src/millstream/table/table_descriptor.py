@@ -53,7 +53,7 @@ class FormatDescriptor:
 
         def option(self, key: object, value: object) -> FormatDescriptor.Builder:
             """Set an option."""
-            self._options[_key(key)] = _value(value)
+            self._options[option_key(key)] = option_value(value)
             return self
 
         def build(self) -> FormatDescriptor:
@@ -143,12 +143,12 @@ class TableDescriptor:
 
         def option(self, key: object, value: object) -> TableDescriptor.Builder:
             """Set an option."""
-            self._options[_key(key)] = _value(value)
+            self._options[option_key(key)] = option_value(value)
             return self
 
         def format(self, format: str | FormatDescriptor, format_option: object = None) -> TableDescriptor.Builder:
             """Set the format; its options are known by its name, or by that of `format_option`."""
-            key = "format" if format_option is None else _key(format_option)
+            key = "format" if format_option is None else option_key(format_option)
             if isinstance(format, str):
                 return self.option(key, format)
             prefix = format.get_format()
@@ -178,10 +178,11 @@ class TableDescriptor:
             return TableDescriptor(self._schema, self._options, self._partition_keys, self._comment)
 
 
-def _key(key: object) -> str:
+def option_key(key: object) -> str:
     """Return a key that is given as text or as a ConfigOption."""
     return key if isinstance(key, str) else str(getattr(key, "key", key))
 
 
-def _value(value: object) -> str:
+def option_value(value: object) -> str:
+    """Return a value as an option has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
@@ -30,7 +31,9 @@ from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
 from millstream.table.frames import arrow_table, as_pandas
 from millstream.table.function_loading import as_function, loaded_function
+from millstream.table.model_descriptor import ModelDescriptor
 from millstream.table.module import Module, ModuleEntry
+from millstream.table.plan_reference import PlanReference
 from millstream.table.running import Runner, refuse_unknown
 from millstream.table.settings_map import SettingsMap
 from millstream.table.statement_set import StatementSet
@@ -38,14 +41,15 @@ from millstream.table.streams import Streams
 from millstream.table.table import Table
 from millstream.table.table_config import TableConfig
 from millstream.table.table_descriptor import TableDescriptor
-from millstream.table.table_pipeline import PLANS
 from millstream.table.table_result import OkResult, RowsResult, TableResult, TextResult
 from millstream.table.texts import read_path
 from millstream.table.udf import UserDefinedFunctionWrapper
 
+if TYPE_CHECKING:
+    from millstream.table.compiled_plan import CompiledPlan
+
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
-_MODELS = "models are not there yet"
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
@@ -185,10 +189,31 @@ class TableEnvironment:
             return TextResult(self._explained(self._ends(statement.statement, text), _places(statement.details)))
         if isinstance(statement, s.Jar):
             return OkResult()
+        if isinstance(statement, s.AnalyzeTable):
+            return self._analyzed(statement)
+        if isinstance(statement, s.CallProcedure):
+            raise ValidationException(
+                f"SQL validation failed. The procedure '{'.'.join(statement.name)}' cannot be called: getProcedure is "
+                "not implemented for class GenericInMemoryCatalog."
+            )
+        if isinstance(statement, s.CompilePlan):
+            return self._compile_plan(statement, text)
+        if isinstance(statement, s.ExecutePlan):
+            return self.execute_plan(PlanReference.from_file(statement.file))
         ddl = self._ddl()
         if not ddl.can(statement):
             raise refuse_unknown(statement, self._runner.is_batch)
         return self._shown(ddl.execute(statement, text))
+
+    def _analyzed(self, statement: s.AnalyzeTable) -> TableResult:
+        from millstream.table.statistics import analyze
+
+        def ask(query: str) -> Sequence[Any]:
+            with self.execute_sql(query).collect() as rows:
+                return list(next(rows))
+
+        analyze(statement, self._catalogs, self._runner.is_batch, ask)
+        return OkResult()
 
     def _shown(self, result: Result) -> TableResult:
         if result.insert is not None:
@@ -218,6 +243,44 @@ class TableEnvironment:
     def explain_sql(self, stmt: str, *extra_details: int) -> str:
         """Return how a statement is run."""
         return self._explained(self._ends(self._parsed(stmt), stmt), extra_details)
+
+    # --- plans
+
+    def _compiled(self, sinks: Sequence[Sink]) -> CompiledPlan:
+        from millstream.table.compiled_plan import compiled
+
+        return compiled(self._catalogs, self._runner, self._runner.planned(sinks))
+
+    def _compile_plan(self, statement: s.CompilePlan, text: str) -> TableResult:
+        if statement.execute and Path(statement.file).exists() and not self._recompiles():
+            return self.execute_plan(PlanReference.from_file(statement.file))
+        plan = self._compiled([e for e in self._ends(statement.statement, text) if isinstance(e, Sink)])
+        if self._recompiles():
+            Path(statement.file).unlink(missing_ok=True)
+        plan.write_to_file(statement.file, statement.if_not_exists)
+        return plan.execute() if statement.execute else OkResult()
+
+    def _recompiles(self) -> bool:
+        return self._config.get("table.plan.force-recompile", "false").lower() == "true"
+
+    def compile_plan_sql(self, stmt: str) -> CompiledPlan:
+        """Return what the planner makes of an INSERT or a statement set, to be kept and run as it is."""
+        statement = self._parsed(stmt)
+        if not isinstance(statement, (s.Insert, s.StatementSet)):
+            raise TableException(
+                "Unsupported SQL query! compilePlanSql() only accepts a single SQL statement of type INSERT"
+            )
+        return self._compiled([e for e in self._ends(statement, stmt) if isinstance(e, Sink)])
+
+    def load_plan(self, plan_reference: PlanReference) -> CompiledPlan:
+        """Return a plan that was compiled before."""
+        from millstream.table.compiled_plan import loaded
+
+        return loaded(self._catalogs, self._runner, plan_reference._text())
+
+    def execute_plan(self, plan_reference: PlanReference) -> TableResult:
+        """Start a job that runs a plan which was compiled before."""
+        return self.load_plan(plan_reference).execute()
 
     def create_statement_set(self) -> StatementSet:
         """Return an empty set of statements that run as one job."""
@@ -457,15 +520,41 @@ class TableEnvironment:
         rest = [m for m in self._catalogs.modules if m not in used]
         return [*(ModuleEntry(m, True) for m in used), *(ModuleEntry(m, False) for m in rest)]
 
-    list_models = missing_function("list_models", _MODELS)
-    list_temporary_models = missing_function("list_temporary_models", _MODELS)
-    create_model = missing_function("create_model", _MODELS)
-    create_temporary_model = missing_function("create_temporary_model", _MODELS)
-    drop_model = missing_function("drop_model", _MODELS)
-    drop_temporary_model = missing_function("drop_temporary_model", _MODELS)
-    load_plan = missing_function("load_plan", PLANS)
-    compile_plan_sql = missing_function("compile_plan_sql", PLANS)
-    execute_plan = missing_function("execute_plan", PLANS)
+    # --- models
+
+    def list_models(self) -> list[str]:
+        """Return the names of models."""
+        return self._catalogs.models.names(self._catalogs.current_catalog, self._catalogs.current_database)
+
+    def list_temporary_models(self) -> list[str]:
+        """Return the names of temporary models."""
+        return self._catalogs.models.temporary_names(self._catalogs.current_catalog, self._catalogs.current_database)
+
+    def create_model(
+        self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = False
+    ) -> None:
+        """Declare a model."""
+        self._create_model(model_path, model_descriptor, False, bool(ignore_if_exists))
+
+    def create_temporary_model(
+        self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = False
+    ) -> None:
+        """Declare a temporary model."""
+        self._create_model(model_path, model_descriptor, True, bool(ignore_if_exists))
+
+    def _create_model(self, path: str, descriptor: ModelDescriptor, temporary: bool, if_not_exists: bool) -> None:
+        full = self._catalogs.full_path(read_path(path))
+        self._catalogs.models.create(full, descriptor.as_model(), temporary, if_not_exists)
+
+    def drop_model(self, model_path: str, ignore_if_not_exists: bool | None = True) -> bool:
+        """Forget a model; tell whether it was there."""
+        full = self._catalogs.full_path(read_path(model_path))
+        return self._catalogs.models.drop(full, temporary=False, if_exists=bool(ignore_if_not_exists))
+
+    def drop_temporary_model(self, model_path: str) -> bool:
+        """Forget a temporary model; tell whether it was there."""
+        full = self._catalogs.full_path(read_path(model_path))
+        return self._catalogs.models.drop(full, temporary=True, if_exists=True)
 
     # --- gone in Flink 2
 

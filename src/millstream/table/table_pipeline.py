@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.common.missing import missing_function
 from millstream.sql.plan.nodes import Sink
 from millstream.table.object_identifier import ObjectIdentifier
 
 if TYPE_CHECKING:
+    from millstream.table.compiled_plan import CompiledPlan
     from millstream.table.table_environment import TableEnvironment
     from millstream.table.table_result import TableResult
 
 __all__ = ["TablePipeline"]
-
-PLANS = "plans are not written to files yet"
 
 
 class TablePipeline:
@@ -44,4 +42,6 @@ class TablePipeline:
         catalog, database, name = self._sink.name
         return None if name.startswith("*anonymous") else ObjectIdentifier.of(catalog, database, name)
 
-    compile_plan = missing_function("compile_plan", PLANS)
+    def compile_plan(self) -> CompiledPlan:
+        """Return what the planner makes of it, to be kept and run as it is."""
+        return self._t_env._compiled([self._sink])

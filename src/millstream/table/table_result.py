@@ -18,7 +18,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import to_column, to_python
 from millstream.sql.errors import TableException
 from millstream.sql.schema import Fields
-from millstream.sql.types import DataTypes
+from millstream.sql.types import DataType, DataTypes
 from millstream.table.layout import NULL, Tableau, by_content, footer, texts_of
 from millstream.table.result_kind import ResultKind
 from millstream.table.table_schema import TableSchema
@@ -34,12 +34,27 @@ _KINDS = tuple(RowKind(i) for i in range(4))
 
 def rows_of(batch: Batch, fields: Fields, zone: str) -> list[Row]:
     """Return the rows of a batch as Python values, with their kinds."""
-    columns = [to_python(c, t, zone) for c, t in zip(batch.columns, fields.types, strict=True)]
+    columns = [_collected(to_python(c, t, zone), t) for c, t in zip(batch.columns, fields.types, strict=True)]
     rows = [Row(*values) for values in zip(*columns, strict=True)] if columns else [Row() for _ in range(len(batch))]
     if batch.kinds is not None:
         for row, kind in zip(rows, batch.kinds.tolist(), strict=True):
             row.set_row_kind(_KINDS[kind])
     return rows
+
+
+def _collected(values: list[Any], kind: DataType) -> list[Any]:
+    """Return values as PyFlink collects them: rows within rows do not know the names of their fields."""
+    return [_without_names(v) for v in values] if "ROW<" in str(kind) else values
+
+
+def _without_names(value: Any) -> Any:
+    if isinstance(value, Row):
+        return Row(*map(_without_names, value))
+    if isinstance(value, list):
+        return [_without_names(v) for v in value]
+    if isinstance(value, dict):
+        return {_without_names(k): _without_names(v) for k, v in value.items()}
+    return value
 
 
 class CloseableIterator:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 from millstream.common.time import Instant
 from millstream.sql.language import syntax
 from millstream.sql.types import DataTypes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MILLIS_A_SECOND = 1000
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class InlineCall(syntax.Expression):
     """A function that is called without having been given a name in a catalog."""
 
@@ -26,7 +26,7 @@ class InlineCall(syntax.Expression):
     arguments: tuple[syntax.Expression, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Range(syntax.Expression):
     """Columns from one to another, by name or by place from 1."""
 
@@ -34,7 +34,7 @@ class Range(syntax.Expression):
     end: str | int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Chosen(syntax.Expression):
     """Some columns, or with `left_out` all the others."""
 
@@ -42,14 +42,14 @@ class Chosen(syntax.Expression):
     left_out: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RowInterval(syntax.Expression):
     """So many rows."""
 
     rows: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TimeMark(syntax.Expression):
     """A column as a time attribute: ROWTIME or PROCTIME; of a window, its own."""
 
@@ -57,7 +57,7 @@ class TimeMark(syntax.Expression):
     kind: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WindowBound(syntax.Expression):
     """The start or end of a window that has a name: START or END."""
 
@@ -65,7 +65,7 @@ class WindowBound(syntax.Expression):
     kind: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OverNamed(syntax.Expression):
     """An aggregate over a window that has a name."""
 
@@ -73,7 +73,7 @@ class OverNamed(syntax.Expression):
     window: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class FieldAt(syntax.Expression):
     """A field of a row by its place, from 0."""
 

@@ -59,7 +59,7 @@ class UserCallable:
         values = [to_python(c, t, self._zone) for c, t in zip(columns, self._types, strict=True)]
         if not self._takes_row:
             return values
-        return [[Row.of(self._names, list(row)) for row in zip(*values, strict=True)]]
+        return [Row.many(self._names, zip(*values, strict=True))]
 
     def _told(self, error: BaseException, columns: Sequence[list[Any]], row: int) -> None:
         """Say which row an error is about; the user's own traceback comes first."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
+from millstream.common.records import record
 from millstream.sql.language import syntax
 from millstream.table.expression import Expression, tree_of
 from millstream.table.trees import RowInterval
@@ -13,7 +13,7 @@ from millstream.table.trees import RowInterval
 __all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GroupWindow:
     """A group window with its name.
 
@@ -149,7 +149,7 @@ class SessionWithGapOnTime(_Timed):
 # --- OVER
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OverWindow:
     """What an aggregate with OVER looks at, with its name."""
 

@@ -144,6 +144,10 @@ class PostgresServer(_Server):
             **settings,
         }
 
+    def change(self, **settings: Any) -> None:
+        """Change settings; they count from the next start on."""
+        self._settings |= settings
+
     def conninfo(self, database: str = "postgres") -> str:
         """Return what psycopg.connect takes."""
         return f"host={self.directory} port={self.port} user=postgres dbname={database}"

@@ -104,6 +104,9 @@ class _Committer(Committer):
         self._failure = failure
         self.transactional = inner.transactional
 
+    def begin(self) -> None:
+        self._inner.begin()
+
     def commit(self, committables: list[tuple[int, Any]]) -> None:
         self._failure.step("commit")
         self._inner.commit(committables)

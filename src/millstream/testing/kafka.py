@@ -31,17 +31,19 @@ class KafkaBroker:
             source = KafkaSource.builder().set_bootstrap_servers(broker.bootstrap)...
     """
 
-    def __init__(self, secure: bool = False, **settings: Any) -> None:
+    def __init__(self, secure: bool = False, quick_start: bool = True, **settings: Any) -> None:
         """Take settings of the broker, with `_` in place of dots in their names.
 
         Args:
             secure: whether it also listens at `secure_bootstrap`, for clients with TLS and a password.
+            quick_start: whether it shall be there soon, at the cost of how much it can take later.
             **settings: any of Kafka's.
         """
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self._directory = tempfile.mkdtemp(prefix="millstream-kafka-")
         self._port, self._controller, secure_port = _free_ports(3)
         self._is_secure = secure
+        self._java = ["-Xmx384m", "-XX:TieredStopAtLevel=1"] if quick_start else ["-Xmx1g"]
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap = f"127.0.0.1:{self._port}"
         self.secure_bootstrap = f"127.0.0.1:{secure_port}"
@@ -105,7 +107,7 @@ class KafkaBroker:
         """Start the broker, or start it again with the data it has, and wait until it answers."""
         if not os.path.exists(self._configuration):
             self._format()
-        command = [find_java().path, "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", self._classpath(), "kafka.Kafka"]
+        command = [find_java().path, *self._java, "-cp", self._classpath(), "kafka.Kafka"]
         with open(os.path.join(self._directory, "log"), "ab") as log:
             self._process = subprocess.Popen([*command, self._configuration], stdout=log, stderr=log)
         self._await()

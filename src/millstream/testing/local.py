@@ -159,7 +159,7 @@ class LocalJob:
         now = self._clock() / 1000
         unread = execution.unread_sources()
         budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
-        read = self._sources.poll(budgets, now, execution.running_sources())
+        read = self._sources.poll(budgets, now, execution.running_sources(), execution.splits_ahead())
         self.run_tasks(execution.tasks(read.shares, read.finished, flush=flush, slice=self._slice))
         return len(read.shares) + len(unread - execution.held_sources())
 

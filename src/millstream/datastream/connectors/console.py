@@ -8,6 +8,7 @@ from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from millstream.datastream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.jobmaster import hearsay
 from millstream.operators.context import RuntimeContext
 
 
@@ -39,9 +40,13 @@ class _Committer(Committer):
     # Printed when its epoch has ended: nobody wants to wait for a checkpoint to see a line.
     transactional = False
 
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+
     def commit(self, committables: list[tuple[int, Any]]) -> None:
         for _, text in committables:
             sys.stdout.write(text)
+            hearsay.tell_printed(self._job_id, text)
         sys.stdout.flush()
 
 
@@ -66,4 +71,4 @@ class PrintSink(Sink):
         return _Writer(":".join(parts) + "> " if parts else "", self._type_info)
 
     def create_committer(self, context: CommitContext) -> Committer:
-        return _Committer()
+        return _Committer(context.job_id)

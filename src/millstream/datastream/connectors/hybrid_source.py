@@ -78,6 +78,9 @@ class _Enumerator(SplitEnumerator):
         self._wake = wake
         self._current.listen(wake)
 
+    def hold_back(self, splits: Collection[tuple[int, Any]]) -> None:
+        self._current.hold_back([split for source, split in splits if source == self._at])
+
     def is_finished(self) -> bool:
         return self._at + 1 == len(self._sources) and self._current.is_finished()
 
@@ -171,6 +174,11 @@ class HybridSource(Source[T_co]):
     @property
     def is_bounded(self) -> bool:
         return self._sources[-1].is_bounded
+
+    @property
+    def aligns_splits(self) -> bool:  # type: ignore[override]
+        """Whether all of its sources can hold single splits back."""
+        return all(source.aligns_splits for source in self._sources)
 
     def check(self) -> None:
         # What the others read may come while the first is read.

@@ -14,7 +14,7 @@ from millstream.datastream.connectors.base import Dealt, Share, Source, SourceRe
 from millstream.datastream.connectors.jdbc_options import JdbcConnectionOptions
 from millstream.datastream.connectors.jdbc_url import connector
 from millstream.datastream.connectors.sql_database import Connection, Driver
-from millstream.datastream.connectors.sql_errors import is_mistake
+from millstream.datastream.connectors.sql_errors import is_mistake, is_refusal
 
 __all__ = ["JdbcSource", "JdbcSourceBuilder"]
 
@@ -42,7 +42,16 @@ class _Settings:
         try:
             return self.connect()
         except Exception as e:
-            raise MillstreamError(f"JdbcSource: the database does not answer: {_said(e)}.") from e
+            if is_refusal(e):
+                raise MillstreamError(
+                    f"JdbcSource: the database does not let this user in: {_said(e)}. Check its URL, the user name "
+                    "and the password."
+                ) from e
+            raise _Unreachable(f"JdbcSource: the database does not answer: {_said(e)}.") from e
+
+
+class _Unreachable(MillstreamError):
+    """A database that may answer the next time."""
 
 
 def _said(error: Exception) -> str:
@@ -223,6 +232,10 @@ class _Reader(SourceReader):
                     read += len(batch)
                     yield batch
                 return
+            except _Unreachable:
+                if attempt == _TRIES - 1:
+                    raise
+                time.sleep(_PAUSE_SECONDS * (attempt + 1))
             except MillstreamError:
                 raise
             except Exception as e:
@@ -247,7 +260,7 @@ class _Reader(SourceReader):
                 cursor.execute(f"SELECT * FROM {settings.query}{where}{order}", values)
                 while rows := cursor.fetchmany(_FETCH):
                     names = tuple(column[0] for column in cursor.description)
-                    found = [Row.of(names, list(row)) for row in rows]
+                    found = Row.many(names, rows)
                     if skip < len(found):
                         yield found[skip:]
                     skip = max(skip - len(found), 0)

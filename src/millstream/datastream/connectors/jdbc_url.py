@@ -18,6 +18,8 @@ from millstream.datastream.connectors.sql_database import Connection
 # What is to be left as it is: quoted text, quoted names, comments; and what is to be replaced.
 _TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|\?|%""", re.DOTALL)
 _SQLITE_SECONDS = 10
+# How long a server may take to let somebody in, unless the URL says connectTimeout.
+_CONNECT_SECONDS = 10
 # What JDBC's driver calls otherwise than libpq; other words of a URL go to libpq as they are.
 _POSTGRESQL_WORDS = {"ApplicationName": "application_name", "connectTimeout": "connect_timeout"}
 
@@ -74,6 +76,7 @@ def _postgresql_settings(options: JdbcConnectionOptions) -> dict[str, Any]:
     url = urlsplit(options.url.removeprefix("jdbc:"))
     told = dict(parse_qsl(url.query))
     found = {
+        "connect_timeout": _CONNECT_SECONDS,
         "host": url.hostname,
         "port": url.port,
         "dbname": url.path.lstrip("/"),
@@ -108,4 +111,4 @@ def _mysql_settings(options: JdbcConnectionOptions) -> dict[str, Any]:
 def _connect_mysql(settings: dict[str, Any]) -> Connection:
     import pymysql
 
-    return pymysql.connect(charset="utf8mb4", connect_timeout=10, **settings)
+    return pymysql.connect(charset="utf8mb4", connect_timeout=_CONNECT_SECONDS, **settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -45,6 +46,8 @@ __all__ = [
 
 # What a broker allows unless it was told otherwise.
 _TRANSACTION_TIMEOUT_MS = 900_000
+# So long the workers of a driver that died may go on to begin transactions.
+_ZOMBIE_SECONDS = 60.0
 
 
 class KafkaTopicSelector(ABC):
@@ -406,6 +409,9 @@ class _Committer(Committer):
         own = client_settings({"bootstrap.servers": settings.bootstrap, **_security(settings)})
         self._admin = Admin(own, settings.bootstrap)
         self._coordinators = Coordinators(client_settings(settings.properties), self._brokers)
+        # The jobs whose transactions are no strays; and until when strays may still come.
+        self._known = {context.job_id}
+        self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
 
     def _brokers(self) -> list[Address]:
         return [(str(b.host), int(b.port)) for b in self._admin.cluster().brokers.values()]
@@ -428,10 +434,26 @@ class _Committer(Committer):
                 f"{most:,} (its transaction.max.timeout.ms): set_property('transaction.timeout.ms', '{most}')."
             )
 
+    def begin(self) -> None:
+        self.recover([], self._context.job_id)
+
     def commit(self, committables: list[tuple[int, Transaction]]) -> None:
         for _, transaction in committables:
             self._commit(Transaction(*transaction))
             fault_point("driver.between-transactions")
+        if time.monotonic() < self._looks_until:
+            self._abort_strays()
+
+    def _abort_strays(self) -> None:
+        """End the transactions under this prefix that jobs have left of which nothing is to go on.
+
+        They died before their first checkpoint, or went on from the checkpoint that this one goes on from.
+        """
+        name = re.compile(rf"{re.escape(str(self._settings.prefix))}-([0-9a-f]{{32}})-.*")
+        for left in self._coordinators.ongoing(f"{self._settings.prefix}-"):
+            found = name.fullmatch(left)
+            if found is not None and found[1] not in self._known:
+                self._abort(left)
 
     def _commit(self, transaction: Transaction) -> None:
         known = self._coordinators.state(transaction.id)
@@ -440,17 +462,17 @@ class _Committer(Committer):
             return
         if known.state != "Ongoing" or (known.producer_id, known.epoch) != transaction[1:]:
             raise KafkaFailure(
-                f"KafkaSink: transaction {transaction.id} cannot be committed any more, it is "
-                f"{known.state}: longer than "
-                f"its timeout ({self._settings.transaction_timeout:,} ms) had passed before its "
-                "checkpoint was complete, and "
-                "Kafka has given its records up. Start from an earlier checkpoint, and let "
-                "transaction.timeout.ms be longer "
-                "than the longest time a job may be down."
+                f"KafkaSink: transaction {transaction.id} cannot be committed any more, it is {known.state}: longer "
+                f"than its timeout ({self._settings.transaction_timeout:,} ms) had passed before its checkpoint was "
+                "complete, or another job with the same transactional id prefix was started, and Kafka has given its "
+                "records up. Start from an earlier checkpoint, let transaction.timeout.ms be longer than the longest "
+                "time a job may be down, and give every sink a prefix of its own."
             )
         self._coordinators.commit(*transaction)
 
     def recover(self, committables: list[tuple[int, Transaction]], former_job_id: str) -> None:
+        self._known.add(former_job_id)
+        self._looks_until = time.monotonic() + _ZOMBIE_SECONDS
         self.commit(committables)
         named = {Transaction(*t).id for _, t in committables}
         for job_id in dict.fromkeys((former_job_id, self._context.job_id)):

@@ -151,6 +151,8 @@ class _Enumerator(SplitEnumerator):
         self._turn = 0
         # Partitions that no subtask knows of yet.
         self._new: list[Partition] = []
+        # Those that are ahead of others, and wait.
+        self._held: frozenset[Partition] = frozenset()
         self._discover(first=not restored["next"])
 
     def _discover(self, first: bool) -> None:
@@ -192,7 +194,7 @@ class _Enumerator(SplitEnumerator):
         ends = self._cluster.latest(unread)
         self._check_within(ends)
         there = {p: max(min(ends[p], self._stop.get(p, ends[p])), self._next[p]) for p in unread}
-        ready = [p for p in unread if self._next[p] < there[p]]
+        ready = [p for p in unread if self._next[p] < there[p] and p not in self._held]
         self._turn += 1
         shares: dict[int, list[Share]] = {}
         for subtask, partitions in self._by_subtask(ready).items():
@@ -206,7 +208,10 @@ class _Enumerator(SplitEnumerator):
             # Nothing to read, but their time is waited for from now on.
             shares.setdefault(subtask, []).extend((*p, self._next[p], self._next[p], False) for p in partitions)
         pending = {s: sum(there[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unread).items()}
-        return Dealt(shares, limited=any(pending.values()), pending=pending)
+        return Dealt(shares, limited=any(self._next[p] < there[p] for p in ready), pending=pending)
+
+    def hold_back(self, splits: Collection[Partition]) -> None:
+        self._held = frozenset(splits)
 
     def _check_within(self, ends: dict[Partition, int]) -> None:
         """Waiting until a partition has come to an offset that it does not have would leave out all before it."""
@@ -385,6 +390,7 @@ class KafkaSource(Source[Any]):
     """
 
     timestamped = True
+    aligns_splits = True
 
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings

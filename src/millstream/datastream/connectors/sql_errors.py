@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["is_lost_connection", "is_lost_race", "is_mistake"]
+__all__ = ["is_lost_connection", "is_lost_race", "is_mistake", "is_refusal"]
 
 # DB-API's names for what no second try cures.
 _MISTAKES = {"ProgrammingError", "IntegrityError", "DataError", "NotSupportedError"}
@@ -12,6 +12,16 @@ _LOST_STATES = {"40001", "40P01", "55P03"}
 _LOST_CODES = {1205, 1213, 1020}
 # MySQL: too many connections, shutdown, killed, network; its client: cannot connect, gone away, lost during query.
 _GONE_CODES = {1040, 1053, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
+# MySQL: this user, this password, this database, this host.
+_REFUSED_CODES = {1044, 1045, 1049, 1130, 1698}
+# PostgreSQL gives no state to who is not let in, only words.
+_REFUSED_WORDS = (
+    "authentication failed",
+    "does not exist",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "permitted",
+)
 _SQLITE_MISTAKES = ("no such", "syntax error", "has no column", "near ", "incomplete input", "values for")
 
 
@@ -41,8 +51,16 @@ def is_lost_connection(error: Exception) -> bool:
     return state[:2] == "08" or state[:4] == "57P0" or _code(error) in _GONE_CODES
 
 
+def is_refusal(error: Exception) -> bool:
+    """Tell whether a server does not let this user in, or not into this database."""
+    fatal = "FATAL:" in str(error) and any(words in str(error) for words in _REFUSED_WORDS)
+    return _code(error) in _REFUSED_CODES or fatal
+
+
 def is_mistake(error: Exception) -> bool:
-    """Tell whether a second try would end in the same way: a wrong statement, a row that is refused."""
+    """Tell whether a second try would end in the same way: a wrong statement, password, or row that is refused."""
+    if is_refusal(error):
+        return True
     if is_lost_race(error) or is_lost_connection(error):
         return False
     if any(cls.__name__ in _MISTAKES for cls in type(error).__mro__):

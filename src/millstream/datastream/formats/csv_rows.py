@@ -67,8 +67,7 @@ class RowReader:
         if set(map(len, records)) != {width}:
             return [self.row(fields) for fields in records]
         columns = [parse(fields) for parse, fields in zip(self._many, zip(*records, strict=True), strict=True)]
-        make, names = Row.of, self._names
-        return [make(names, list(values)) for values in zip(*columns, strict=True)]
+        return Row.many(self._names, zip(*columns, strict=True))
 
     def row(self, fields: list[str]) -> Row:
         """Return the row of a record; CsvError says what does not fit."""

@@ -77,8 +77,7 @@ class ParquetColumnarRowInputFormat(RowGroups, BulkFormat):
             found = cast_column(batch, name, arrow.type, path, str(field))
             convert = from_arrow(field)
             values.append(found if convert is None else [convert(v) for v in found])
-        make = Row.of
-        return [make(names, list(row)) for row in zip(*values, strict=True)]
+        return Row.many(names, zip(*values, strict=True))
 
 
 class ParquetBulkWriters:

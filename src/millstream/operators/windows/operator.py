@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from types import GenericAlias
 from typing import Any, ClassVar, Self
@@ -33,6 +34,8 @@ from millstream.state.table import BY_NAMESPACE, KeyCell, StateTable
 from millstream.state.timers import Timer
 
 LATE_DROPPED = "numLateRecordsDropped"
+# So many of them are kept to be shown.
+LATE_SHOWN = 3
 
 
 class WindowOperator(Operator):
@@ -43,6 +46,7 @@ class WindowOperator(Operator):
     emits_later = True
     tags_outputs = True
     assigns_timestamps = True
+    waits_as = "windows"
 
     _state: KeyedState
     _merging: StateTable
@@ -97,6 +101,7 @@ class WindowOperator(Operator):
         if self._merges:
             self._merging = setup.state.table("_merging_windows", WINDOWS)
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
+        self.late_records: deque[tuple[Any, int, int]] = deque(maxlen=LATE_SHOWN)
         setup.state.when_taken_over(self._take_over)
         self._assigning = _AssignerContext(self)
         self._triggering = _TriggerContext(self)
@@ -142,8 +147,13 @@ class WindowOperator(Operator):
             if self.late_tag is not None:
                 fired.append(((self.late_tag, value), timestamp))
             else:
-                self._dropped.inc()
+                self.drop(value, stamp)
         return fired
+
+    def drop(self, value: Any, timestamp: int) -> None:
+        """A record comes too late: count it, and have something to show of it."""
+        self._dropped.inc()
+        self.late_records.append((value, timestamp, self.watermark))
 
     def _add(self, key: Any, window: Any, value: Any, timestamp: int | None, stamp: int, fired: list[Any]) -> bool:
         if self._is_late(window):

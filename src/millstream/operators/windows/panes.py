@@ -7,7 +7,7 @@ loop is written out, and firing is one pass over a dict. What comes out is the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
@@ -22,7 +22,7 @@ from millstream.operators.windows.takeover import take_windows
 from millstream.operators.windows.triggers import EventTimeTrigger
 from millstream.operators.windows.windows import TimeWindow
 from millstream.state.kinds import PANES
-from millstream.state.table import BY_PANE, MISSING
+from millstream.state.table import BY_PANE, MISSING, about_len
 
 Pane = tuple[dict[Any, Any], Callable[..., Any]]
 _NOTHING: dict[Any, Any] = {}
@@ -124,7 +124,7 @@ class PaneOperator(WindowOperator):
         if self.late_tag is not None:
             self.setup.emit(((self.late_tag, value),), timestamp)
         else:
-            self._dropped.inc()
+            self.drop(value, timestamp)
 
     def refuse(self) -> None:
         raise InvalidProgramError(
@@ -138,6 +138,14 @@ class PaneOperator(WindowOperator):
         self.watermark = watermark
         self._fire_until(watermark)
         return watermark
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        panes = self._panes
+        starts = {s for s in panes.overlay if panes.overlay[s] is not None}
+        starts.update(s for s, _ in panes.base.items() if s not in panes.overlay)
+        if starts:
+            count = sum(about_len(*pane) for pane in panes.panes())
+            yield self.waits_as, count, min(starts) + self._size - 1
 
     def on_end_of_key(self) -> None:
         self.watermark = MAX_WATERMARK
@@ -158,17 +166,34 @@ class PaneOperator(WindowOperator):
         stamp = window.max_timestamp()
         if self.result.function is None:
             if isinstance(self.contents, Aggregated):
-                result = self.contents.function.get_result
-                self.setup.emit((result(a) for a in values.values()), stamp)
+                self.setup.emit(self._results(window, values), stamp)
             else:
                 self.setup.emit(values.values(), stamp)
             return
         for key, value in values.items():
+            self.firing = "fire_pane", (window, key, value)
             contents = value if isinstance(self.contents, Reduced) else self.contents.function.get_result(value)  # type: ignore[attr-defined]
             results = self._call(key, window, contents)
             if results is not None:
                 self.setup.emit(results, stamp)
             self._forget(key, window)
+        self.firing = None
+
+    def _results(self, window: TimeWindow, values: dict[Any, Any]) -> Iterator[Any]:
+        """Yield the results of a window that nobody else makes anything of, key by key."""
+        assert isinstance(self.contents, Aggregated)
+        result = self.contents.function.get_result
+        for key, value in values.items():
+            self.firing = "fire_pane", (window, key, value)
+            made = result(value)
+            # What is behind has it from here on.
+            self.firing = None
+            yield made
+
+    def fire_pane(self, pane: tuple[TimeWindow, Any, Any]) -> None:
+        """Fire the window of one key."""
+        window, key, value = pane
+        self._emit(window, {key: value})
 
 
 def _first(stamp: str, offset: int, size: int) -> str:

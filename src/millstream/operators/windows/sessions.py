@@ -8,6 +8,7 @@ as from WindowOperator.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -157,6 +158,10 @@ class SessionOperator(PaneOperator):
         return self.contents.function.add(value, held)
 
     # --- time
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        if self._ends:
+            yield self.waits_as, len(self._ends), self._ends[0][0]
 
     def on_end_of_key(self) -> None:
         self.watermark = MAX_WATERMARK

@@ -20,6 +20,17 @@ export async function ask(path, method = "GET", body) {
   return said;
 }
 
+// What is told as text: logs.
+export async function askText(path) {
+  const token = sessionStorage.getItem(KEY);
+  const answer = await fetch(`/v1${path}`, { headers: token ? { Authorization: `Bearer ${token}` } : {} });
+  if (!answer.ok) {
+    const said = await answer.json().catch(() => ({}));
+    throw new Refused(answer.status, (said.errors || [`status ${answer.status}`]).join("; "));
+  }
+  return answer.text();
+}
+
 export function setToken(token) {
   sessionStorage.setItem(KEY, token);
 }

@@ -1,17 +1,18 @@
 // The page: routes, and what is looked at again and again while a page is open.
 import { ask, Refused, setToken } from "./api.js";
-import { el, message, question } from "./dom.js";
+import { message, question } from "./dom.js";
 import { jobsPage } from "./jobs.js";
 import { jobPage } from "./job.js";
-import { servicePage, workersPage } from "./cluster.js";
+import { servicePage, workerPage, workersPage } from "./cluster.js";
 
 const main = document.getElementById("main"), pulse = document.getElementById("pulse");
 let every = 3000, timer = null, current = null, turn = 0;
 
 const ROUTES = [
   [/^#?\/?$/, () => jobsPage(main)],
-  [/^#\/jobs\/([0-9a-f]{32})(?:\/(\w+))?(?:\/([0-9a-f]{32}))?$/, (m) => jobPage(main, m[1], m[2] || "graph", m[3])],
+  [/^#\/jobs\/([0-9a-f]{32})(?:\/(\w+))?(?:\/([0-9a-f]{32}))?(?:\/(\w+))?$/, (m) => jobPage(main, m[1], m[2] || "graph", m[3], m[4])],
   [/^#\/workers$/, () => workersPage(main)],
+  [/^#\/workers\/([^/]+)(?:\/(\w+))?$/, (m) => workerPage(main, decodeURIComponent(m[1]), m[2] || "metrics")],
   [/^#\/service$/, () => servicePage(main)],
 ];
 
@@ -20,8 +21,8 @@ function go() {
     const found = location.hash.match(pattern);
     if (found) {
       // One job's tabs and drawers are one page, which is not built anew.
-      const key = found[1] ? `job ${found[1]}` : pattern.source;
-      if (current && current.key === key && current.page.route) current.page.route(found[2] || "graph", found[3]);
+      const key = found[1] ? `${pattern.source} ${found[1]}` : pattern.source;
+      if (current && current.key === key && current.page.route) current.page.route(found[2], found[3], found[4]);
       else {
         main.replaceChildren();
         current = { key, page: make(found) };

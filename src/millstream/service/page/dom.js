@@ -29,6 +29,22 @@ export function table(header, rows, options = {}) {
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": options.label || header[0] }, el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
 }
 
+// Puts something new in a place: not if it is the same, and whoever has the focus in there, or has scrolled, keeps that.
+export function renew(place, ...children) {
+  const fresh = children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false);
+  const path = [];
+  for (let at = place.contains(document.activeElement) ? document.activeElement : place; at !== place; at = at.parentNode) path.unshift([...at.parentNode.children].indexOf(at));
+  const scrolled = [...place.querySelectorAll(".scroll, pre")].map((s) => [s.scrollLeft, s.scrollTop]);
+  place.replaceChildren(...fresh);
+  place.querySelectorAll(".scroll, pre").forEach((s, i) => scrolled[i] && s.scrollTo(...scrolled[i]));
+  if (path.length) path.reduce((at, i) => at && at.children[i], place)?.focus({ preventScroll: true });
+}
+
+// Links that are tabs.
+export function tabs(label, entries, chosen) {
+  return el("nav", { class: "tabs", "aria-label": label }, entries.map(([key, text, href]) => el("a", { href, "aria-current": key === chosen ? "page" : null }, text)));
+}
+
 const LEVELS = { RUNNING: "ok", FINISHED: "ok", COMPLETED: "ok", FAILED: "high", FAILING: "high", RESTARTING: "low", CANCELLING: "low", CANCELING: "low", IN_PROGRESS: "low" };
 
 export function state(name) {

@@ -1,6 +1,6 @@
 // Where the time of a vertex goes: stacks, the user's functions told apart from ours.
 import { ask } from "./api.js";
-import { el } from "./dom.js";
+import { el, renew } from "./dom.js";
 import { percent } from "./words.js";
 
 const KINDS = [["on_cpu", "working"], ["off_cpu", "waiting"], ["full", "both"]];
@@ -22,12 +22,12 @@ export function flameView(id) {
     const now = JSON.stringify([vertex, kind, told && told.data]);
     if (now === shown) return;
     shown = now;
-    const head = el("div", { class: "titled" }, el("h3", {}, "Where its time goes"), el("div", { class: "actions" }, buttons));
-    place.replaceChildren(head, picture(told));
+    const head = el("div", { class: "titled" }, el("h3", {}, "Stacks"), el("div", { class: "actions" }, buttons));
+    renew(place, head, picture(told));
   }
 
   function picture(told) {
-    if (!told) return el("p", { class: "muted small" }, "Samples its slots for as long as you look: what they work on, what they wait for.");
+    if (!told) return el("p", { class: "muted small" }, "Press one of them, and its slots are sampled for as long as you look: what they work on, what they wait for. Your functions are orange, ours grey.");
     if (!told.data) return el("p", { class: "muted small" }, told.endTimestamp === -1 ? "The job is over." : "Looking …");
     return el("div", { class: "flame-box", tabindex: "0", role: "group", "aria-label": "Stacks, outermost first" }, flame(told.data, told.data.value || 1));
   }

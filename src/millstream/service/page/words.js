@@ -43,5 +43,16 @@ export function eventTime(watermark, now) {
   if (watermark >= 9.2e18) return "ended";
   const behind = now - watermark;
   if (behind >= 0 && behind < 86400000) return `${length(behind)} behind`;
-  return new Date(watermark).toISOString().replace("T", " ").slice(0, 19);
+  return new Date(watermark).toISOString().replace("T", " ").slice(behind < 0 || behind > 31536e6 ? 0 : 5, 19);
+}
+
+// How records go from one vertex to the next, in words.
+const WAYS = { HASH: "by key", FORWARD: "one to one", REBALANCE: "in turn", RESCALE: "in turn", BROADCAST: "to all", GLOBAL: "all to one", SHUFFLE: "at random", CUSTOM: "as you say" };
+
+export function way(strategy) {
+  return WAYS[strategy] || strategy.toLowerCase();
+}
+
+export function ago(ms, now) {
+  return ms > 0 ? `${length(Math.max(now - ms, 0))} ago` : "never";
 }

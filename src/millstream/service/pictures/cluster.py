@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from millstream import __version__
 from millstream.common.job_status import JobStatus
+from millstream.common.masking import masked
 from millstream.jobmaster.view import JobView
 from millstream.operators.protocol import JobPlan
-from millstream.service.masking import masked
 from millstream.service.pictures.jobs import is_over
-from millstream.service.pictures.tasks import TASK_MANAGER
+from millstream.service.pictures.metrics import Value
 
 # The version whose REST interface this is; clients compare it with their own.
 FLINK_VERSION = "2.3.0"
@@ -49,6 +48,30 @@ class Slots:
     free: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """A worker: one of Spark's executors, or this process where jobs run without Spark.
+
+    Attributes:
+        id: by which it is known.
+        address: where it is.
+        tasks: how many subtasks run there.
+        memory: how many bytes its machine has, as far as that is known, of which `free_memory` are not in use.
+        metrics: what is measured of it.
+        logs: where logs of its own are, by name.
+    """
+
+    id: str
+    address: str
+    slots: Slots
+    tasks: int
+    cores: int
+    memory: int
+    free_memory: int
+    metrics: dict[str, Value] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+
+
 def slots_needed(plan: JobPlan) -> int:
     """Return how many slots a job has."""
     return max(plan.slots(level) for level in range(plan.levels))
@@ -60,12 +83,12 @@ def slots_beside(views: Iterable[JobView], slots: int) -> Slots:
     return Slots(max(slots, taken), max(slots - taken, 0))
 
 
-def overview(lines: Iterable[Mapping[str, Any]], slots: Slots) -> dict[str, Any]:
+def overview(lines: Iterable[Mapping[str, Any]], slots: Slots, workers: int) -> dict[str, Any]:
     """Return how many workers, slots and jobs there are, from the list of jobs."""
     states = [line["state"] for line in lines]
     over = [JobStatus.FINISHED.name, JobStatus.CANCELED.name, JobStatus.FAILED.name]
     return {
-        "taskmanagers": 1 if slots.total else 0,
+        "taskmanagers": workers,
         "taskmanagers-blocked": 0,
         "slots-total": slots.total,
         "slots-available": slots.free,
@@ -79,26 +102,25 @@ def overview(lines: Iterable[Mapping[str, Any]], slots: Slots) -> dict[str, Any]
     }
 
 
-def task_manager(lines: Iterable[Mapping[str, Any]], slots: Slots, heartbeat: int) -> dict[str, Any]:
-    """Return the worker there is to see."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def task_manager(worker: Worker, now_ms: int) -> dict[str, Any]:
+    """Return a worker."""
     nothing = {"cpuCores": 0.0, "taskHeapMemory": 0, "taskOffHeapMemory": 0, "managedMemory": 0, "networkMemory": 0}
     return {
-        "id": TASK_MANAGER,
-        "path": "local",
+        "id": worker.id,
+        "path": worker.address,
         "dataPort": 0,
         "jmxPort": -1,
-        "timeSinceLastHeartbeat": heartbeat,
-        "slotsNumber": slots.total,
-        "freeSlots": slots.free,
-        "assignedTasks": sum(line["tasks"].get("running", 0) for line in lines if line["end-time"] == -1),
+        "timeSinceLastHeartbeat": now_ms,
+        "slotsNumber": worker.slots.total,
+        "freeSlots": worker.slots.free,
+        "assignedTasks": worker.tasks,
         "blocked": False,
-        "totalResource": {**nothing, "cpuCores": float(slots.total)},
-        "freeResource": {**nothing, "cpuCores": float(slots.free)},
+        "totalResource": {**nothing, "cpuCores": float(worker.slots.total)},
+        "freeResource": {**nothing, "cpuCores": float(worker.slots.free)},
         "hardware": {
-            "cpuCores": os.cpu_count() or 1,
-            "physicalMemory": memory,
-            "freeMemory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES"),
+            "cpuCores": worker.cores,
+            "physicalMemory": worker.memory,
+            "freeMemory": worker.free_memory,
             "managedMemory": 0,
         },
         "memoryConfiguration": {},

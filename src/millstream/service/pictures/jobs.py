@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from millstream.common.job_status import JobStatus
+from millstream.common.masking import masked, masked_text
 from millstream.jobmaster.view import FailureView, JobView
 from millstream.operators.vertex import Vertex
-from millstream.service.masking import masked
 from millstream.service.pictures.tasks import (
-    ENDPOINT,
-    TASK_MANAGER,
+    NOWHERE,
     counts,
     milliseconds,
+    place_of,
     state_of,
     tasks_of,
     vertex_id,
@@ -93,13 +93,13 @@ def details(view: JobView, now: float) -> dict[str, Any]:
 
 def plan(view: JobView) -> dict[str, Any]:
     """Return the job graph."""
-    by_id = {v.id: v for v in view.plan.vertices}
-    return {
-        "jid": view.job_id,
-        "name": view.job_name,
-        "type": job_type(view),
-        "nodes": [_node(v, by_id) for v in view.plan.vertices],
-    }
+    return plan_of(view.job_id, view.job_name, job_type(view), view.plan.vertices)
+
+
+def plan_of(job_id: str, name: str, kind: str, vertices: Iterable[Vertex]) -> dict[str, Any]:
+    """Return a job graph, also of a job that does not run."""
+    by_id = {v.id: v for v in vertices}
+    return {"jid": job_id, "name": name, "type": kind, "nodes": [_node(v, by_id) for v in by_id.values()]}
 
 
 def _node(vertex: Vertex, by_id: Mapping[int, Vertex]) -> dict[str, Any]:
@@ -108,9 +108,13 @@ def _node(vertex: Vertex, by_id: Mapping[int, Vertex]) -> dict[str, Any]:
         "parallelism": vertex.parallelism,
         "operator": "",
         "operator_strategy": "",
-        "description": "<br/>".join(n.name + (f" (made at {n.made_at})" if n.made_at else "") for n in vertex.nodes),
+        "description": masked_text(
+            "<br/>".join(n.name + (f" (made at {n.made_at})" if n.made_at else "") for n in vertex.nodes)
+        ),
         "optimizer_properties": {},
-        "operators": [{"id": n.id, "name": n.name, "uid": n.uid, "made-at": n.made_at} for n in vertex.nodes],
+        "operators": [
+            {"id": n.id, "name": masked_text(n.name), "uid": n.uid, "made-at": n.made_at} for n in vertex.nodes
+        ],
     }
     if vertex.in_edges:
         node["inputs"] = [
@@ -149,20 +153,44 @@ def exceptions(view: JobView, most: int) -> dict[str, Any]:
         "exceptionHistory": {"entries": history, "truncated": len(newest) > most},
     }
     if newest:
-        answer |= {"root-exception": newest[0].message, "timestamp": milliseconds(newest[0].at)}
+        answer |= {"root-exception": masked_text(newest[0].message), "timestamp": milliseconds(newest[0].at)}
     return answer
 
 
 def _failure(view: JobView, failure: FailureView) -> dict[str, Any]:
     vertex = next((v for v in view.plan.vertices if any(n.id == failure.operator for n in v.nodes)), None)
-    lines = failure.message.strip().splitlines() or [""]
+    told = masked_text(failure.message)
+    places = set() if vertex is None else {place_of(view, vertex, i) for i in range(vertex.parallelism)}
+    # Which subtask it was is not always known, but where all of them are is.
+    place = places.pop() if len(places) == 1 else None
+    if place is not None and place[0] == NOWHERE:
+        place = None
     return {
-        "exceptionName": lines[-1][:500],
-        "stacktrace": failure.message,
+        "exceptionName": _headline(told),
+        "stacktrace": told,
         "timestamp": milliseconds(failure.at),
         "taskName": None if vertex is None else vertex.name,
-        "endpoint": None if vertex is None else ENDPOINT,
-        "taskManagerId": None if vertex is None else TASK_MANAGER,
+        "endpoint": None if place is None else place[1],
+        "taskManagerId": None if place is None else place[0],
         "failureLabels": {},
         "concurrentExceptions": [],
+        # Ours: how the record, or the timer, can be looked at alone.
+        "replay": {
+            "failure": failure.number,
+            "kept": failure.is_kept,
+            "note": failure.note,
+            "command": f"millstream replay {view.job_id} --failure {failure.number}" if failure.is_kept else None,
+        },
     }
+
+
+def _headline(told: str) -> str:
+    """Return the line that says what went wrong: the last of the user's traceback, before what is said about it.
+
+    Example:
+        >>> _headline("Traceback:\\n  File ...\\nValueError: no price\\nin operator 'a'\\nrecord: 3")
+        'ValueError: no price'
+    """
+    lines = told.strip().splitlines() or [""]
+    end = next((i for i, line in enumerate(lines) if i and line.startswith(("in operator", "record: "))), len(lines))
+    return lines[end - 1][:500]

@@ -7,8 +7,9 @@ from typing import Any
 
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
-from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.view import JobView
+from millstream.operators.metrics import Marks
 from millstream.operators.traffic import SubtaskTraffic
 from millstream.operators.vertex import Vertex
 from millstream.service.pictures.tasks import milliseconds, progress_of
@@ -28,20 +29,31 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
     """
     now = progress_of(view, vertex, subtask)
     then = now if before is None else progress_of(before, vertex, subtask)
+    mark = MIN_WATERMARK if now.watermark is None else now.watermark
     found: dict[str, Value] = {
         "numRecordsIn": now.records_in,
         "numRecordsOut": now.records_out,
+        "numBytesIn": now.bytes_in,
         "numBytesOut": now.bytes_out,
         "numRecordsInPerSecond": _rate(now.records_in - then.records_in, seconds),
         "numRecordsOutPerSecond": _rate(now.records_out - then.records_out, seconds),
+        "numBytesInPerSecond": _rate(now.bytes_in - then.bytes_in, seconds),
         "numBytesOutPerSecond": _rate(now.bytes_out - then.bytes_out, seconds),
-        "currentInputWatermark": MIN_WATERMARK if now.watermark is None else now.watermark,
+        "currentInputWatermark": mark,
+        "currentOutputWatermark": mark,
     }
-    if vertex.id in view.progress.pending:
-        found["pendingRecords"] = view.progress.pending[vertex.id].get(subtask, 0)
+    if now.insight is not None:
+        found |= {"stateRows": now.insight.state_rows, "stateSize": now.insight.state_bytes}
+        if MIN_WATERMARK < mark < MAX_WATERMARK:
+            found["watermarkLag"] = now.insight.at - mark
+    for name, waiting in view.progress.pending.get(vertex.id, {}).items():
+        found[name] = waiting.get(subtask, 0)
     found |= _times(view, vertex, subtask, before, seconds, now.seconds - then.seconds)
     for name, value in now.metrics.items():
         found |= _flat(name, value)
+        if isinstance(value, Marks):
+            # As Flink shows a meter: so many a second.
+            found |= {f"{name}.count": int(value), name: _rate(value - then.metrics.get(name, 0), seconds)}
     return found
 
 
@@ -119,6 +131,8 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
         "numberOfCompletedCheckpoints": seen.completed,
         "numberOfFailedCheckpoints": seen.failed,
         "numberOfInProgressCheckpoints": seen.in_progress,
+        # When it last went on from one: after its last failure.
+        "lastCheckpointRestoreTimestamp": milliseconds(_restored(view)),
         "lastEpochSeconds": view.progress.last_epoch_seconds,
         "numberOfEpochs": view.progress.epochs,
     }
@@ -126,11 +140,21 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
         found |= {
             "lastCheckpointSize": latest.state_bytes,
             "lastCheckpointFullSize": latest.state_bytes,
+            # Nothing is in flight at a checkpoint of ours that Flink would count here.
+            "lastCheckpointProcessedData": 0,
+            "lastCheckpointPersistedData": 0,
             "lastCheckpointDuration": milliseconds(latest.completed_at - latest.triggered_at),
             "lastCheckpointExternalPath": latest.location or "",
             "lastCompletedCheckpointId": latest.id,
         }
     return found
+
+
+def _restored(view: JobView) -> float | None:
+    """Return when a job last went back to a checkpoint; None if it never had to, or had none."""
+    if not view.restarts or view.checkpoints.latest is None:
+        return None
+    return view.times.get(JobStatus.RUNNING)
 
 
 def aggregated(values: Iterable[float], how: Iterable[str]) -> dict[str, float]:

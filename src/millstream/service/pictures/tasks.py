@@ -6,13 +6,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from millstream.common.execution_state import ExecutionState
+from millstream.common.masking import masked_text
 from millstream.jobmaster.progress import SubtaskProgress
 from millstream.jobmaster.view import JobView, TaskView
 from millstream.operators.vertex import Vertex
 
 _NOTHING = SubtaskProgress()
-# The one worker there is to see: executors are not told apart yet.
-TASK_MANAGER, ENDPOINT = "local", "localhost:0"
+# The worker of jobs that run in this process, and Flink's word for where a task is that has no worker yet.
+LOCAL, NOWHERE = "local", "(unassigned)"
+
+
+def place_of(view: JobView, vertex: Vertex, subtask: int) -> tuple[str, str]:
+    """Return the worker and the machine that a subtask runs on."""
+    found = view.place(vertex, subtask)
+    # Slots say where they are with their first epoch.
+    return (NOWHERE, NOWHERE) if found is None else (found.executor, found.host)
 
 
 def milliseconds(seconds: float | None, missing: int = -1) -> int:
@@ -73,7 +81,7 @@ def io_metrics(view: JobView, vertex: Vertex, subtasks: Iterable[int]) -> dict[s
     traffic = [t for t in (view.traffic(vertex.id, i) for i in chosen) if t is not None]
     is_known = view.progress.epochs > 0
     return {
-        "read-bytes": 0,
+        "read-bytes": sum(p.bytes_in for p in done),
         "read-bytes-complete": is_known,
         "write-bytes": sum(p.bytes_out for p in done),
         "write-bytes-complete": is_known,
@@ -107,7 +115,7 @@ def vertex_summary(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
     return {
         "id": vertex_id(vertex),
         "slotSharingGroupId": "0" * 32,
-        "name": vertex.name,
+        "name": masked_text(vertex.name),
         "maxParallelism": vertex.max_parallelism,
         "parallelism": vertex.parallelism,
         "status": state_of(tasks).name,
@@ -124,16 +132,17 @@ def subtask_details(view: JobView, vertex: Vertex, subtask: int, now: float) -> 
     task = view.tasks.get((vertex.id, subtask))
     tasks = [] if task is None else [task]
     start, end, duration = _times(tasks, now)
+    worker, host = place_of(view, vertex, subtask)
     return {
         "subtask": subtask,
         "status": ExecutionState.CREATED.name if task is None else task.state.name,
         "attempt": 0 if task is None else task.attempt,
-        "endpoint": ENDPOINT,
+        "endpoint": host,
         "start-time": start,
         "end-time": end,
         "duration": duration,
         "metrics": io_metrics(view, vertex, [subtask]),
-        "taskmanager-id": TASK_MANAGER,
+        "taskmanager-id": worker,
         "status-duration": _status_durations(task, now),
         "other-concurrent-attempts": [],
     }
@@ -195,29 +204,36 @@ def subtask_times(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
     """Return when each subtask came to each state."""
     subtasks = []
     for i, task in enumerate(tasks_of(view, vertex)):
-        start, _, duration = _times([task], now)
+        _, _, duration = _times([task], now)
+        _, host = place_of(view, vertex, i)
         stamps = {state.name: milliseconds(task.times.get(state, 0.0)) for state in ExecutionState}
-        subtasks.append(
-            {"subtask": i, "host": "localhost", "endpoint": ENDPOINT, "duration": duration, "timestamps": stamps}
-        )
-        assert start is not None
+        subtasks.append({"subtask": i, "host": host, "endpoint": host, "duration": duration, "timestamps": stamps})
     return {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now), "subtasks": subtasks}
 
 
 def task_managers_of(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
-    """Return which workers run a vertex."""
-    tasks = tasks_of(view, vertex)
+    """Return which workers run a vertex, and what its subtasks there have done."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for subtask in range(len(tasks_of(view, vertex))):
+        found.setdefault(place_of(view, vertex, subtask), []).append(subtask)
+    about = {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now)}
+    return {**about, "taskmanagers": [_on_worker(view, vertex, *place, on, now) for place, on in found.items()]}
+
+
+def _on_worker(
+    view: JobView, vertex: Vertex, worker: str, host: str, subtasks: list[int], now: float
+) -> dict[str, Any]:
+    every = tasks_of(view, vertex)
+    tasks = [every[i] for i in subtasks]
     start, end, duration = _times(tasks, now)
-    worker = {
-        "endpoint": ENDPOINT,
-        "taskmanager-id": TASK_MANAGER,
+    return {
+        "endpoint": host,
+        "taskmanager-id": worker,
         "status": state_of(tasks).name,
         "start-time": start,
         "end-time": end,
         "duration": duration,
-        "metrics": io_metrics(view, vertex, range(vertex.parallelism)),
+        "metrics": io_metrics(view, vertex, subtasks),
         "status-counts": counts(tasks),
-        "aggregated": vertex_details(view, vertex, now)["aggregated"],
+        "aggregated": _aggregated([subtask_details(view, vertex, i, now) for i in subtasks]),
     }
-    about = {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now)}
-    return {**about, "taskmanagers": [worker] if tasks else []}

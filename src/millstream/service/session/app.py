@@ -16,6 +16,7 @@ from millstream.service.session.jobs import SessionJobs
 from millstream.service.session.programs import Programs
 from millstream.service.session.session_api import SessionApi
 from millstream.service.session.uploads import Uploads
+from millstream.service.session.workers import SessionWorkers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ def cluster_app(cluster: Cluster) -> Starlette:
         log=cluster.log,
         lines=jobs.lines,
         slots=cluster.programs.slots,
+        workers=SessionWorkers(cluster.programs),
         submits=cluster.submits,
     )
     session = SessionApi(

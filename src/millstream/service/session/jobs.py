@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -38,7 +39,8 @@ class SessionJobs:
 
     async def ask(self, job_id: str, method: str, rest: str, query: str, body: bytes) -> Answer:
         """Return what is answered about a job."""
-        target = f"/jobs/{job_id}{rest}{'?' if query else ''}{query}"
+        # Names of operators and states have spaces, and whatever else.
+        target = f"/jobs/{job_id}{quote(rest)}{'?' if query else ''}{query}"
         for _ in range(_TRIES):
             program = self._programs.of_job(job_id)
             if program is None:

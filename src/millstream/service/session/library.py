@@ -30,9 +30,9 @@ class Library:
         """Keep a program, before anybody is told that it was taken."""
         with open(submission.path, "rb") as file:
             content = file.read()
-        self.storage.publish(f"{program_id}/{os.path.basename(submission.path)}", content)
+        self.storage.publish(f"{program_id}/{os.path.basename(submission.path)}", content, private=True)
         # Last: what has this is complete.
-        self.storage.publish(f"{program_id}/{_SUBMISSION}", json.dumps(submission.as_dict()).encode())
+        self.storage.publish(f"{program_id}/{_SUBMISSION}", json.dumps(submission.as_dict()).encode(), private=True)
 
     def all(self, directory: str) -> dict[str, Submission]:
         """Return the programs by their ids, copied into a directory of this machine."""

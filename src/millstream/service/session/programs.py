@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -20,20 +21,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.errors import MillstreamError
+from millstream.common.masking import masked_text
+from millstream.common.scratch import SCRATCH_VARIABLE
 from millstream.service.archive import Archive
 from millstream.service.history import Shelf
 from millstream.service.pictures.cluster import Slots
 from millstream.service.session.library import Library
 from millstream.service.session.line import Line
+from millstream.service.session.output import read_from, trim
+from millstream.service.session.planning import plan_program
 from millstream.service.session.slots import SlotPool
 from millstream.service.session.submission import Submission
 
 log = logging.getLogger("millstream")
 
+# Where programs print to.
+STREAMS = ("out", "err")
+# How often their files are looked at, in seconds.
+_TRIM_SECONDS = 2.0
 # The process of a program.
 _MAIN = "millstream.cli.session_program"
 # What a program's process ends with whose jobs are left to another leader.
 SUSPENDED = 75
+# What a program's process puts here goes with it; the name is short, for paths of sockets have few bytes.
+_SCRATCH = "t"
 # How long programs may take to cancel their jobs when the cluster ends.
 _END_SECONDS = 10.0
 # So many programs that have ended are remembered, with what they printed.
@@ -74,15 +85,25 @@ class Program:
     def archive_path(self, job_id: str) -> str:
         return os.path.join(self.directory, f"{job_id}.json")
 
-    def output(self, stream: str, start: int = 0) -> bytes:
-        """Return what the program printed to `out` or `err` from some byte on."""
-        with open(os.path.join(self.directory, stream), "rb") as file:
-            file.seek(start)
-            return file.read()
+    def output(self, stream: str, start: int = 0) -> tuple[bytes, int]:
+        """Return what the program printed to `out` or `err` from some byte on, and up to which byte that is."""
+        return read_from(os.path.join(self.directory, stream), start)
+
+    def trim_output(self) -> None:
+        """Let go of what nobody will read of a program that prints without end."""
+        for stream in STREAMS:
+            with contextlib.suppress(FileNotFoundError):
+                trim(os.path.join(self.directory, stream))
+
+    def _end_of(self, stream: str) -> bytes:
+        size = os.path.getsize(os.path.join(self.directory, stream))
+        return self.output(stream, max(size - _LAST_WORDS, 0))[0]
 
     def last_words(self) -> str:
-        said = (self.output("out") + self.output("err"))[-_LAST_WORDS:].decode(errors="replace").strip()
-        return f"The program ended with code {self.exit_code} and has started no job." + (f"\n{said}" if said else "")
+        said = b"".join(map(self._end_of, STREAMS))[-_LAST_WORDS:].decode(errors="replace").strip()
+        return f"The program ended with code {self.exit_code} and has started no job." + (
+            f"\n{masked_text(said)}" if said else ""
+        )
 
 
 class Programs:
@@ -124,6 +145,15 @@ class Programs:
         self._left_behind = left_behind
         self._lock = threading.Lock()
         self._programs: dict[str, Program] = {}
+        self._is_closed = threading.Event()
+        threading.Thread(target=self._trim, name="program-output", daemon=True).start()
+
+    def _trim(self) -> None:
+        while not self._is_closed.wait(_TRIM_SECONDS):
+            with self._lock:
+                running = [p for p in self._programs.values() if p.exit_code is None]
+            for program in running:
+                program.trim_output()
 
     # --- looking
 
@@ -164,7 +194,9 @@ class Programs:
     def _start(self, program_id: str, submission: Submission) -> Program:
         directory = os.path.join(self.home, program_id[:12])
         work = os.path.join(directory, "work")
+        scratch = os.path.join(directory, _SCRATCH)
         os.makedirs(work, mode=0o700)
+        os.makedirs(scratch, mode=0o700)
         ours, theirs = socket.socketpair()
         spec = {
             **submission.as_dict(),
@@ -185,6 +217,7 @@ class Programs:
                 stderr=err,
                 cwd=submission.directory or work,
                 pass_fds=[theirs.fileno()],
+                env={**os.environ, SCRATCH_VARIABLE: scratch},
                 # What a terminal sends the cluster is not for programs.
                 start_new_session=True,
             )
@@ -196,6 +229,10 @@ class Programs:
         for target in (self._listen, self._await_end):
             threading.Thread(target=target, args=(program,), name=f"program-{program_id[:8]}", daemon=True).start()
         return program
+
+    def plan(self, submission: Submission) -> dict[str, Any]:
+        """Return the plan of a program, which is not run; raises NotPlanned."""
+        return plan_program(submission, self._settings, self.home)
 
     def _forget(self) -> None:
         ended = [p for p in self._programs.values() if p.exit_code is not None]
@@ -299,6 +336,7 @@ class Programs:
             self._put_away(program, job_id, archive)
         if self._library is not None and not self._is_closing and code != SUSPENDED:
             self._library.remove(program.id)
+        shutil.rmtree(os.path.join(program.directory, _SCRATCH), ignore_errors=True)
         if not program.first_job.done():
             program.first_job.set_exception(ProgramEnded(program.last_words()))
 
@@ -310,6 +348,7 @@ class Programs:
         Args:
             cancel: whether their jobs are cancelled; else other job managers go on with them, where there are any.
         """
+        self._is_closed.set()
         with self._lock:
             running = [p for p in self._programs.values() if p.exit_code is None]
             self._is_closing = not cancel

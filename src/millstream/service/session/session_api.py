@@ -15,13 +15,15 @@ from starlette.routing import Route
 from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
 from millstream.common.pipeline_options import PARALLELISM
 from millstream.service.http import Refused, an_id, answer, body_of, read_body, shows
-from millstream.service.session.programs import Program, ProgramEnded, Programs
+from millstream.service.session.planning import NotPlanned
+from millstream.service.session.programs import STREAMS, Program, ProgramEnded, Programs
 from millstream.service.session.submission import Submission
 from millstream.service.session.uploads import Upload, Uploads
 
+# The header that says from which byte on there is more.
+NEXT = "X-Next"
 # How long a program may take to start its first job.
 _PATIENCE = 300.0
-_STREAMS = ("out", "err")
 
 
 class SessionApi:
@@ -63,6 +65,7 @@ class SessionApi:
                     Route("/jars", self._allowed(self.uploads)),
                     Route("/jars/upload", self._allowed(self.upload), methods=post),
                     Route("/jars/{jarid}", self._allowed(self.delete), methods=["DELETE"]),
+                    Route("/jars/{jarid}/plan", self._allowed(self.plan), methods=["GET", "POST"]),
                     Route("/jars/{jarid}/run", self._allowed(self.run), methods=post),
                     Route("/programs", self._allowed(self.submit), methods=post),
                     Route(program, self._allowed(self.program)),
@@ -114,9 +117,10 @@ class SessionApi:
 
     async def output(self, request: Request) -> Response:
         stream, start = request.path_params["stream"], request.query_params.get("from", "0")
-        if stream not in _STREAMS or not start.isdecimal():
+        if stream not in STREAMS or not start.isdecimal() or len(start) > 18:
             raise Refused(404, "What a program printed is at output/out and output/err, from some byte on.")
-        return Response(self._program(request).output(stream, int(start)), media_type="application/octet-stream")
+        text, end = self._program(request).output(stream, int(start))
+        return Response(text, media_type="application/octet-stream", headers={NEXT: str(end)})
 
     # --- uploads
 
@@ -148,18 +152,33 @@ class SessionApi:
             raise Refused(504, f"The program has started no job within {_PATIENCE:g} s; it still runs.") from None
         return answer({"jobid": job_id})
 
+    async def plan(self, request: Request) -> Response:
+        found = self._uploads.find(request.path_params["jarid"])
+        asked = {**dict(request.query_params), **await body_of(request)}
+        try:
+            return answer({"plan": await asyncio.to_thread(self._programs.plan, _submission(found, asked))})
+        except NotPlanned as e:
+            raise Refused(400, str(e)) from None
+
     async def end(self, _: Request) -> Response:
         self._end()
         return answer({})
 
 
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as e:
+        raise Refused(400, f"The arguments of the program cannot be read: {e}.") from None
+
+
 def _submission(upload: Upload, asked: dict[str, Any]) -> Submission:
     """Return what is to be run, from the names of Flink's /jars/:jarid/run."""
-    arguments = asked.get("programArgsList")
+    arguments = asked.get("programArgsList") or asked.get("programArg")
     if isinstance(arguments, str):
         arguments = arguments.split(",")
     if arguments is None:
-        arguments = shlex.split(str(asked.get("programArg") or asked.get("program-args") or ""))
+        arguments = _words(str(asked.get("programArgs") or asked.get("program-args") or ""))
     settings = asked.get("flinkConfiguration") or {}
     if asked.get("parallelism") is not None:
         settings = {**settings, PARALLELISM.key: str(asked["parallelism"])}

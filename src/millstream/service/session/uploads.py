@@ -11,8 +11,8 @@ from email.policy import HTTP
 
 from millstream.service.http import Refused
 
-_NAME = re.compile(r"[\w.+ -]+\.(py|zip)", re.ASCII)
-_ID = re.compile(r"[0-9a-f-]{36}_[\w.+ -]+\.(py|zip)", re.ASCII)
+_NAME = re.compile(r"[\w.+ -]{1,200}\.(py|zip)", re.ASCII)
+_ID = re.compile(r"[0-9a-f-]{36}_[\w.+ -]{1,200}\.(py|zip)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,18 @@ class Uploads:
 
     def all(self) -> list[Upload]:
         """Return them, the newest first."""
-        found = [self._upload(name) for name in os.listdir(self._directory) if _ID.fullmatch(name)]
+        found = [self._upload(name) for name in os.listdir(self._directory) if self._is_one(name)]
         return sorted(found, key=lambda u: -u.uploaded_ms)
 
     def find(self, upload_id: str) -> Upload:
         """Return one of them; what is no id of one is never looked for in the file system."""
-        if not _ID.fullmatch(upload_id) or not os.path.isfile(os.path.join(self._directory, upload_id)):
+        if not self._is_one(upload_id):
             raise Refused(404, f"No program with the id {upload_id} was uploaded.")
         return self._upload(upload_id)
+
+    def _is_one(self, name: str) -> bool:
+        path = os.path.join(self._directory, name)
+        return bool(_ID.fullmatch(name)) and os.path.isfile(path) and not os.path.islink(path)
 
     def _upload(self, name: str) -> Upload:
         path = os.path.join(self._directory, name)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from millstream.common.records import record
 from millstream.sql import type_rules
 from millstream.sql.bind.errors import Refused
 from millstream.sql.expressions import Expression
@@ -13,7 +13,7 @@ from millstream.sql.schema import Field
 from millstream.sql.types import DataType
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AggregateResolved:
     """What an aggregate is for some arguments: the type of its result, and the types that its arguments are cast to."""
 
@@ -63,7 +63,7 @@ class UserFunction(Protocol):
     deterministic: bool
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class UserResolved:
     """What a user's function is: its result, or the columns of its rows, and the types of its arguments."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from millstream.common.records import record
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.terms import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
@@ -15,7 +16,7 @@ from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType, BooleanType, IntType, LocalZonedTimestampType, TimestampType
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GroupWindow:
     """TUMBLE(..), HOP(..) or SESSION(..) in a GROUP BY.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from millstream.common.records import record
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
@@ -30,7 +31,7 @@ _KINDS = {
 UNNEST = "UNNEST"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Given(syntax.Relation):
     """A relation that is bound already, where one of syntax stands."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from millstream.common.records import record
 from millstream.sql.bind.errors import Refused
 from millstream.sql.schema import Field, Fields
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Source:
     """A relation of a FROM.
 
@@ -28,7 +29,7 @@ class Source:
         return bool(parts) and self.path[-len(parts) :] == parts
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Found:
     """A column that a name means, the parts of the name that are fields of it, and how many queries outward it is."""
 
@@ -38,7 +39,7 @@ class Found:
     level: int = 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Scope:
     """Relations side by side, and those of the query around.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from millstream.common.configuration import parse_duration_ms
+from millstream.common.records import record
 from millstream.sql.bind import steps
 from millstream.sql.bind.errors import Refused
 from millstream.sql.bind.expressions import ExpressionBinder
@@ -30,7 +31,7 @@ _LIKE_NAMES = frozenset(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Item:
     """A column that is asked for: what it is, how it is called, and whether that name was given to it."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql import type_rules
 from millstream.sql.expressions import Call, Constant, Expression
 from millstream.sql.language import syntax
@@ -29,7 +29,7 @@ GROUP_WINDOWS = {
 }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Aggregated(Expression):
     """An aggregate inside an expression, before it has a column.
 
@@ -52,7 +52,7 @@ class Aggregated(Expression):
         return self.arguments
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Frame:
     """An OVER, with expressions; otherwise as `OverSpec`."""
 
@@ -63,7 +63,7 @@ class Frame:
     end: int | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Overed(Expression):
     """An aggregate or ranking function over a frame, before it has a column."""
 
@@ -75,7 +75,7 @@ class Overed(Expression):
         return (self.call,)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GroupProperty(Expression):
     """What only a group has: TUMBLE_START(..) and its kin, GROUPING(..)."""
 
@@ -129,7 +129,7 @@ def _as_written(constant: Constant, target: DataType) -> Constant | None:
     return None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TypedExpression(syntax.Expression):
     """A bound expression where one of syntax stands."""
 

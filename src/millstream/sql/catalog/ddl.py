@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.bind.binder import Binder, telling_where
 from millstream.sql.bind.qualified import qualified
 from millstream.sql.catalog import alter, show
 from millstream.sql.catalog.declarations import declared
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
+from millstream.sql.catalog.models import declared as declared_model
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.errors import CatalogException, ValidationException
 from millstream.sql.language import statements as s
@@ -21,7 +23,7 @@ from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Result:
     """What a statement gave.
 
@@ -173,6 +175,8 @@ class Ddl:
         if d.what in ("TABLE", "VIEW"):
             path = self._catalogs.full_path(d.name)
             self._catalogs.drop(path, d.what == "VIEW", d.temporary, d.if_exists)
+        elif d.what == "MODEL":
+            self._catalogs.models.drop(self._catalogs.full_path(d.name), d.temporary, d.if_exists)
         elif d.what == "DATABASE":
             self._catalogs.drop_database(d.name, d.if_exists, bool(d.cascade))
         elif d.what == "CATALOG":
@@ -240,6 +244,15 @@ class Ddl:
         if f.temporary:
             raise ValidationException("Alter temporary function is not supported")
         self._catalogs.alter_function(f.name, CatalogFunction(f.implementation, f.language), f.if_exists)
+        return OK
+
+    def _create_model(self, m: s.CreateModel) -> Result:
+        path = self._catalogs.full_path(m.name)
+        self._catalogs.models.create(path, declared_model(m), m.temporary, m.if_not_exists)
+        return OK
+
+    def _alter_model(self, m: s.AlterModel) -> Result:
+        self._catalogs.models.alter(m)
         return OK
 
     # --- catalogs, databases, modules
@@ -375,6 +388,8 @@ _EXECUTE: dict[type, Callable[[Ddl, Any], Result]] = {
     s.AlterView: Ddl._alter_view,
     s.CreateFunction: Ddl._create_function,
     s.AlterFunction: Ddl._alter_function,
+    s.CreateModel: Ddl._create_model,
+    s.AlterModel: Ddl._alter_model,
     s.CreateCatalog: Ddl._create_catalog,
     s.CreateDatabase: Ddl._create_database,
     s.AlterOptions: Ddl._alter_options,

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
+from millstream.sql.catalog.models import Models
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException, ValidationException
 from millstream.sql.plan.nodes import Node
@@ -15,7 +17,7 @@ from millstream.sql.plan.nodes import Node
 Path = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class InlineView:
     """A temporary view of a relation that a program has made.
 
@@ -61,6 +63,7 @@ class CatalogManager:
         self.current_database = self.builtin_database
         self._temporary: dict[Path, Found] = {}
         self._temporary_functions: dict[Path, Any] = {}
+        self.models = Models(self)
         self._system_functions: dict[str, Any] = {}
         self._loaded: dict[CatalogFunction, Any] = {}
         self.modules: dict[str, dict[str, str]] = {"core": {}}
@@ -258,6 +261,21 @@ class CatalogManager:
             return None
         kept = catalog.functions(path[1]).get(path[2])
         return None if kept is None else self._load(kept)
+
+    def function_path(self, function: Any) -> tuple[str, ...] | None:
+        """Return under which path a user's function is found; None for one that has no name."""
+        for name, known in self._system_functions.items():
+            if known is function:
+                return None if name.startswith("*") else (name,)
+        for path, known in self._temporary_functions.items():
+            if known is function:
+                return path
+        for catalog_name, catalog in self.catalogs.items():
+            for database in catalog.databases():
+                for name, kept in catalog.functions(database).items():
+                    if self._loaded.get(kept) is function:
+                        return catalog_name, database, name
+        return None
 
     def _load(self, function: CatalogFunction) -> Any:
         if function not in self._loaded:

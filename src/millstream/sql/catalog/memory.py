@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.records import record
+from millstream.sql.catalog.models import CatalogModel
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import CatalogException
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Database:
     """A database: its options, and what is said of it."""
 
@@ -18,7 +20,7 @@ class Database:
     comment: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogFunction:
     """A function by the name of what implements it.
 
@@ -89,6 +91,10 @@ class Catalog(ABC):
     def drop_function(self, database: str, name: str) -> None:
         """Forget a function."""
 
+    def models(self, database: str) -> dict[str, CatalogModel]:
+        """Return the models of a database by name; what is added to it stays."""
+        raise CatalogException(f"{type(self).__name__} keeps no models.")
+
     def options(self) -> dict[str, str]:
         """Return the options it was made with."""
         return {}
@@ -108,6 +114,7 @@ class GenericInMemoryCatalog(Catalog):
         self._tables: dict[str, dict[str, CatalogTable]] = {default_database: {}}
         self._functions: dict[str, dict[str, CatalogFunction]] = {default_database: {}}
         self._notes: dict[tuple[str, str], Notes] = {}
+        self._models: dict[str, dict[str, CatalogModel]] = {}
 
     def databases(self) -> dict[str, Database]:
         return self._databases
@@ -120,6 +127,7 @@ class GenericInMemoryCatalog(Catalog):
     def drop_database(self, name: str) -> None:
         del self._databases[name], self._tables[name], self._functions[name]
         self._notes = {key: notes for key, notes in self._notes.items() if key[0] != name}
+        self._models.pop(name, None)
 
     def tables(self, database: str) -> dict[str, CatalogTable]:
         self._need(database)
@@ -135,6 +143,10 @@ class GenericInMemoryCatalog(Catalog):
 
     def notes(self, database: str, table: str) -> Notes:
         return self._notes.setdefault((database, table), Notes())
+
+    def models(self, database: str) -> dict[str, CatalogModel]:
+        self._need(database)
+        return self._models.setdefault(database, {})
 
     def functions(self, database: str) -> dict[str, CatalogFunction]:
         self._need(database)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millstream.sql.catalog.manager import CatalogManager, Found, InlineView, Path
+from millstream.sql.catalog.models import CatalogModel
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s
@@ -44,6 +45,8 @@ _LISTS = {
     "JARS": "jars",
     "PARTITIONS": "partition name",
     "PROCEDURES": "procedure name",
+    "MODELS": "model name",
+    "CREATE MODEL": "result",
     "CREATE TABLE": "result",
     "CREATE VIEW": "result",
     "CREATE CATALOG": "result",
@@ -74,6 +77,8 @@ def _listed(binder: Binder, w: s.Show) -> Iterable[str]:
         if catalog not in catalogs.catalogs or database not in catalogs.catalogs[catalog].databases():
             raise ValidationException(f"Database '{catalog}'.'{database}' doesn't exist.")
         return filter(kept, catalogs.names(catalog, database, views=True if w.what == "VIEWS" else None))
+    if w.what == "MODELS":
+        return filter(kept, catalogs.models.names(*catalogs.database_path(w.within)))
     if w.what == "DATABASES":
         return filter(
             kept, sorted(catalogs.catalog(w.within[-1] if w.within else catalogs.current_catalog).databases())
@@ -127,6 +132,8 @@ def _create(catalogs: CatalogManager, w: s.Show) -> str:
     if w.what == "CREATE CATALOG":
         return _create_catalog(catalogs, w.within[-1])
     full = catalogs.full_path(w.within)
+    if w.what == "CREATE MODEL":
+        return _create_model(catalogs, full)
     found = catalogs.find(full)
     view = w.what == "CREATE VIEW"
     if found is None:
@@ -155,6 +162,24 @@ def _create_catalog(catalogs: CatalogManager, called: str) -> str:
     options, comment = catalogs.catalog_options.get(called, (made.options(), None))
     said = f"COMMENT {string(comment)}\n" if comment else ""
     return f"CREATE CATALOG {name(called)}\n{said}{_with(options)}"
+
+
+def _model(catalogs: CatalogManager, full: Path) -> CatalogModel:
+    found = catalogs.models.find(full)
+    if found is None:
+        raise ValidationException(f"Model with the identifier '{path(full)}' doesn't exist.")
+    return found
+
+
+def _create_model(catalogs: CatalogManager, full: Path) -> str:
+    model = _model(catalogs, full)
+    inputs, outputs = (", ".join(_column(c).strip() for c in columns) for columns in (model.inputs, model.outputs))
+    text = f"CREATE {'TEMPORARY ' if catalogs.models.is_temporary(full) else ''}MODEL {path(full)}\n"
+    if model.inputs:
+        text += f"INPUT ({inputs})\nOUTPUT ({outputs})\n"
+    if model.comment:
+        text += f"COMMENT {string(model.comment)}\n"
+    return text + _with(model.options)
 
 
 def _with(options: dict[str, str]) -> str:
@@ -227,9 +252,20 @@ def described(binder: Binder, d: s.Describe) -> tuple[Fields, Rows]:
         if d.extended:
             rows += [(f"option:{k}", kept.options[k]) for k in sorted(kept.options)]
         return INFO, rows
+    if d.what == "MODEL":
+        return _described_model(_model(catalogs, catalogs.full_path(d.name)))
     if d.what != "TABLE":
         raise ValidationException(f"DESCRIBE {d.what} is not supported")
     return _described_table(binder, d.name, "DESCRIBE")
+
+
+def _described_model(model: CatalogModel) -> tuple[Fields, Rows]:
+    columns = [*((c, True) for c in model.inputs), *((c, False) for c in model.outputs)]
+    shown = (*COLUMNS.fields[:3], Field("is input", DataTypes.BOOLEAN()))
+    rows = [(c.name, str(c.type.nullable()), c.type.is_nullable, is_input, c.comment) for c, is_input in columns]
+    if any(c.comment for c, _ in columns):
+        return Fields((*shown, Field("comment", DataTypes.STRING()))), list(rows)
+    return Fields(shown), [row[:-1] for row in rows]
 
 
 def _described_table(binder: Binder, parts: Sequence[str], verb: str) -> tuple[Fields, Rows]:

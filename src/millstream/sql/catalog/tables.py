@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from millstream.common.records import record
 from millstream.sql.types import DataType
 
 
@@ -16,7 +17,7 @@ class ColumnKind(Enum):
     METADATA = "METADATA"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TableColumn:
     """A column of a table.
 
@@ -44,7 +45,7 @@ class TableColumn:
         return self.kind is ColumnKind.PHYSICAL or (self.kind is ColumnKind.METADATA and not self.virtual)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CatalogTable:
     """A table or a view.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from millstream.common.records import record
 from millstream.sql.columns.growing import Growing, GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
@@ -22,7 +22,7 @@ _MOST_DEAD = 1 << 12
 _ORDER = "order"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Kept:
     """A column of values: its name in files, what it is in numpy, and what a key begins with."""
 

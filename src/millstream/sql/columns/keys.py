@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.common.records import record
 from millstream.sql.columns.numbers import is_number_like, plain, valid_of
 from millstream.state.hashes import hashes_of_ints, hashes_of_texts
 from millstream.state.key_groups import stable_hash
@@ -22,7 +22,7 @@ _MOST_COMBINED = 1 << 62
 _SHORT = 24
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Grouped:
     """Rows by key.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import decimal
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.records import record
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
@@ -25,7 +25,7 @@ from millstream.sql.functions.vectors import as_array, from_numpy, to_numpy
 _EXACT = decimal.Context(prec=200)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cast:
     """A cast: from a type to a type, in a time zone, and whether what cannot be cast is null."""
 

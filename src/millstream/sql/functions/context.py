@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.functions.user import OpenedFunction, UserFunction
 from millstream.sql.types import DataType
 
@@ -15,7 +16,7 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class EvaluationContext:
     """Where expressions are evaluated.
 

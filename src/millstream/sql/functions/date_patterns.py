@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from millstream.common.records import record
 
 MONTHS = [
     *("January", "February", "March", "April", "May", "June"),
@@ -24,7 +25,7 @@ class BadDatePattern(ValueError):
     """A pattern is none, or has a field that a time without a zone does not have."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Moment:
     """A time of a day on a day."""
 
@@ -46,7 +47,7 @@ class Moment:
         return self.second_of_day // 3600
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Piece:
     """A piece of a pattern: a letter that is repeated, or text."""
 
@@ -265,7 +266,7 @@ _WORDS: dict[str, Callable[[Moment, int], str]] = {
 # --- reading, DateTimeFormatter
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Field:
     """A field of a pattern that is read: its letter, how often it stands, and its group in the expression."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from millstream.common.records import record
 from millstream.sql.expressions import Constant, Expression
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType
@@ -26,7 +27,7 @@ class Kind(Enum):
     OVER = "over"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Arguments:
     """What is known of the arguments of a call when it is resolved.
 
@@ -60,7 +61,7 @@ class Arguments:
         return Arguments(tuple(a.type for a in arguments), constants, options)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Resolved:
     """What came of looking at the types of arguments.
 
@@ -73,7 +74,7 @@ class Resolved:
     arguments: tuple[DataType, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Site:
     """A place in an expression where a function is called.
 
@@ -101,7 +102,7 @@ Kernel = Callable[[Site, int, Sequence[Value]], Value]
 Rule = Callable[[Arguments], Resolved | None]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Function:
     """A function of the language.
 

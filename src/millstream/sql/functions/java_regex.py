@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from millstream.common.records import record
 
 _LINE_ENDS = "\\n\\r\\x85\\u2028\\u2029"
 _NO_LINE_END = f"[^{_LINE_ENDS}]"
@@ -45,7 +46,7 @@ class BadPattern(ValueError):
     """A pattern is none, or has something that cannot be told in Python's."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JavaPattern:
     """A pattern.
 

@@ -6,10 +6,10 @@ import decimal
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.columns.text import java_double
 
 
@@ -83,7 +83,7 @@ def scalar_text(value: Any) -> str:
 _Test = Callable[[Any], bool]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Step:
     """A step of a path: what it looks for in a value, and whether it can find only one thing."""
 
@@ -92,7 +92,7 @@ class Step:
     definite: bool = True
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Path:
     """A path into a document."""
 

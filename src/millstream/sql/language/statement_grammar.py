@@ -6,18 +6,24 @@ from collections.abc import Callable
 
 from millstream.sql.language.statements import (
     AlterFunction,
+    AlterModel,
     AlterOptions,
     AlterView,
+    AnalyzeTable,
     BeginStatementSet,
+    CallProcedure,
     Client,
+    CompilePlan,
     CreateCatalog,
     CreateDatabase,
     CreateFunction,
+    CreateModel,
     CreateView,
     Delete,
     Describe,
     Drop,
     EndStatementSet,
+    ExecutePlan,
     Explain,
     Insert,
     Jar,
@@ -41,7 +47,6 @@ from millstream.sql.language.table_grammar import TableGrammar
 from millstream.sql.language.tokens import Kind
 
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
-_LATER = ("COMPILE", "ANALYZE", "CALL")
 
 
 def read_statement(text: str) -> Statement:
@@ -80,8 +85,6 @@ class StatementGrammar(TableGrammar):
         if reads is not None:
             self.skip()
             return reads(self, at)
-        if word in _LATER:
-            self.refuse_at(at, f"{word} is not supported yet: Encountered '{word}'")
         if not (self.stands_query or word in ("(", "TABLE")):
             self.one_of("SELECT", "INSERT", "CREATE", "SHOW", "EXPLAIN", "SET", "...")
             self.refuse()
@@ -93,7 +96,7 @@ class StatementGrammar(TableGrammar):
         replace = self.take("OR", "REPLACE")
         temporary = self.take_one_of("TEMPORARY", "TEMP") is not None
         system = temporary and self.take("SYSTEM")
-        words = ("FUNCTION",) if system else ("TABLE", "VIEW", "FUNCTION")
+        words = ("FUNCTION",) if system else ("TABLE", "VIEW", "FUNCTION", "MODEL")
         if not temporary and not replace:
             words = (*words, "CATALOG", "DATABASE")
         word = self.need_one_of(*words)
@@ -101,6 +104,8 @@ class StatementGrammar(TableGrammar):
             return self.create_table(temporary, replace, at)
         if word == "VIEW":
             return self._create_view(temporary, replace, at)
+        if word == "MODEL":
+            return self._create_model(temporary, at)
         if word == "FUNCTION":
             return self._create_function(temporary, system, at)
         if word == "CATALOG":
@@ -120,6 +125,16 @@ class StatementGrammar(TableGrammar):
         query = self.query()
         text = self.text[start : self.before.end]
         return CreateView(name, query, text, columns, comment, temporary, if_not_exists, replace, at=at)
+
+    def _create_model(self, temporary: bool, at: int) -> Statement:
+        if_not_exists, name = self.if_not_exists(), self.path("the name of a model")
+        inputs = self.columns_in_parentheses() if self.take("INPUT") else ()
+        outputs = self.columns_in_parentheses() if inputs and self.need("OUTPUT") >= 0 else ()
+        comment = self.comment()
+        options = self.options() if self.take("WITH") else ()
+        if not options:
+            self.refuse_at(at, "Model property list can not be empty")
+        return CreateModel(name, inputs, outputs, comment, options, temporary, if_not_exists, at=at)
 
     def _create_function(self, temporary: bool, system: bool, at: int) -> Statement:
         if_not_exists, name = self.if_not_exists(), self.path("the name of a function")
@@ -142,12 +157,14 @@ class StatementGrammar(TableGrammar):
     def _alter(self, at: int) -> Statement:
         temporary = self.take_one_of("TEMPORARY", "TEMP") is not None
         system = temporary and self.take("SYSTEM")
-        words = ("FUNCTION",) if temporary else ("TABLE", "VIEW", "FUNCTION", "CATALOG", "DATABASE")
+        words = ("FUNCTION",) if temporary else ("TABLE", "VIEW", "FUNCTION", "CATALOG", "DATABASE", "MODEL")
         word = self.need_one_of(*words)
         if word == "TABLE":
             return self.alter_table(at)
         if word == "VIEW":
             return self._alter_view(at)
+        if word == "MODEL":
+            return self._alter_model(at)
         if word == "FUNCTION":
             if_exists, name = self.if_exists(), self.path("the name of a function")
             implementation, language = self._implementation()
@@ -159,6 +176,16 @@ class StatementGrammar(TableGrammar):
         if how == "SET":
             return AlterOptions(word, name, set=self.options(), at=at)
         return AlterOptions(word, name, reset=self.keys(), at=at)
+
+    def _alter_model(self, at: int) -> Statement:
+        if_exists, name = self.if_exists(), self.path("the name of a model")
+        how = self.need_one_of("SET", "RESET", "RENAME")
+        if how == "SET":
+            return AlterModel(name, if_exists, set=self.options(), at=at)
+        if how == "RESET":
+            return AlterModel(name, if_exists, reset=self.keys(), at=at)
+        self.need("TO")
+        return AlterModel(name, if_exists, rename=self.path("the name of a model"), at=at)
 
     def _alter_view(self, at: int) -> Statement:
         name = self.path("the name of a view")
@@ -172,7 +199,7 @@ class StatementGrammar(TableGrammar):
     def _drop(self, at: int) -> Statement:
         temporary = self.take_one_of("TEMPORARY", "TEMP") is not None
         system = temporary and self.take("SYSTEM")
-        words = ("FUNCTION",) if system else ("TABLE", "VIEW", "FUNCTION")
+        words = ("FUNCTION",) if system else ("TABLE", "VIEW", "FUNCTION", "MODEL")
         word = self.need_one_of(*(words if temporary else (*words, "CATALOG", "DATABASE")))
         if_exists, name = self.if_exists(), self.path(f"the name of a {word.lower()}")
         cascade = None
@@ -201,7 +228,7 @@ class StatementGrammar(TableGrammar):
 
     def _show(self, at: int) -> Statement:
         if self.take("CREATE"):
-            what = self.need_one_of("TABLE", "VIEW", "CATALOG")
+            what = self.need_one_of("TABLE", "VIEW", "CATALOG", "MODEL")
             return Show(f"CREATE {what}", self.path(f"the name of a {what.lower()}"), at=at)
         if self.take("CURRENT"):
             return Show(f"CURRENT {self.need_one_of('CATALOG', 'DATABASE')}", at=at)
@@ -213,7 +240,7 @@ class StatementGrammar(TableGrammar):
             return self._matching_names("USER FUNCTIONS", at)
         what = self.need_one_of(
             *("TABLES", "VIEWS", "COLUMNS", "CATALOGS", "DATABASES", "FUNCTIONS", "MODULES", "PARTITIONS"),
-            *("JARS", "JOBS", "PROCEDURES"),
+            *("JARS", "JOBS", "PROCEDURES", "MODELS"),
         )
         if what == "PARTITIONS":
             name = self.path("the name of a table")
@@ -239,7 +266,7 @@ class StatementGrammar(TableGrammar):
         return Show(what, within, pattern, how == "ILIKE", negated, preposition or "", at=at)
 
     def _describe(self, at: int) -> Statement:
-        for what in ("CATALOG", "DATABASE", "FUNCTION", "JOB"):
+        for what in ("CATALOG", "DATABASE", "FUNCTION", "JOB", "MODEL"):
             if self.stands(what) and self.ahead(1).upper != ";" and self.ahead(1).kind is not Kind.END:
                 self.skip()
                 extended = self.take("EXTENDED")
@@ -280,19 +307,33 @@ class StatementGrammar(TableGrammar):
         return name, self.expression()
 
     def _execute(self, at: int) -> Statement:
-        if self.take("STATEMENT", "SET"):
-            self.need("BEGIN")
-            inserts: list[Insert] = []
-            while not self.take("END"):
-                start = self.need("INSERT")
-                inserts.append(self._insert_into(start))
-                self.need(";")
-            return StatementSet(tuple(inserts), at=at)
+        if self.take("STATEMENT"):
+            return self._statement_set(at)
         if self.take("INSERT"):
             return self._insert_into(at)
-        if self.stands("PLAN"):
-            self.refuse_at(at, "EXECUTE PLAN is not supported yet")
+        if self.take("PLAN"):
+            return ExecutePlan(self.string(), at=at)
         return QueryStatement(self.query(), at=at)
+
+    def _statement_set(self, at: int) -> Statement:
+        self.need("SET", "BEGIN")
+        inserts: list[Insert] = []
+        while not self.take("END"):
+            start = self.need("INSERT")
+            inserts.append(self._insert_into(start))
+            self.need(";")
+        return StatementSet(tuple(inserts), at=at)
+
+    def _compile(self, at: int) -> Statement:
+        execute = self.take("AND", "EXECUTE")
+        self.need("PLAN")
+        file = self.string()
+        if_not_exists = not execute and self.if_not_exists()
+        self.need("FOR")
+        planned: Statement
+        start, word = self.at, self.need_one_of("STATEMENT", "INSERT")
+        planned = self._insert_into(start) if word == "INSERT" else self._statement_set(start)
+        return CompilePlan(file, planned, if_not_exists, execute, at=at)
 
     def _begin(self, at: int) -> Statement:
         self.need("STATEMENT", "SET")
@@ -322,6 +363,32 @@ class StatementGrammar(TableGrammar):
     def _truncate(self, at: int) -> Statement:
         self.need("TABLE")
         return Truncate(self.path("the name of a table"), at=at)
+
+    def _analyze(self, at: int) -> Statement:
+        self.need("TABLE")
+        table = self.path("the name of a table")
+        partition = self._partition_keys() if self.take("PARTITION") else ()
+        self.need("COMPUTE", "STATISTICS")
+        columns: tuple[str, ...] | None = None
+        if self.take("FOR"):
+            every = self.take("ALL")
+            self.need("COLUMNS")
+            columns = () if every else tuple(self.list_of(lambda: self.name("a column")))
+        return AnalyzeTable(table, partition, columns, at=at)
+
+    def _partition_keys(self) -> tuple[tuple[str, str | None], ...]:
+        def one() -> tuple[str, str | None]:
+            key = self.name()
+            return key, self.skip().text if self.take("=") else None
+
+        return tuple(self.in_parentheses(lambda: self.list_of(one)))
+
+    def _call(self, at: int) -> Statement:
+        name = self.path("the name of a procedure")
+        self.need("(")
+        arguments = () if self.stands(")") else tuple(self.list_of(self.expression))
+        self.need(")")
+        return CallProcedure(name, arguments, at=at)
 
     # --- settings and clients
 
@@ -369,11 +436,14 @@ _STATEMENTS: dict[str, Callable[[StatementGrammar, int], Statement]] = {
     "EXPLAIN": StatementGrammar._explain,
     "INSERT": StatementGrammar._insert,
     "EXECUTE": StatementGrammar._execute,
+    "COMPILE": StatementGrammar._compile,
     "BEGIN": StatementGrammar._begin,
     "END": StatementGrammar._end,
     "UPDATE": StatementGrammar._update,
     "DELETE": StatementGrammar._delete,
     "TRUNCATE": StatementGrammar._truncate,
+    "ANALYZE": StatementGrammar._analyze,
+    "CALL": StatementGrammar._call,
     "SET": StatementGrammar._set,
     "RESET": StatementGrammar._reset,
     "ADD": lambda g, at: g._jar("ADD", at),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from millstream.common.records import record
 from millstream.sql.language.syntax import Expression, Node, Query
 from millstream.sql.types import DataType
 
@@ -15,7 +14,7 @@ class Statement(Node):
     """What can be executed."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class QueryStatement(Statement):
     """A query whose rows are wanted."""
 
@@ -25,7 +24,7 @@ class QueryStatement(Statement):
 # --- tables
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Written(Node):
     """An expression and the text it was read from."""
 
@@ -33,7 +32,7 @@ class Written(Node):
     text: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Column(Node):
     """A column of a table that is declared.
 
@@ -55,7 +54,7 @@ class Column(Node):
     comment: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Watermark(Node):
     """WATERMARK FOR a column AS an expression."""
 
@@ -63,7 +62,7 @@ class Watermark(Node):
     strategy: Written
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PrimaryKey(Node):
     """PRIMARY KEY over columns; `name` is that of the constraint, None if it has none."""
 
@@ -71,7 +70,7 @@ class PrimaryKey(Node):
     name: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Distribution(Node):
     """How rows lie in buckets."""
 
@@ -80,7 +79,7 @@ class Distribution(Node):
     buckets: int | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Like(Node):
     """LIKE another table: what is taken over, as pairs such as (INCLUDING, OPTIONS)."""
 
@@ -88,7 +87,7 @@ class Like(Node):
     rules: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CreateTable(Statement):
     """CREATE TABLE."""
 
@@ -109,7 +108,7 @@ class CreateTable(Statement):
     replace: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Placed(Node):
     """A part of a table that is added or modified, and where: FIRST, behind a column, or at the end."""
 
@@ -118,7 +117,7 @@ class Placed(Node):
     after: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AlterTable(Statement):
     """ALTER TABLE; which of the attributes is set says what is altered."""
 
@@ -135,7 +134,7 @@ class AlterTable(Statement):
     drop_constraint: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Drop(Statement):
     """DROP of a TABLE, VIEW, DATABASE, CATALOG, FUNCTION."""
 
@@ -150,7 +149,7 @@ class Drop(Statement):
 # --- views, functions, catalogs, modules
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CreateView(Statement):
     """CREATE VIEW."""
 
@@ -164,7 +163,7 @@ class CreateView(Statement):
     replace: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AlterView(Statement):
     """ALTER VIEW: another name or another query."""
 
@@ -174,7 +173,7 @@ class AlterView(Statement):
     text: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CreateFunction(Statement):
     """CREATE FUNCTION."""
 
@@ -187,7 +186,7 @@ class CreateFunction(Statement):
     if_not_exists: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AlterFunction(Statement):
     """ALTER FUNCTION."""
 
@@ -199,7 +198,31 @@ class AlterFunction(Statement):
     if_exists: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
+class CreateModel(Statement):
+    """CREATE MODEL: what goes in, what comes out, and the options of who answers."""
+
+    name: Path
+    inputs: tuple[Column, ...] = ()
+    outputs: tuple[Column, ...] = ()
+    comment: str | None = None
+    options: Options = ()
+    temporary: bool = False
+    if_not_exists: bool = False
+
+
+@record(frozen=True)
+class AlterModel(Statement):
+    """ALTER MODEL: options that are set or reset, or another name."""
+
+    name: Path
+    if_exists: bool = False
+    set: Options | None = None
+    reset: tuple[str, ...] | None = None
+    rename: Path | None = None
+
+
+@record(frozen=True)
 class CreateCatalog(Statement):
     """CREATE CATALOG."""
 
@@ -209,7 +232,7 @@ class CreateCatalog(Statement):
     if_not_exists: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CreateDatabase(Statement):
     """CREATE DATABASE."""
 
@@ -219,7 +242,7 @@ class CreateDatabase(Statement):
     if_not_exists: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class AlterOptions(Statement):
     """ALTER CATALOG or ALTER DATABASE."""
 
@@ -230,7 +253,7 @@ class AlterOptions(Statement):
     comment: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Use(Statement):
     """USE a CATALOG or a DATABASE."""
 
@@ -238,14 +261,14 @@ class Use(Statement):
     name: Path
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class UseModules(Statement):
     """USE MODULES."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LoadModule(Statement):
     """LOAD MODULE."""
 
@@ -253,7 +276,7 @@ class LoadModule(Statement):
     options: Options = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class UnloadModule(Statement):
     """UNLOAD MODULE."""
 
@@ -263,7 +286,7 @@ class UnloadModule(Statement):
 # --- looking
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Show(Statement):
     """SHOW.
 
@@ -284,7 +307,7 @@ class Show(Statement):
     partition: Options = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Describe(Statement):
     """DESCRIBE a TABLE, CATALOG, DATABASE, FUNCTION, JOB."""
 
@@ -293,7 +316,7 @@ class Describe(Statement):
     what: str = "TABLE"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Explain(Statement):
     """EXPLAIN."""
 
@@ -304,7 +327,7 @@ class Explain(Statement):
 # --- data
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Insert(Statement):
     """INSERT INTO or INSERT OVERWRITE."""
 
@@ -316,24 +339,71 @@ class Insert(Statement):
     options: Options = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StatementSet(Statement):
     """Statements that are one job."""
 
     statements: tuple[Insert, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
+class AnalyzeTable(Statement):
+    """ANALYZE TABLE: counts what is in a table, for a catalog to keep.
+
+    Attributes:
+        table: its name.
+        partition: of which partition; a key without a value stands for all.
+        columns: of which columns values are looked at, too: none of them for all; None for the number of rows alone.
+    """
+
+    table: Path
+    partition: tuple[tuple[str, str | None], ...] = ()
+    columns: tuple[str, ...] | None = None
+
+
+@record(frozen=True)
+class CallProcedure(Statement):
+    """CALL: has a catalog do something."""
+
+    name: Path
+    arguments: tuple[Expression, ...] = ()
+
+
+@record(frozen=True)
+class CompilePlan(Statement):
+    """COMPILE PLAN: what is planned is written to a file; COMPILE AND EXECUTE PLAN runs it, too.
+
+    Attributes:
+        file: where it is written.
+        statement: an INSERT or a StatementSet.
+        if_not_exists: whether a file that is there is left.
+        execute: whether it is run; then a file that is there is run as it is.
+    """
+
+    file: str
+    statement: Statement
+    if_not_exists: bool = False
+    execute: bool = False
+
+
+@record(frozen=True)
+class ExecutePlan(Statement):
+    """EXECUTE PLAN: runs what a file has planned."""
+
+    file: str
+
+
+@record(frozen=True)
 class BeginStatementSet(Statement):
     """BEGIN STATEMENT SET, in a client."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class EndStatementSet(Statement):
     """END of a statement set, in a client."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Update(Statement):
     """UPDATE."""
 
@@ -342,7 +412,7 @@ class Update(Statement):
     where: Expression | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Delete(Statement):
     """DELETE FROM."""
 
@@ -350,7 +420,7 @@ class Delete(Statement):
     where: Expression | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Truncate(Statement):
     """TRUNCATE TABLE."""
 
@@ -360,7 +430,7 @@ class Truncate(Statement):
 # --- settings
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SetOption(Statement):
     """SET a setting, or show all."""
 
@@ -368,14 +438,14 @@ class SetOption(Statement):
     value: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ResetOption(Statement):
     """RESET a setting, or all."""
 
     key: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Jar(Statement):
     """ADD JAR or REMOVE JAR, which have no effect."""
 
@@ -383,7 +453,7 @@ class Jar(Statement):
     path: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Client(Statement):
     """A word for the client alone: QUIT, CLEAR, HELP, SOURCE."""
 
@@ -391,7 +461,7 @@ class Client(Statement):
     argument: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StopJob(Statement):
     """STOP JOB."""
 

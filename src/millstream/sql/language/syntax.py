@@ -5,13 +5,14 @@ Every node knows where in the text it begins, for errors; two nodes are equal wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.types import DataType
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Node:
     """A part of a statement.
 
@@ -29,21 +30,21 @@ class Expression(Node):
     """What has a value."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Name(Expression):
     """A column, perhaps of a table, perhaps a field of it: `a`, `t.a`, `t.a.b`."""
 
     parts: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Star(Expression):
     """All columns, of all tables or of one, or all fields of a column."""
 
     parts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Literal(Expression):
     """A value that is written out; its type follows from how it is written.
 
@@ -56,7 +57,7 @@ class Literal(Expression):
     text: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Interval(Expression):
     """A length of time: `INTERVAL '1 10:00' DAY TO MINUTE`.
 
@@ -75,14 +76,14 @@ class Interval(Expression):
     fraction: int | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Symbol(Expression):
     """A word that is an argument: the unit of EXTRACT, the side of TRIM."""
 
     word: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Call(Expression):
     """A function, operator or special form applied to arguments.
 
@@ -107,7 +108,7 @@ class Call(Expression):
     nulls: bool | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cast(Expression):
     """A value as another type; `lenient` for TRY_CAST."""
 
@@ -116,7 +117,7 @@ class Cast(Expression):
     lenient: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Case(Expression):
     """CASE: the value that is compared, if there is one, the branches, and what is left."""
 
@@ -125,7 +126,7 @@ class Case(Expression):
     otherwise: Expression | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Field(Expression):
     """A field of a value that is not just a name: `f(x).a`."""
 
@@ -133,7 +134,7 @@ class Field(Expression):
     name: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class In(Expression):
     """Whether a value is one of a list's or of a query's."""
 
@@ -142,7 +143,7 @@ class In(Expression):
     negated: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Quantified(Expression):
     """A comparison with SOME, ANY or ALL values of a query or list."""
 
@@ -152,21 +153,21 @@ class Quantified(Expression):
     among: tuple[Expression, ...] | Query
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Exists(Expression):
     """Whether a query has a row."""
 
     query: Query
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Subquery(Expression):
     """The one value of a query; or a query as an argument."""
 
     query: Query
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TableArgument(Expression):
     """A table as the argument of a function: `TABLE t PARTITION BY k`."""
 
@@ -175,7 +176,7 @@ class TableArgument(Expression):
     order: tuple[SortKey, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Json(Expression):
     """A JSON function with the words that only those have.
 
@@ -198,7 +199,7 @@ class Json(Expression):
     condition: Expression | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SortKey(Node):
     """What ORDER BY sorts by; `nulls_first` None where it is not said."""
 
@@ -207,7 +208,7 @@ class SortKey(Node):
     nulls_first: bool | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Bound(Node):
     """An end of a frame: before (-1), at (0) or behind (1) the row, and how far; None is unbounded."""
 
@@ -215,7 +216,7 @@ class Bound(Node):
     distance: Expression | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Window(Node):
     """What an OVER looks at."""
 
@@ -234,7 +235,7 @@ class Relation(Node):
     """What has rows."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Hint(Node):
     """A hint: its name, and options by key or plain words."""
 
@@ -243,7 +244,7 @@ class Hint(Node):
     words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TableName(Relation):
     """A table or view by its name.
 
@@ -258,7 +259,7 @@ class TableName(Relation):
     as_of: Expression | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TableFunction(Relation):
     """The rows that a function gives: a window function, or LATERAL TABLE(f(..))."""
 
@@ -266,7 +267,7 @@ class TableFunction(Relation):
     lateral: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Unnest(Relation):
     """The elements of arrays, maps and multisets as rows."""
 
@@ -274,7 +275,7 @@ class Unnest(Relation):
     ordinality: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Derived(Relation):
     """A query in parentheses."""
 
@@ -282,7 +283,7 @@ class Derived(Relation):
     lateral: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Aliased(Relation):
     """A relation under another name, perhaps with other names of columns."""
 
@@ -291,7 +292,7 @@ class Aliased(Relation):
     columns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Join(Relation):
     """Two relations joined.
 
@@ -310,7 +311,7 @@ class Join(Relation):
     natural: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Matched(Relation):
     """MATCH_RECOGNIZE over a relation."""
 
@@ -326,7 +327,7 @@ class Matched(Relation):
     define: tuple[tuple[str, Expression], ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PatternStep(Node):
     """A variable of a pattern and how often it comes; `most` None is without end."""
 
@@ -343,7 +344,7 @@ class Query(Node):
     """What gives rows and can stand alone."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SelectItem(Node):
     """A column of a SELECT and the name it is given."""
 
@@ -351,7 +352,7 @@ class SelectItem(Node):
     alias: str | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GroupingSets(Expression):
     """GROUPING SETS, CUBE or ROLLUP over lists of expressions."""
 
@@ -359,7 +360,7 @@ class GroupingSets(Expression):
     sets: tuple[tuple[Expression, ...] | GroupingSets, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Select(Query):
     """A SELECT."""
 
@@ -374,21 +375,21 @@ class Select(Query):
     qualify: Expression | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Values(Query):
     """Rows that are written out."""
 
     rows: tuple[tuple[Expression, ...], ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TableQuery(Query):
     """`TABLE t` as a query."""
 
     table: TableName
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SetOperation(Query):
     """UNION, INTERSECT or EXCEPT of two queries."""
 
@@ -398,7 +399,7 @@ class SetOperation(Query):
     right: Query
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Ordered(Query):
     """A query with ORDER BY, OFFSET and LIMIT; None for what is not said."""
 
@@ -408,7 +409,7 @@ class Ordered(Query):
     offset: Expression | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class With(Query):
     """A query with others that have names."""
 

@@ -193,6 +193,10 @@ class TableGrammar(QueryGrammar):
             kind = kind.not_null()
         return Column(name, kind, comment=self.comment(), at=at)
 
+    def columns_in_parentheses(self) -> tuple[Column, ...]:
+        """Read columns of a model: names and types."""
+        return tuple(self.in_parentheses(lambda: self.list_of(self._column)))
+
     def _distribution(self) -> Distribution:
         at = self.at
         if self.take("INTO"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator
+from millstream.operators.blocks import Block
 from millstream.operators.codegen import CodeWriter, Key, Var
 from millstream.operators.partitioners import Append, Partitioner, Place
 from millstream.sql.columns.batch import Batch
@@ -145,6 +147,14 @@ class ColumnKeyPartitioner(Partitioner):
                 start = end
 
         return send
+
+    def some_keys(self, block: Block, random: Random) -> list[Any]:
+        found: list[Any] = []
+        for batch in block.columns()[1]:
+            if self.keys and len(batch):
+                row = random.randrange(len(batch))
+                found.append(tuple(batch.columns[k][row].as_py() for k in self.keys))
+        return found
 
     def own_part(self, batch: Any, groups: range, max_parallelism: int) -> Any:
         found = self._groups(batch, max_parallelism)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream.common.records import record
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 from millstream.sql.operators.segments import Ints
 
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Changelog:
     """For each of some places: whether the old is taken back, whether the new is said, and whether that is an update.
 

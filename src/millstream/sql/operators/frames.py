@@ -6,13 +6,14 @@ A frame is a range of places, from `low` up to and with `high`. Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.common.records import record
 from millstream.sql.columns.numbers import valid_of
 from millstream.sql.columns.order import sorted_rows
 from millstream.sql.expressions import AggregateCall
@@ -63,7 +64,7 @@ def places_before(keys: Ints, values: NDArray[Any], of_keys: Ints, of_values: ND
     return found[count:]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Frames:
     """Frames of the new rows among rows that are in order of key.
 

@@ -7,12 +7,12 @@ as it is but for how many partners its rows have, which is counted by vectors to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.records import record
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.numbers import valid_of
@@ -31,7 +31,7 @@ _MOST_AT_ONCE = 1 << 20
 _SIGNS = np.array([1, -1, 1, -1], np.int64)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class JoinSide:
     """One input of a join.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,31 +111,28 @@ class ExtremeOfMany(ObjectAccumulator):
     """MIN and MAX where values may be taken back, or are no numbers: how often each value is there."""
 
     def begin(self) -> Any:
-        # The values with their numbers, and the result.
-        return [{}, None]
+        # How often each value is there, less than never where it was taken back first; and those that are, in order.
+        return [{}, []]
 
     def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
         (value,) = values
         if value is not None:
-            counts, best = kept
-            counts[value] = counts.get(value, 0) + 1
-            if not counts[value]:
+            counts, ordered = kept
+            count = counts[value] = counts.get(value, 0) + 1
+            if count == 1:
+                insort(ordered, value)
+            elif not count:
                 del counts[value]
-            elif best is None or self._is_better(value, best):
-                kept[1] = value
         return kept
 
     def take_back(self, kept: Any, values: tuple[Any, ...]) -> Any:
         (value,) = values
         if value is not None:
-            counts = kept[0]
-            counts[value] = counts.get(value, 0) - 1
-            if not counts[value]:
+            counts, ordered = kept
+            count = counts[value] = counts.get(value, 0) - 1
+            if not count:
                 del counts[value]
-                if value == kept[1]:
-                    there = [v for v, count in counts.items() if count > 0]
-                    pick = min if self.call.function == "MIN" else max
-                    kept[1] = pick(there) if there else None
+                del ordered[bisect_left(ordered, value)]
         return kept
 
     def added_up(self, kept: Any, other: Any) -> Any:
@@ -143,11 +141,9 @@ class ExtremeOfMany(ObjectAccumulator):
                 kept = self.add(kept, (value,)) if count > 0 else self.take_back(kept, (value,))
         return kept
 
-    def _is_better(self, value: Any, best: Any) -> bool:
-        return bool(value < best if self.call.function == "MIN" else value > best)
-
     def value(self, kept: Any) -> Any:
-        return kept[1]
+        ordered = kept[1]
+        return ordered[0 if self.call.function == "MIN" else -1] if ordered else None
 
 
 class ExtremeOfAny(ObjectAccumulator):

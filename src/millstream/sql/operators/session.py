@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from millstream.common.configuration import parse_duration_ms
+from millstream.common.records import record
 from millstream.operators.base import OperatorSetup
 from millstream.sql.functions.context import EvaluationContext
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Session:
     """What a query was made in.
 

@@ -177,8 +177,7 @@ class ToRowsOperator(Operator):
 
     def _rows(self, batch: Batch) -> Iterator[Any]:
         columns = [to_python(c, t, self._zone) for c, t in zip(batch.columns, self._types, strict=True)]
-        make, names = Row.of, self._names
-        rows = [make(names, list(values)) for values in zip(*columns, strict=True)]
+        rows = Row.many(self._names, zip(*columns, strict=True))
         if batch.kinds is not None:
             for row, kind in zip(rows, batch.kinds.tolist(), strict=True):
                 row.set_row_kind(_KINDS[kind])

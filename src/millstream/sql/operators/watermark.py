@@ -113,6 +113,9 @@ class RowWatermarkOperator(Evaluating):
     def sent(self) -> int:
         return self._sent if self._sent > 0 else MIN_WATERMARK
 
+    def splits(self) -> Iterable[tuple[Any, int, bool, int]]:
+        return [(None, self.sent, self._is_idle, self._last_row)]
+
     def on_watermark(self, watermark: int) -> int | None:
         # Those that come from before it end here, but for the last.
         if watermark == MAX_WATERMARK and not self._ended:

@@ -208,6 +208,10 @@ class WindowAggregateOperator(KeyedBatchOperator):
             self._next = _LONG_AGO if self.shares else self._next
             self._expect(self._state.column(_END)[slots])
 
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        if MIN_WATERMARK < self._next < MAX_WATERMARK:
+            yield "windows", len(self._state), self._next
+
     def on_watermark(self, watermark: int) -> int | None:
         if self.times.is_event_time and watermark >= self._next:
             self._fire(watermark)

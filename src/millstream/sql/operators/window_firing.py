@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed import Kept, KeyedColumns
@@ -151,6 +151,10 @@ class FiringWindowOperator(KeyedBatchOperator):
             triggers = self.times.triggers(state.column(_END)[slots])
             waits = np.where(triggers > self.watermark, triggers, triggers + self.fires.lateness)
             self._next = int(waits.min())
+
+    def waiting(self) -> Iterable[tuple[str, int, int]]:
+        if MIN_WATERMARK < self._next < MAX_WATERMARK:
+            yield "windows", len(self._state), self._next
 
     def on_watermark(self, watermark: int) -> int | None:
         is_due = watermark >= self._next

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from math import gcd
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millstream.common.records import record
 from millstream.sql.columns.zones import arrow_zone, is_utc, zone_named
 from millstream.sql.plan.nodes import WindowKind, WindowSpec
 
@@ -20,7 +20,7 @@ Times = NDArray[np.int64]
 _EPOCH = datetime(1970, 1, 1)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Windowing:
     """Windows that follow each other; times are in milliseconds.
 

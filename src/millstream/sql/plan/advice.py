@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from millstream.common.records import record
 from millstream.sql.plan import nodes as n
 
 _MINI_BATCH = "table.exec.mini-batch.enabled"
@@ -13,7 +13,7 @@ _SIZE = "table.exec.mini-batch.size"
 _PHASES = "table.optimizer.agg-phase-strategy"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Advice:
     """Texts, and which nodes each is about."""
 

@@ -42,3 +42,11 @@ def lies_so(node: n.Node, keys: tuple[int, ...]) -> bool:
     if isinstance(node, n.Rank):
         return bool(keys) and keys == node.partition
     return False
+
+
+def exchanges(planned: n.Planned) -> list[tuple[int, ...] | None]:
+    """Return for each input the columns by which its rows are exchanged; None where they lie as they should."""
+    wanted = distribution(planned.node)
+    if wanted is None:
+        return [None] * len(planned.inputs)
+    return [None if lies_so(below.node, keys) else keys for below, keys in zip(planned.inputs, wanted, strict=True)]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from millstream.sql.changes import Changes
-from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.advice import Advice, advised
-from millstream.sql.plan.distribution import distribution, lies_so
+from millstream.sql.plan.costs import Costs
+from millstream.sql.plan.distribution import exchanges
 from millstream.sql.plan.names import frame_text, name_of
 from millstream.sql.plan.planner import plan
 from millstream.sql.plan.subqueries import Subquery
@@ -35,13 +35,10 @@ def explained(
     abstract = "\n".join(_logical(e) for e in shown)
     planned = plan(ends, settings, batch)
     roots = [p.inputs[0] if isinstance(p.node, n.Collected) else p for p in planned]
-    if "ESTIMATED_COST" in details:
-        raise TableException(
-            "EXPLAIN ESTIMATED_COST: the planner has no statistics, so there are no costs to show; leave it out."
-        )
+    costs = Costs() if "ESTIMATED_COST" in details else None
     changelog = "CHANGELOG_MODE" in details
     advice = advised(roots, settings, batch) if "PLAN_ADVICE" in details else None
-    physical = "\n".join(_drawn(r, lambda p: _physical(p, changelog, advice)) for r in roots)
+    physical = "\n".join(_drawn(r, lambda p: _physical(p, changelog, advice, costs)) for r in roots)
     execution = "\n".join(_Reusing(roots).drawn(r) for r in roots)
     return (
         f"== Abstract Syntax Tree ==\n{abstract}\n"
@@ -49,6 +46,12 @@ def explained(
         f"{'' if advice is None else advice.text()}"
         f"== Optimized Execution Plan ==\n{execution}"
     )
+
+
+def execution_text(plans: Sequence[n.Planned]) -> str:
+    """Return how what has been planned is run: the last of the three parts."""
+    execution = "\n".join(_Reusing(plans).drawn(p) for p in plans)
+    return f"== Optimized Execution Plan ==\n{execution}"
 
 
 # --- trees
@@ -126,15 +129,11 @@ class _Reusing:
 def _below(one: _Shown) -> list[_Shown]:
     if isinstance(one, _Exchange):
         return [one.below]
-    wanted = distribution(one.node)
-    found: list[_Shown] = []
-    for i, inner in enumerate(one.inputs):
-        keys = wanted[i] if wanted is not None else None
-        found.append(inner if keys is None or lies_so(inner.node, keys) else _Exchange(inner, keys))
-    return found
+    keys = exchanges(one)
+    return [inner if k is None else _Exchange(inner, k) for inner, k in zip(one.inputs, keys, strict=True)]
 
 
-def _physical(one: _Shown, changelog: bool, advice: Advice | None) -> str:
+def _physical(one: _Shown, changelog: bool, advice: Advice | None, costs: Costs | None) -> str:
     if isinstance(one, _Exchange):
         shown, kinds = one.text, one.below.traits.changes
     else:
@@ -142,11 +141,15 @@ def _physical(one: _Shown, changelog: bool, advice: Advice | None) -> str:
         number = None if advice is None else advice.number_of(one)
         if number is not None:
             shown = shown.replace("(", f"(advice=[{number}], ", 1)
+    cost = ""
+    if costs is not None:
+        exchanged = isinstance(one, _Exchange)
+        cost = f": {costs.text(one.below if isinstance(one, _Exchange) else one, exchanged)}"
     if not changelog:
-        return shown
+        return shown + cost
     end = isinstance(one, n.Planned) and isinstance(one.node, (n.Sink, n.Collected, n.ToStream))
     said = "NONE" if end else ",".join(word for kind, word in _KINDS if kind in kinds)
-    return f"{shown[:-1]}, changelogMode=[{said}])"
+    return f"{shown[:-1]}, changelogMode=[{said}]){cost}"
 
 
 # --- the query as it was said

@@ -1,16 +1,17 @@
 """Relational nodes: what a query is once its names and types are known.
 
-The binder makes them, rules replace them by others that are worth more, and `sql/translate.py` makes operators of what
+The binder makes them, rules replace them by others that are worth more, and `sql/translate` makes operators of what
 is left. A node is never changed. Columns are known by their place, see `sql/expressions.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.changes import ALL_CHANGES, Changes
 from millstream.sql.connectors import TableSink, TableSource
@@ -19,7 +20,7 @@ from millstream.sql.schema import Fields
 from millstream.sql.types import DataType
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Node:
     """What has rows.
 
@@ -40,7 +41,7 @@ class Node:
         return self
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Single(Node):
     """A node with one input."""
 
@@ -55,7 +56,7 @@ class Single(Node):
         return replace(self, input=one)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Double(Node):
     """A node with two inputs."""
 
@@ -74,7 +75,7 @@ class Double(Node):
 # --- where rows come from
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Scan(Node):
     """Reads a table.
 
@@ -100,7 +101,7 @@ class Scan(Node):
     options: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StreamScan(Node):
     """Reads a DataStream of the program's: `from_data_stream`, `from_changelog_stream`.
 
@@ -121,7 +122,7 @@ class StreamScan(Node):
     key: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Values(Node):
     """Rows that are written out."""
 
@@ -131,21 +132,21 @@ class Values(Node):
 # --- row by row
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Project(Single):
     """Makes columns of columns."""
 
     expressions: tuple[Expression, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Filter(Single):
     """Leaves rows for which a condition is true."""
 
     condition: Expression
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Calc(Single):
     """Filter, then project: what several of both become. A condition of None leaves all rows."""
 
@@ -153,7 +154,7 @@ class Calc(Single):
     condition: Expression | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Watermark(Single):
     """Says how far event time has come; makes `column` a rowtime attribute."""
 
@@ -172,7 +173,7 @@ class JoinKind(Enum):
     ANTI = "LeftAntiJoin"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Correlate(Single):
     """Each row with the rows that a table function makes of it; with LEFT also those for which it makes none.
 
@@ -193,7 +194,7 @@ class Correlate(Single):
     ordinality: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Expand(Single):
     """Each row once for every grouping set: keys that are not in it are null, and the last column says which it is.
 
@@ -207,7 +208,7 @@ class Expand(Single):
 # --- groups
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Aggregate(Single):
     """One row a group: the keys, then the aggregates. Without aggregates it is DISTINCT.
 
@@ -222,7 +223,7 @@ class Aggregate(Single):
     state_ttl: int | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TableAggregate(Single):
     """The rows that a user's function makes of each group: the keys, then the function's columns (`flat_aggregate`).
 
@@ -237,7 +238,7 @@ class TableAggregate(Single):
     state_ttl: int | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MiniBatch(Single):
     """Rows as they come: those that come at once are taken at once, where mini-batch is on.
 
@@ -250,7 +251,7 @@ class MiniBatch(Single):
     by_event_time: bool
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LocalAggregate(Single):
     """The first of two phases: what the aggregates keep of some rows of each group, before rows are exchanged.
 
@@ -266,7 +267,7 @@ class LocalAggregate(Single):
     retracts: bool
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GlobalAggregate(Aggregate):
     """The second of two phases; its input is the first, and the arguments of its calls are columns of that one's input.
 
@@ -292,7 +293,7 @@ class WindowKind(Enum):
     SESSION = "SESSION"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WindowSpec:
     """Windows in time, in milliseconds.
 
@@ -318,14 +319,14 @@ class WindowSpec:
     are_points: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WindowTable(Single):
     """Each row once for every window it is in: behind its columns window_start, window_end and window_time."""
 
     window: WindowSpec
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fires:
     """When windows are told besides at their end.
 
@@ -338,7 +339,7 @@ class Fires:
     lateness: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WindowAggregate(Single):
     """One row a group and window, when the window ends: keys, aggregates, then the window's properties.
 
@@ -367,7 +368,7 @@ class WindowAggregate(Single):
     fires: Fires | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class LocalWindowAggregate(Single):
     """The first of two phases over windows: the keys, what the second puts together, and the end of slice or window.
 
@@ -383,7 +384,7 @@ class LocalWindowAggregate(Single):
     has_window: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GlobalWindowAggregate(WindowAggregate):
     """The second of two phases over windows; see `GlobalAggregate`."""
 
@@ -396,7 +397,7 @@ class GlobalWindowAggregate(WindowAggregate):
         return self.input
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class OverSpec:
     """An OVER: what a frame is and which aggregates are over it.
 
@@ -416,14 +417,14 @@ class OverSpec:
     calls: tuple[AggregateCall, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Over(Single):
     """Each row with aggregates over the frame it is in, as columns behind its own."""
 
     over: OverSpec
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rank(Single):
     """The rows of each partition that are at some places of an order; with the place as last column if it is wanted.
 
@@ -446,7 +447,7 @@ class Rank(Single):
     strategy: str = "AppendFastStrategy"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WindowRank(Rank):
     """A Rank whose partition has a window, told when that ends.
 
@@ -462,7 +463,7 @@ class WindowRank(Rank):
     is_deduplicate: bool = field(default=False, kw_only=True)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Deduplicate(Single):
     """One row of each key: the first or last by a time attribute.
 
@@ -479,7 +480,7 @@ class Deduplicate(Single):
     keeps_last: bool
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class MatchStep:
     """A variable of a pattern and how often its rows come, one behind the other; `most` None is without end."""
 
@@ -489,7 +490,7 @@ class MatchStep:
     reluctant: bool
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Reference:
     """What an expression of MATCH_RECOGNIZE asks of rows that variables have taken.
 
@@ -510,7 +511,7 @@ class Reference:
     call: AggregateCall | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Definition:
     """When a variable takes a row: a condition whose columns are references."""
 
@@ -519,7 +520,7 @@ class Definition:
     references: tuple[Reference, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Match(Single):
     """The matches of a pattern among the rows of each partition, in the order of time (MATCH_RECOGNIZE).
 
@@ -553,7 +554,7 @@ class Match(Single):
 # --- several inputs
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Join(Double):
     """Pairs of rows for which a condition is true. SEMI and ANTI have the left columns only.
 
@@ -575,7 +576,7 @@ class Join(Double):
     side_ttls: tuple[int | None, int | None] = field(default=(None, None), kw_only=True)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class WindowJoin(Join):
     """A join of rows in the same window, told when that ends; its start and end are among the keys.
 
@@ -589,7 +590,7 @@ class WindowJoin(Join):
     right_window: tuple[int, int] = field(kw_only=True)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class IntervalJoin(Join):
     """A join whose rows must also be within bounds of each other's time.
 
@@ -606,7 +607,7 @@ class IntervalJoin(Join):
     upper: int = 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TemporalJoin(Join):
     """A join with the version of the right side at the time of the left row (FOR SYSTEM_TIME AS OF)."""
 
@@ -615,7 +616,7 @@ class TemporalJoin(Join):
     is_event_time: bool = True
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Apply(Double):
     """Each row of the left with the rows of a query that looks at it (LATERAL); a rule makes a join of it.
 
@@ -628,7 +629,7 @@ class Apply(Double):
     condition: Expression | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Union(Node):
     """The rows of all inputs, as they come (UNION ALL)."""
 
@@ -642,7 +643,7 @@ class Union(Node):
         return replace(self, parts=tuple(inputs))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SetOperation(Double):
     """INTERSECT or EXCEPT, with ALL by counting. (UNION is an Aggregate over a Union.)"""
 
@@ -653,7 +654,7 @@ class SetOperation(Double):
 # --- order
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sort(Single):
     """Rows in an order (column, descending, nulls first), and of those some: `limit` None for all.
 
@@ -669,7 +670,7 @@ class Sort(Single):
 # --- between
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ChangelogNormalize(Single):
     """Makes all kinds of changes of upserts: the last row of each key is known."""
 
@@ -679,7 +680,7 @@ class ChangelogNormalize(Single):
 # --- where rows go
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sink(Single):
     """Writes to a table.
 
@@ -702,12 +703,12 @@ class Sink(Single):
     materialize: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Collected(Single):
     """Rows that the program wants back: `collect()`, `print()`, `to_pandas()`."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ToStream(Single):
     """Rows as a DataStream: `to_data_stream` (inserts only) and `to_changelog_stream`."""
 
@@ -717,7 +718,7 @@ class ToStream(Single):
     event_time: int | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Traits:
     """What is known of a node beside what it says, by the rules of changelogs (`plan/changelog.py`).
 
@@ -732,7 +733,7 @@ class Traits:
     state_ttl: int = 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Planned:
     """A node that is ready to be run, and its traits.
 

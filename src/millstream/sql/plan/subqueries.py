@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.expressions import Column, Expression, replaced
 from millstream.sql.plan.nodes import Node
 
@@ -19,7 +20,7 @@ class SubqueryKind(Enum):
     SCALAR = "SCALAR"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Subquery(Expression):
     """Whether a query has rows, whether values are among its rows, or its one value.
 
@@ -38,7 +39,7 @@ class Subquery(Expression):
         return self.values
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Outer(Expression):
     """A column of the row of a query around.
 

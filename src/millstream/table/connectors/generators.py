@@ -5,13 +5,13 @@ from __future__ import annotations
 import decimal
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.common.records import record
 from millstream.sql import types as t
 from millstream.sql.errors import ValidationException
 from millstream.table.connectors.options import Options
@@ -21,7 +21,7 @@ _ELEMENTS = 3
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Block:
     """The rows from `start` to `end`, which are in the block of `size` rows that begins at `first`."""
 

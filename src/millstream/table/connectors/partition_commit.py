@@ -11,12 +11,13 @@ import datetime as dt
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import Any
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
+from millstream.common.records import record
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.datastream.connectors.part_files import StagedParts
 from millstream.operators.sink import CommitContext, Committer
@@ -42,7 +43,7 @@ PARTITION_COMMIT_OPTIONS = frozenset(
 _PATTERNS = ("yyyy-M-d H:m:s", "yyyy-M-d")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Partition:
     """A partition that is complete.
 
@@ -55,7 +56,7 @@ class Partition:
     values: dict[str, str]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Staged:
     """What a writer hands to the committer.
 
@@ -72,7 +73,7 @@ class Staged:
     since: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PartitionCommits:
     """When partitions are complete, and what is done then."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql import types as t
 from millstream.sql.expressions import Call, Column, Constant, Expression
 
@@ -16,7 +16,7 @@ _FIRST = dt.date(1970, 1, 1)
 _ORDERED = (t.IntegralType, t.DateType, t.CharType, t.VarCharType)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Comparison:
     """A column's value is equal to, below or above another.
 

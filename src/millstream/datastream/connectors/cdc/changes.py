@@ -7,7 +7,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -38,6 +38,7 @@ class Change(NamedTuple):
         whole: whether `before` has all columns; else only the key's, the others are None.
         ms: when its transaction was committed, or the snapshot taken, in milliseconds.
         source: where it is in the database's log: for PostgreSQL `lsn` and `txId`, for MySQL `file`, `pos` and `gtid`.
+        schema: what the table is in, for names that have dots.
     """
 
     op: str
@@ -49,6 +50,13 @@ class Change(NamedTuple):
     whole: bool
     ms: int
     source: dict[str, Any]
+    schema: str = ""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The schema, or database, and the table's name in it."""
+        schema = self.schema or self.table.partition(".")[0]
+        return schema, self.table[len(schema) + 1 :]
 
 
 class DebeziumDeserializationSchema(ABC):
@@ -145,7 +153,7 @@ class JsonDebeziumDeserializationSchema(DebeziumDeserializationSchema):
     """
 
     def deserialize(self, change: Change) -> list[str]:
-        schema, _, table = change.table.rpartition(".")
+        schema, table = change.names
         before, after = change.before, change.after
         if before is not None and not change.whole:
             columns = [change.columns[k] for k in change.keys]
@@ -165,6 +173,8 @@ class JsonDebeziumDeserializationSchema(DebeziumDeserializationSchema):
 def _plain(value: Any) -> Any:
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return _time_text(value)
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     if isinstance(value, (Decimal, UUID)):
@@ -172,6 +182,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(value)
     raise TypeError(f"{value!r} cannot be written as JSON.")
+
+
+def _time_text(value: timedelta) -> str:
+    """Write MySQL's TIME, which may be negative and longer than a day, as MySQL does."""
+    seconds, fraction = divmod(abs(value), timedelta(seconds=1))
+    sign = "-" if value < timedelta(0) else ""
+    text = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{text}.{fraction.microseconds:06}" if fraction else text
 
 
 class _Encoder(json.JSONEncoder):

@@ -1,118 +1,77 @@
-"""Deals out MariaDB's tables and binlog, from the driver: subtasks only make records of what they get."""
+"""Deals out MariaDB's tables and binlog."""
 
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from millstream.common.errors import InvalidProgramError
-from millstream.datastream.connectors.base import Dealt, SplitEnumerator
+from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.cdc import changes as ops
 from millstream.datastream.connectors.cdc import startup
-from millstream.datastream.connectors.cdc.changes import Change, DebeziumDeserializationSchema
-from millstream.datastream.connectors.cdc.mysql_chunks import ChunkReaders
-from millstream.datastream.connectors.cdc.mysql_log import BinlogReader
-from millstream.datastream.connectors.cdc.mysql_places import Place, place_of
-from millstream.datastream.connectors.cdc.mysql_session import (
-    Database,
+from millstream.datastream.connectors.cdc.capture_enumerator import CaptureEnumerator, check_keys
+from millstream.datastream.connectors.cdc.changes import Change
+from millstream.datastream.connectors.cdc.chunk_reading import Desk
+from millstream.datastream.connectors.cdc.mysql_catalog import (
     TableNote,
-    check_file,
     check_server,
+    check_tables,
     compare,
-    current_place,
+    find_table,
     find_tables,
-    is_wanted,
 )
-from millstream.datastream.connectors.cdc.snapshotting import Key, Snapshotting
-from millstream.datastream.connectors.cdc.startup import StartupOptions
+from millstream.datastream.connectors.cdc.mysql_chunks import MySqlChunks
+from millstream.datastream.connectors.cdc.mysql_gtids import Gtids
+from millstream.datastream.connectors.cdc.mysql_log import BinlogReader, ChangesShare, Piece
+from millstream.datastream.connectors.cdc.mysql_places import Place, place_of
+from millstream.datastream.connectors.cdc.mysql_positions import bytes_behind, check_file, current_place, place_before
+from millstream.datastream.connectors.cdc.mysql_session import Database, MySqlFailure, library, said
+from millstream.datastream.connectors.cdc.mysql_values import Convert, from_log
+from millstream.datastream.connectors.cdc.settings import CaptureSettings
+from millstream.datastream.connectors.cdc.snapshotting import Key
+from millstream.datastream.connectors.cdc.table_names import is_wanted
 
-__all__ = ["MySqlEnumerator", "Settings", "prepare"]
+# Where the key is in a row, and what is made of the values at which places.
+Shape = tuple[tuple[int, ...], list[tuple[int, Convert]]]
 
-_SHARE_BYTES = 2 << 20
-_SOON, _SOMETIME = 0.1, 1.0
+__all__ = ["MySqlEnumerator", "MySqlSettings", "prepare"]
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class MySqlSettings(CaptureSettings):
     """What a source reads, and how."""
 
     database: Database
-    tables: tuple[str, ...]
-    schema: DebeziumDeserializationSchema
-    startup: StartupOptions = field(default_factory=StartupOptions.initial)
-    chunk_rows: int = 8096
-    threads: int = 2
     server_id: int | None = None
-    heartbeat_seconds: float = 30.0
-    discovery_seconds: float = 30.0
 
 
-def prepare(connection: Any, settings: Settings) -> list[TableNote]:
+def prepare(connection: Any, settings: MySqlSettings) -> list[TableNote]:
     """Return the tables to read; fails where they cannot be."""
     check_server(connection, settings.database.place, settings.startup.reads_tables)
     found = find_tables(connection, settings.tables)
-    for table in found:
-        if not table.keys:
-            raise InvalidProgramError(
-                f"Table {table.table} has no primary key, by which its rows are told apart: add one, or leave it out "
-                "of "
-                "table_list."
-            )
+    check_keys(found)
+    check_tables(connection, found, settings.startup.reads_tables)
     return found
 
 
-class MySqlEnumerator(SplitEnumerator):
-    """Deals out chunks of tables or a stretch of the log, never both: between subtasks an epoch has no order."""
-
-    def __init__(self, settings: Settings, parallelism: int, restored: Any) -> None:
-        self._settings, self._parallelism = settings, parallelism
-        self._wake: Callable[[], None] = lambda: None
-        self._lock = threading.Condition()
-        self._connection = settings.database.connect()
-        self._log: BinlogReader | None = None
-        self._chunks: ChunkReaders | None = None
-        try:
-            self._open(restored)
-        except BaseException:
-            self.close()
-            raise
+class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]):
+    """Deals out chunks by SELECT and the changes of the binlog."""
 
     def _open(self, restored: Any) -> None:
-        settings, connection = self._settings, self._connection
-        self._tables = {t.table: t for t in prepare(connection, settings)}
-        self._target: Place | None = None
-        if restored is None:
-            start = self._start()
-            self._machine = Snapshotting()
-            self._known = set() if settings.startup.reads_tables else set(self._tables)
-        else:
-            start = Place(*restored["place"])
-            check_file(connection, start)
-            self._machine = Snapshotting(restored["snapshot"])
-            self._known = set(restored["tables"])
-            self._target = None if restored["target"] is None else Place(*restored["target"])
-            for table in [t for t in self._machine.tables if t not in self._tables]:
-                self._machine.skip(table)
-        self._place = start
-        self._add_tables()
-        self._deals_log = False
-        self._last_beat: float | None = None
-        self._beat_place = self._place
-        self._next_look: float | None = None
-        server_id = settings.server_id or random.randrange(1 << 16, 1 << 31)
-        wanted = settings.tables
-        self._log = BinlogReader(
-            settings.database,
-            start,
-            server_id,
-            lambda table: is_wanted(table, wanted),
-            self._woken,
-        )
-        self._read_chunks()
+        # Transactions that were done where the job began by a GTID; they may stand behind that place, too.
+        self._done = Gtids({} if restored is None else restored.get("done", {}))
+        # By table, columns and key as the log has them.
+        self._shapes: dict[tuple[str, tuple[str, ...], tuple[int, ...]], Shape] = {}
+        super()._open(restored)
+
+    def _failure(self, error: Exception) -> MillstreamError | None:
+        if not isinstance(error, library().Error):
+            return None
+        return MySqlFailure(f"MySQL at {self._settings.database.place} does not answer: {said(error)}.")
+
+    def _find_tables(self) -> list[TableNote]:
+        return prepare(self._connection, self._settings)
 
     def _start(self) -> Place:
         mode, offset = self._settings.startup.mode, self._settings.startup.offset
@@ -120,183 +79,109 @@ class MySqlEnumerator(SplitEnumerator):
             raise InvalidProgramError("MySqlSource: the server does not know how far a job is: take another start.")
         if mode == startup.OFFSET:
             if not isinstance(offset, tuple):
-                raise InvalidProgramError(
-                    "MySqlSource: name a file of the binlog and a place in it: specific_offset('binlog.000003', 4)."
-                )
+                self._done = Gtids.parse(offset)
+                return place_before(self._connection, self._done, offset)
             place = place_of(*offset)
             check_file(self._connection, place)
             return place
         return current_place(self._connection)
 
-    def _add_tables(self) -> None:
-        """Begin with tables that are new."""
-        new = [t for t in self._tables if t not in self._known]
-        if new:
-            place = current_place(self._connection)
+    def _go_on(self, restored: Any) -> Place:
+        place = Place(*restored["place"])
+        check_file(self._connection, place)
+        return place
+
+    def _horizon(self) -> Place:
+        return current_place(self._connection)
+
+    def _open_log(self) -> BinlogReader:
+        server_id = self._settings.server_id or random.randrange(1 << 16, 1 << 31)
+        wanted = self._settings.tables
+        return BinlogReader(
+            self._settings.database,
+            self._place,
+            self._done,
+            server_id,
+            lambda table: is_wanted(table, wanted),
+            self._woken,
+        )
+
+    def _open_chunks(self, desk: Desk[TableNote]) -> MySqlChunks:
+        settings = self._settings
+        return MySqlChunks(settings.database, desk, settings.chunk_rows, settings.threads)
+
+    def _point(self) -> Place:
+        # All before the place where a transaction goes on was dealt out.
+        place: Place = self._place
+        return place
+
+    def _end_of_log(self) -> Place:
+        return current_place(self._connection)
+
+    def _has_reached(self, target: tuple[Any, ...]) -> bool:
+        return bool(self._place[:2] >= target[:2])
+
+    def _bytes_behind(self) -> int:
+        return bytes_behind(self._connection, self._place)
+
+    # --- the log
+
+    def _empty_share(self) -> ChangesShare:
+        return ChangesShare(False, [])
+
+    def _add_piece(self, shares: list[ChangesShare], piece: Piece) -> None:
+        if not shares:
+            shares.append(ChangesShare(False, []))
+        if any(change.table not in self._tables for change in piece.changes):
+            self._find_new_tables()
+        ours = [self._ours(c) for c in piece.changes if c.table in self._tables]
+        shares[-1].found.extend(ours if self._machine.is_complete else self._passing(piece.transaction, ours))
+
+    def _ours(self, change: Change) -> Change:
+        """Return a change with its key in the key's own order, and its values as they are from a table."""
+        if change.op == ops.TRUNCATE:
+            return change
+        shape = change.table, change.columns, change.keys
+        about = self._shapes.get(shape)
+        if about is None:
+            about = self._shapes[shape] = self._about(*shape)
+        keys, converts = about
+        for row in (change.before, change.after):
+            if row is not None:
+                for i, convert in converts:
+                    if row[i] is not None:
+                        row[i] = convert(row[i])
+        return change._replace(keys=keys)
+
+    def _about(self, name: str, columns: tuple[str, ...], keys: tuple[int, ...]) -> Shape:
+        """Return where the key is in rows that have these columns, and what is made of which values."""
+        table, logged = self._tables[name], [columns[k] for k in keys]
+        if set(logged) != set(table.keys):
+            # It is not the table any more that the job began with.
+            table = find_table(self._connection, table.schema, table.name) or table
             with self._lock:
-                for table in new:
-                    self._machine.add(table, place)
-            self._known |= set(new)
+                self._tables[name] = table
+        names = table.keys if set(logged) == set(table.keys) else logged
+        places = {column: i for i, column in enumerate(columns)}
+        converts = [(places[c.name], f) for c in table.columns if c.name in places and (f := from_log(c)) is not None]
+        return tuple(places[k] for k in names), converts
 
-    def _read_chunks(self) -> None:
-        if self._chunks is None and not self._machine.is_complete:
-            s = self._settings
-            self._chunks = ChunkReaders(
-                s.database, self._machine, self._lock, self._tables, s.chunk_rows, s.threads, self._woken
-            )
-
-    def _woken(self) -> None:
-        self._wake()
-
-    def listen(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-        # What came before is not forgotten.
-        wake()
-
-    # --- dealing out
-
-    def poll(self, budget: int, now: float) -> Dealt:
-        assert self._log is not None
-        self._log.check()
-        if self._chunks is not None:
-            self._chunks.check()
-        self._look_for_tables(now)
-        if self._last_beat is None:
-            self._last_beat = now
-        chunks = []
-        if not (self._deals_log and self._log.has_more):
-            with self._lock:
-                chunks = self._machine.take(self._parallelism)
-        self._deals_log = bool(chunks)
-        if chunks:
-            return Dealt({i: [("tables", done.rows)] for i, done in enumerate(chunks)}, limited=True)
-        changes = self._deal_log(budget)
-        self._end_snapshot()
-        moved = self._place > self._beat_place
-        if changes or (moved and now >= self._last_beat + self._settings.heartbeat_seconds):
-            self._last_beat, self._beat_place = now, self._place
-            return Dealt({0: [("log", changes)]}, limited=self._log.has_more)
-        return Dealt({})
-
-    def next_poll(self, now: float) -> float:
-        return now + (_SOMETIME if self._machine.is_complete and self._target is None else _SOON)
-
-    def _deal_log(self, budget: int) -> list[Change]:
-        assert self._log is not None
-        dealt: list[Change] = []
-        size = 0
-        while len(dealt) < budget and size < _SHARE_BYTES and (piece := self._log.peek()) is not None:
-            if piece.begin is not None:
-                with self._lock:
-                    if not self._machine.may_deal(piece.begin):
-                        break
-                    self._machine.dealt(piece.begin)
-                for change in piece.changes:
-                    if change.table not in self._tables:
-                        self._find_new_tables()
-                        break
-                dealt += self._passing(piece.begin, piece.changes)
-            self._log.pop()
-            size += piece.size
-            self._place = piece.after
-            if not self._machine.is_complete:
-                with self._lock:
-                    # All before the place where a transaction goes on was dealt out.
-                    self._machine.passed(self._place)
-        return dealt
+    def snapshot(self) -> Any:
+        return {**super().snapshot(), "done": dict(self._done.spans)}
 
     # --- while tables are read
 
-    def _passing(self, transaction: Place, changes: list[Change]) -> list[Change]:
-        """Leave out changes to rows that a chunk brings, or has brought."""
-        changes = [c._replace(keys=self._key_places(c)) for c in changes if c.table in self._tables]
-        with self._lock:
-            busy = set(self._machine.tables)
-        if not any(c.table in busy for c in changes):
-            return changes
-        passing: list[Change] = []
-        waiting: list[Change] = []
-        for change in changes:
-            if change.op == ops.TRUNCATE:
-                passing += self._passing_rows(transaction, waiting)
-                waiting = []
-                with self._lock:
-                    if change.table in self._machine.tables:
-                        self._machine.again(change.table)
-                passing.append(change)
-            else:
-                waiting.append(change)
-        return passing + self._passing_rows(transaction, waiting)
+    def _truncates(self, change: Change) -> Sequence[str] | None:
+        return [change.table] if change.op == ops.TRUNCATE else None
 
-    def _key_places(self, change: Change) -> tuple[int, ...]:
-        """Return where the key is, in its own order: the log tells it in the order of columns."""
-        names = self._tables[change.table].keys
-        return tuple(change.columns.index(k) for k in names if k in change.columns)
+    def _keys_of(self, change: Change) -> tuple[str, list[Key]]:
+        return change.table, [_key(change)]
 
-    def _passing_rows(self, transaction: Place, changes: list[Change]) -> list[Change]:
-        with self._lock:
-            busy = set(self._machine.tables)
-        keys: dict[str, list[Key]] = {}
-        for change in changes:
-            if change.table in busy:
-                keys.setdefault(change.table, []).append(_key(change))
-        verdicts = {table: self._verdicts(table, found, transaction) for table, found in keys.items()}
-        return [c for c in changes if c.table not in busy or verdicts[c.table][_key(c)]]
+    def _left_of(self, change: Change, passes: dict[Key, bool]) -> list[Change]:
+        return [change] if passes[_key(change)] else []
 
-    def _verdicts(self, table: str, keys: list[Key], transaction: Place) -> dict[Key, bool]:
-        with self._lock:
-            bounds = list(self._machine.bounds(table))
-        different = list(dict.fromkeys(keys))
-        above = [0] * len(different)
-        if bounds:
-            above = compare(self._connection, self._tables[table], different, bounds)
-        with self._lock:
-            return {k: self._machine.passes(table, n, transaction) for k, n in zip(different, above, strict=True)}
-
-    def _end_snapshot(self) -> None:
-        if self._machine.is_complete and self._chunks is not None:
-            self._chunks.close()
-            self._chunks = None
-        if self._settings.startup.mode == startup.SNAPSHOT and self._target is None and self._machine.all_dealt:
-            self._target = current_place(self._connection)
-
-    # --- tables that come later
-
-    def _look_for_tables(self, now: float) -> None:
-        if self._next_look is not None and now >= self._next_look and self._settings.startup.mode != startup.SNAPSHOT:
-            self._find_new_tables()
-            self._next_look = None
-        if self._next_look is None:
-            self._next_look = now + self._settings.discovery_seconds
-
-    def _find_new_tables(self) -> None:
-        new = [t for t in prepare(self._connection, self._settings) if t.table not in self._tables]
-        if new:
-            with self._lock:
-                self._tables.update({t.table: t for t in new})
-            self._add_tables()
-            self._read_chunks()
-
-    # --- the rest of the contract
-
-    def is_finished(self) -> bool:
-        return self._target is not None and self._place[:2] >= self._target[:2] and self._machine.all_dealt
-
-    def snapshot(self) -> Any:
-        with self._lock:
-            return {
-                "place": tuple(self._place),
-                "tables": sorted(self._known),
-                "snapshot": self._machine.state,
-                "target": None if self._target is None else tuple(self._target),
-            }
-
-    def close(self) -> None:
-        for part in (self._chunks, self._log):
-            if part is not None:
-                part.close()
-        with suppress(Exception):
-            self._connection.close()
+    def _compare(self, table: TableNote, keys: list[Key], bounds: list[Key]) -> list[int]:
+        return compare(self._connection, table, keys, bounds)
 
 
 def _key(change: Change) -> Key:

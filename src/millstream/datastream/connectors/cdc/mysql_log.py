@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
-import re
 import struct
-import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.datastream.connectors.cdc import changes as ops
 from millstream.datastream.connectors.cdc.changes import Change
+from millstream.datastream.connectors.cdc.log_thread import LogPiece, LogThread
+from millstream.datastream.connectors.cdc.mysql_gtids import Gtids
 from millstream.datastream.connectors.cdc.mysql_places import Place, place_of
 from millstream.datastream.connectors.cdc.mysql_session import Database, MySqlFailure, MySqlLost, library, said
+from millstream.datastream.connectors.cdc.mysql_statements import emptied, first_words
+from millstream.datastream.connectors.cdc.mysql_values import right_time, short_float
 
-__all__ = ["BinlogReader", "Piece", "changes_of_event"]
+__all__ = ["BinlogReader", "ChangesShare", "Piece", "changes_of_event"]
 
 PIECE_CHANGES = 1000
-# So many changes are read ahead of the job, and so many bytes of text in them, about.
-AHEAD_CHANGES = 20_000
-AHEAD_BYTES = 32 << 20
+PIECE_BYTES = 1 << 20
 _HEARTBEAT_SECONDS = 0.5
-_TRUNCATE = re.compile(r"\s*TRUNCATE\s+(?:TABLE\s+)?(?:`?([^`.\s]+)`?\.)?`?([^`.\s;]+)`?", re.IGNORECASE)
-_GONE = 1236
+_FATAL, _DENIED = 1236, 1227
+# Of a Gtid event: what follows is only prepared.
+_PREPARED = 64
+_ROW_STATEMENTS = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD")
+# Types of columns whose values the library does not have right.
+_FLOAT, _TIME = 4, 19
+# Why it says that a value is None.
+_MISSING, _EMPTY_SET = ("cols bitmap", "same with before values"), "empty set"
 
 
-@dataclass
-class Piece:
-    """Changes of one transaction, or a note that there are none up to a place.
+@dataclass(kw_only=True)
+class Piece(LogPiece):
+    """Changes of one transaction, named by where it begins."""
 
-    Attributes:
-        begin: where the transaction begins; None for none.
-    """
-
-    begin: Place | None
     changes: list[Change] = field(default_factory=list)
-    size: int = 0
-    after: Place = field(default_factory=lambda: Place(0, 0))
+
+
+@dataclass(frozen=True)
+class ChangesShare:
+    """A stretch of the binlog, or a chunk of a table."""
+
+    of_table: bool
+    found: list[Change]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.found
+
+    def changes(self) -> Iterator[Change]:
+        return iter(self.found)
+
+
+def _value(kind: int | None, value: Any, reason: str | None) -> Any:
+    """Return a value as it is in the table; kind: of a column whose values the library does not have right."""
+    if value is None:
+        if reason in _MISSING:
+            raise MySqlFailure(
+                "The binlog has a change of which not all columns were logged: see that no session sets "
+                "binlog_row_image to anything but FULL, and start the job without its state."
+            )
+        return set() if reason == _EMPTY_SET else None
+    if kind is None:
+        return value
+    return short_float(value) if kind == _FLOAT else right_time(value)
 
 
 def changes_of_event(event: Any, source: dict[str, Any]) -> list[Change]:
@@ -46,11 +73,10 @@ def changes_of_event(event: Any, source: dict[str, Any]) -> list[Change]:
     keys = event.primary_key
     key_names = (keys,) if isinstance(keys, str) else tuple(keys or ())
     found: list[Change] = []
-    floats = {c.name for c in event.columns if c.type == 4}
+    kinds = {c.name: c.type for c in event.columns if c.type in (_FLOAT, _TIME)}
 
-    def whole(values: dict[str, Any]) -> list[Any]:
-        # What MySQL shows of a FLOAT has six digits.
-        return [float(f"{v:.6g}") if k in floats and v is not None else v for k, v in values.items()]
+    def whole(values: dict[str, Any], reasons: dict[str, str]) -> list[Any]:
+        return [_value(kinds.get(k), v, reasons.get(k)) for k, v in values.items()]
 
     for row in event.rows:
         before, after = row.get("before_values"), row.get("after_values")
@@ -60,50 +86,52 @@ def changes_of_event(event: Any, source: dict[str, Any]) -> list[Change]:
         columns = tuple((after if after is not None else before) or ())
         places = tuple(columns.index(k) for k in key_names)
         about = name, columns, places
-        old = None if before is None else whole(before)
-        new = None if after is None else whole(after)
+        reasons = row.get("none_sources", {})
+        old = None if before is None else whole(before, row.get("before_none_sources", reasons))
+        new = None if after is None else whole(after, row.get("after_none_sources", reasons))
         moved = old is not None and new is not None and any(old[p] != new[p] for p in places)
         if old is not None and new is not None and not moved:
-            found.append(Change(ops.UPDATE, *about, old, new, True, ms, source))
+            found.append(Change(ops.UPDATE, *about, old, new, True, ms, source, event.schema))
             continue
         if old is not None:
-            found.append(Change(ops.DELETE, *about, old, None, True, ms, source))
+            found.append(Change(ops.DELETE, *about, old, None, True, ms, source, event.schema))
         if new is not None:
-            found.append(Change(ops.CREATE, *about, None, new, True, ms, source))
+            found.append(Change(ops.CREATE, *about, None, new, True, ms, source, event.schema))
     return found
 
 
-class BinlogReader:
+class BinlogReader(LogThread[Piece]):
     """The connection over which the binlog comes, and the thread that reads it.
 
     Args:
         start: where to begin.
+        done: transactions that are left out wherever they are.
         wanted: tells whether a table is to be read.
-        wake: called, in that thread, when there is something to take.
     """
+
+    ahead_changes = 20_000
+    ahead_bytes = 32 << 20
 
     def __init__(
         self,
         database: Database,
         start: Place,
+        done: Gtids,
         server_id: int,
         wanted: Callable[[str], bool],
         wake: Callable[[], None],
     ) -> None:
-        self._database, self._wanted, self._wake = database, wanted, wake
+        super().__init__("millstream-cdc-binlog", wake)
+        self._database, self._done, self._wanted = database, done, wanted
+        # Whether the transaction is one of those that are done, and whether it is only prepared.
+        self._is_done = self._is_prepared = False
         self._place = start
         self._skip = self._place.changes
-        self._lock = threading.Condition()
-        self._pieces: deque[Piece] = deque()
-        self._ahead = self._ahead_bytes = 0
-        self._closed = False
         self._connections = 0
-        self._failure: Exception | None = None
         self._open: Piece | None = None
         self._seen = 0
         self._source: dict[str, Any] = {}
         self._stream = self._connect(start, server_id)
-        self._thread = threading.Thread(target=self._run, name="millstream-cdc-binlog", daemon=True)
         self._thread.start()
 
     def _connect(self, start: Place, server_id: int) -> Any:
@@ -137,66 +165,33 @@ class BinlogReader:
         names = {"db": "database", "passwd": "password"}
         return library().connect(**{names.get(name, name): value for name, value in settings.items()})
 
-    # --- for the job
-
-    def peek(self) -> Piece | None:
-        """Return what is to be dealt out next, None for nothing."""
-        with self._lock:
-            return self._pieces[0] if self._pieces else None
-
-    def pop(self) -> None:
-        """Take away what is to be dealt out next."""
-        with self._lock:
-            piece = self._pieces.popleft()
-            self._ahead -= len(piece.changes)
-            self._ahead_bytes -= piece.size
-            self._lock.notify_all()
-
-    @property
-    def has_more(self) -> bool:
-        return bool(self._pieces)
-
-    def check(self) -> None:
-        """Raise what has gone wrong in the thread."""
-        if self._failure is not None:
-            raise self._failure
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._lock.notify_all()
-        # It looks up with the next heartbeat.
-        self._thread.join(timeout=10)
-        self._stream.close()
-
     # --- the thread
 
-    def _run(self) -> None:
-        try:
-            for event in self._stream:
-                if self._closed:
-                    return
-                self._take(event)
-                with self._lock:
-                    while (self._ahead > AHEAD_CHANGES or self._ahead_bytes > AHEAD_BYTES) and not self._closed:
-                        self._lock.wait(0.1)
-            raise MySqlFailure(f"MySQL at {self._database.place} no longer sends its binlog.")
-        except MySqlFailure as e:
-            self._failure = e
-        except Exception as e:
-            self._failure = self._failed(e)
-            self._failure.__cause__ = e
-        if not self._closed:
-            self._wake()
+    def _read(self) -> None:
+        for event in self._stream:
+            if self._closed:
+                return
+            self._take(event)
+            with self._lock:
+                while self._is_full and not self._closed:
+                    self._lock.wait(0.1)
+        raise MySqlFailure(f"MySQL at {self._database.place} no longer sends its binlog.")
+
+    def _disconnect(self) -> None:
+        self._stream.close()
 
     def _failed(self, error: Exception) -> MySqlFailure:
-        if error.args and error.args[0] == _GONE:
-            return MySqlLost(
-                f"MySQL at {self._database.place} no longer has its binlog from where the job left off: "
-                f"{said(error)}. Start "
-                "the job without its state, so that it reads the tables anew."
-            )
-        if isinstance(error, (KeyError, struct.error)):
+        if error.args and error.args[0] == _FATAL:
+            words = said(error)
+            if any(w in words.lower() for w in ("could not find", "purged", "impossible position")):
+                return MySqlLost(
+                    f"MySQL at {self._database.place} no longer has its binlog from where the job left off: {words}. "
+                    "Start the job without its state, so that it reads the tables anew."
+                )
+            return MySqlFailure(f"MySQL at {self._database.place} does not send its binlog: {words}.")
+        if error.args and error.args[0] == _DENIED:
+            return MySqlFailure(f"The user may not read the binlog: {said(error)}. Grant it REPLICATION SLAVE.")
+        if isinstance(error, (KeyError, NotImplementedError, UnicodeError, struct.error)):
             return MySqlFailure(f"An event of the binlog cannot be read: {error!r}.")
         return MySqlFailure(f"The connection to MySQL at {self._database.place} is lost: {said(error)}.")
 
@@ -218,54 +213,65 @@ class BinlogReader:
 
     def _begin(self, event: Any) -> None:
         self._place = max(self._place, self._start_of(event))
-        here = self._place
-        self._open, self._seen = Piece(Place(here.number, here.position, 0, here.prefix)), 0
-        self._source = {"file": here.file, "pos": here.position, "gtid": str(event.gtid)}
+        here, gtid = self._place, str(event.gtid)
+        self._open, self._seen = Piece(transaction=here.at_begin), 0
+        self._source = {"file": here.file, "pos": here.position, "gtid": gtid}
+        self._is_done = self._done.has(gtid)
+        self._is_prepared = bool(getattr(event, "flags", 0) & _PREPARED)
 
     def _start_of(self, event: Any) -> Place:
         here = self._here()
-        return Place(here.number, here.position - event.packet.event_size, 0, here.prefix)
+        return here._replace(position=here.position - event.packet.event_size)
 
     def _query(self, event: Any) -> None:
         query = event.query if isinstance(event.query, str) else event.query.decode(errors="replace")
-        word = query.strip().upper()
-        if word == "BEGIN":
+        schema = event.schema.decode() if isinstance(event.schema, bytes) else event.schema
+        words = first_words(query)
+        if words.startswith("XA START"):
+            self._is_prepared = True
+        if words.startswith(("BEGIN", "SAVEPOINT", "XA START", "XA END")):
             return
-        found = _TRUNCATE.match(query)
-        if found is not None:
-            schema = found[1] or (event.schema.decode() if isinstance(event.schema, bytes) else event.schema)
-            table = f"{schema}.{found[2]}"
-            if self._wanted(table):
-                self._add(
-                    [Change(ops.TRUNCATE, table, (), (), None, None, False, event.timestamp * 1000, self._source)]
-                )
+        if words.startswith("ROLLBACK") and self._seen:
+            raise MySqlFailure("The binlog has changes that were taken back, of a transaction over different engines.")
+        if words.startswith(_ROW_STATEMENTS) and not self._is_done:
+            raise MySqlFailure(
+                f"The binlog has a statement where it should have rows ({query[:60]!r}): see that no session sets "
+                "binlog_format to anything but ROW, and start the job without its state."
+            )
+        ms = event.timestamp * 1000
+        gone = [table for table in emptied(query, schema) if self._wanted(table)]
+        self._add([Change(ops.TRUNCATE, table, (), (), None, None, False, ms, self._source) for table in gone])
         # All other statements that stand in the log as such commit what is open.
         self._end()
 
     def _add(self, changes: list[Change]) -> None:
+        if self._is_done or not changes:
+            return
+        if self._is_prepared:
+            raise MySqlFailure(
+                f"The binlog has changes of table {changes[0].table} that are prepared (XA PREPARE), of which is not "
+                "known whether they will be committed: no transaction of that kind may change a table that is read."
+            )
         if self._open is None:
-            self._open, self._seen = Piece(Place(*self._place[:2], 0, self._place.prefix)), 0
+            self._open, self._seen = Piece(transaction=self._place.at_begin), 0
         for change in changes:
             self._seen += 1
             if self._seen <= self._skip:
                 continue
             piece = self._open
             piece.changes.append(change)
+            piece.count += 1
             piece.size += sum(
                 len(v) for row in (change.before, change.after) for v in row or () if isinstance(v, (str, bytes))
             )
-            if len(piece.changes) >= PIECE_CHANGES or piece.size >= 1 << 20:
-                begin = piece.begin
-                assert begin is not None
-                piece.after = Place(begin.number, begin.position, self._seen, begin.prefix)
+            if piece.count >= PIECE_CHANGES or piece.size >= PIECE_BYTES:
+                piece.after = piece.transaction._replace(changes=self._seen)
                 self._put(piece)
-                self._open = Piece(begin)
+                self._open = Piece(transaction=piece.transaction)
 
     def _end(self) -> None:
-        piece, self._open = self._open, None
+        piece, self._open = self._open or Piece(), None
         self._place, self._skip = self._here(), 0
-        if piece is None:
-            piece = Piece(None)
         piece.after = self._place
         self._put(piece)
 
@@ -273,17 +279,4 @@ class BinlogReader:
         here = self._here() if self._stream.log_file else self._place
         if self._open is None and here > self._place and not self._skip:
             self._place = here
-            self._put(Piece(None, after=here))
-
-    def _put(self, piece: Piece) -> None:
-        with self._lock:
-            was_empty = not self._pieces
-            last = self._pieces[-1] if self._pieces else None
-            if piece.begin is None and last is not None and last.begin is None and len(self._pieces) > 1:
-                # Of places where nothing happens the last one tells all.
-                self._pieces.pop()
-            self._pieces.append(piece)
-            self._ahead += len(piece.changes)
-            self._ahead_bytes += piece.size
-        if was_empty:
-            self._wake()
+            self._put(Piece(after=here))

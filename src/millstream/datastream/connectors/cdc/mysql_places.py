@@ -28,6 +28,11 @@ class Place(NamedTuple):
         digits = str(self.number)
         return f"{self.prefix}.{digits:0>6}"
 
+    @property
+    def at_begin(self) -> Place:
+        """Where the transaction begins."""
+        return self._replace(changes=0)
+
 
 def place_of(file: str, position: int) -> Place:
     """Return a place as the server tells it.

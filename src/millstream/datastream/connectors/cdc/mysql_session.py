@@ -1,18 +1,14 @@
-"""Connections to MariaDB and MySQL, what their catalogs say, and what goes wrong in a sentence."""
+"""Connections to MariaDB and MySQL, and what goes wrong with them in a sentence."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
-from millstream.datastream.connectors.cdc.mysql_places import Place, place_of
 
-__all__ = ["Database", "MySqlFailure", "MySqlLost", "TableNote"]
-
-_SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
+__all__ = ["Database", "MySqlFailure", "MySqlLost", "library", "run", "said"]
 
 
 class MySqlFailure(MillstreamError):
@@ -85,194 +81,7 @@ class Database:
 
 
 def run(connection: Any, query: str, values: Sequence[Any] = ()) -> list[Any]:
-    """Run a statement; return its rows."""
+    """Run a statement, in which % is written twice; return its rows."""
     with connection.cursor() as cursor:
-        cursor.execute(query, values or None)
+        cursor.execute(query, tuple(values))
         return list(cursor.fetchall())
-
-
-@dataclass(frozen=True)
-class ColumnNote:
-    """A column of a table."""
-
-    name: str
-    type: str
-    full_type: str
-    charset: str | None
-    collation: str | None
-
-
-@dataclass(frozen=True)
-class TableNote:
-    """A table."""
-
-    schema: str
-    name: str
-    columns: tuple[ColumnNote, ...]
-    keys: tuple[str, ...]
-
-    @property
-    def table(self) -> str:
-        return f"{self.schema}.{self.name}"
-
-    @property
-    def quoted(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
-
-    @property
-    def key_places(self) -> tuple[int, ...]:
-        names = [c.name for c in self.columns]
-        return tuple(names.index(k) for k in self.keys)
-
-
-def quoted(name: str) -> str:
-    """Write a name so that SQL takes it as it is."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def is_wanted(table: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a table is one of those that a list names, in full or by a pattern."""
-    return any(table == p or re.fullmatch(p, table) for p in patterns)
-
-
-def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
-    """Return a table as it is now, None if it is gone."""
-    columns = run(
-        connection,
-        "SELECT column_name, data_type, column_type, character_set_name, collation_name FROM "
-        "information_schema.columns "
-        "WHERE table_schema = %s AND table_name = %s AND coalesce(generation_expression, '') = '' "
-        "ORDER BY ordinal_position",
-        (schema, name),
-    )
-    keys = run(
-        connection,
-        "SELECT column_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s "
-        "AND index_name = 'PRIMARY' ORDER BY seq_in_index",
-        (schema, name),
-    )
-    if not columns:
-        return None
-    return TableNote(schema, name, tuple(ColumnNote(*c) for c in columns), tuple(k for (k,) in keys))
-
-
-def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableNote]:
-    """Return the tables that a list means; fails where it names one that is not there."""
-    found = []
-    listed = run(
-        connection,
-        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
-        f"AND table_schema NOT IN ({', '.join(['%s'] * len(_SYSTEM))}) ORDER BY 1, 2",
-        _SYSTEM,
-    )
-    for schema, name in listed:
-        if is_wanted(f"{schema}.{name}", patterns) and (table := find_table(connection, schema, name)) is not None:
-            found.append(table)
-    for pattern in patterns:
-        if not any(is_wanted(t.table, (pattern,)) for t in found) and re.fullmatch(r"[\w$ .-]+", pattern):
-            raise InvalidProgramError(
-                f"MySQL has no table {pattern!r}: name tables with their database, as in 'shop.orders', and see that "
-                "the "
-                "user may see it."
-            )
-    return found
-
-
-def check_server(connection: Any, place: str, reads_tables: bool) -> None:
-    """Refuse a server that does not log what is needed."""
-    wanted = {
-        "log_bin": ("1", "ON"),
-        "binlog_format": ("ROW",),
-        "binlog_row_image": ("FULL",),
-        "binlog_row_metadata": ("FULL",),
-    }
-    for name, values in wanted.items():
-        ((value,),) = run(connection, f"SELECT @@global.{name}")
-        if str(value).upper() not in values:
-            raise InvalidProgramError(
-                f"MySQL at {place} does not log what is needed ({name} is {value}): set {name.replace('_', '-')} to "
-                f"{values[-1]} in its configuration."
-            )
-    if reads_tables and snapshot_place(connection) is None:
-        raise InvalidProgramError(
-            f"MySQL at {place} does not tell where in the binlog a snapshot is, as MariaDB does, so that its tables "
-            "cannot "
-            "be read: take StartupOptions.latest() or specific_offset(...)."
-        )
-
-
-def snapshot_place(connection: Any) -> Place | None:
-    """Return where in the binlog the connection's snapshot is; None if the server does not tell."""
-    rows = run(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'")
-    found = {name.lower(): value for name, value in rows}
-    if "binlog_snapshot_file" not in found:
-        return None
-    file = found["binlog_snapshot_file"]
-    return place_of(file, int(found["binlog_snapshot_position"])) if file else Place(0, 0)
-
-
-def current_place(connection: Any) -> Place:
-    """Return where the binlog ends."""
-    rows: list[Any] = []
-    for statement in ("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"):
-        try:
-            rows = run(connection, statement)
-        except library().Error as e:
-            if e.args and e.args[0] in (1227, 1044):
-                raise MySqlFailure(
-                    f"The user may not ask where the binlog is: {said(e)}. Grant it REPLICATION CLIENT (BINLOG MONITOR "
-                    "in MariaDB) and REPLICATION SLAVE."
-                ) from e
-            continue
-        if rows:
-            break
-    if not rows:
-        raise MySqlFailure("The server does not tell where its binlog is.")
-    return place_of(rows[0][0], int(rows[0][1]))
-
-
-def check_file(connection: Any, place: Place) -> None:
-    """Fail where the file of a place was purged."""
-    if place.prefix and place.file not in [row[0] for row in run(connection, "SHOW BINARY LOGS")]:
-        raise MySqlLost(
-            f"The server no longer has {place.file} of its binlog, where the job left off: start the job without its "
-            "state, so that it reads the tables anew, and let the server keep its binlog for longer."
-        )
-
-
-def typed_place(column: ColumnNote) -> str:
-    """Return the place of a parameter that is compared as a column's values are."""
-    if column.collation is not None:
-        return f"CONVERT(%s USING {column.charset}) COLLATE {column.collation}"
-    casts = {"datetime": "DATETIME(6)", "timestamp": "DATETIME(6)", "date": "DATE", "time": "TIME(6)"}
-    return f"CAST(%s AS {casts[column.type]})" if column.type in casts else "%s"
-
-
-def compare(connection: Any, table: TableNote, keys: list[tuple[Any, ...]], bounds: list[tuple[Any, ...]]) -> list[int]:
-    """Return how many bounds each key is above, by the order of the database."""
-    by_name = {c.name: c for c in table.columns}
-    places = [typed_place(by_name[k]) for k in table.keys]
-    names = [f"k{i}" for i in range(len(places))]
-    row = ", ".join(names)
-    above = " + ".join([f"(({row}) > ({', '.join(['%s'] * len(names))}))"] * len(bounds))
-    found: list[int] = []
-    for start in range(0, len(keys), 200):
-        some = keys[start : start + 200]
-        selects = [
-            f"SELECT {', '.join(f'{p} AS {n}' for p, n in zip(places, names, strict=True))}, {i} AS n"
-            for i in range(len(some))
-        ]
-        query = f"SELECT {above} FROM ({' UNION ALL '.join(selects)}) AS e ORDER BY n"
-        values = [part for bound in bounds for part in bound] + [part for key in some for part in key]
-        found += [int(n) for (n,) in run(connection, query, values)]
-    return found
-
-
-def converter(column: ColumnNote) -> Callable[[Any], Any] | None:
-    """Return what makes of a value that a SELECT has given the one that the binlog gives; None: it is the same."""
-    if column.type == "set":
-        return lambda v: v if v is None else set(v.split(",")) if v else set()
-    if column.type == "bit":
-        width = int(re.sub(r"\D", "", column.full_type) or 1)
-        return lambda v: v if v is None else format(int.from_bytes(v, "big"), f"0{width}b")
-    return None

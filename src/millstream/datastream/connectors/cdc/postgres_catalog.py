@@ -1,17 +1,15 @@
-"""What PostgreSQL's catalog says of tables, publications and slots; and what is set up there."""
+"""What PostgreSQL's catalog says of tables and their types."""
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.connectors.cdc.pgoutput import Column, Relation
-from millstream.datastream.connectors.cdc.postgres_session import PostgresFailure, PostgresLost, library, said
-from millstream.datastream.connectors.cdc.postgres_values import TypeNote
+from millstream.datastream.connectors.cdc.postgres_values import TypeNote, is_known
+from millstream.datastream.connectors.cdc.table_names import check_named, is_wanted
 
 if TYPE_CHECKING:
     import psycopg
@@ -19,12 +17,6 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[Any]
 
 __all__ = ["KeyColumn", "TableNote"]
-
-# The types that every PostgreSQL has are below.
-_FIRST_OWN_TYPE = 10_000
-# A new slot waits for all transactions that are open.
-_SLOT_SECONDS = 60
-_DROP_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -38,12 +30,18 @@ class KeyColumn:
 
 @dataclass(frozen=True)
 class TableNote:
-    """A table."""
+    """A table.
+
+    Attributes:
+        identity: what the log has of a row from before: d (the key), f (all), i (the columns of an index), n (nothing).
+        is_partitioned: whether its rows are in other tables.
+    """
 
     oid: int
     schema: str
     name: str
     identity: str
+    is_partitioned: bool
     keys: tuple[KeyColumn, ...]
 
     @property
@@ -53,6 +51,11 @@ class TableNote:
     @property
     def quoted(self) -> str:
         return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    @property
+    def rows(self) -> str:
+        """What to SELECT from: tables that inherit from this one are tables of their own."""
+        return self.quoted if self.is_partitioned else f"ONLY {self.quoted}"
 
 
 def quoted(name: str) -> str:
@@ -67,7 +70,11 @@ def literal(text: str) -> str:
 
 
 _TABLES = """
-SELECT c.oid, n.nspname, c.relname, c.relreplident::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT c.oid, n.nspname, c.relname, CASE WHEN c.relkind = 'r' THEN c.relreplident::text ELSE
+(SELECT coalesce(CASE WHEN count(DISTINCT l.relreplident) > 1 THEN 'mixed' ELSE min(l.relreplident::text) END, 'd')
+FROM pg_partition_tree(c.oid) t JOIN pg_class l ON l.oid = t.relid WHERE t.isleaf OR l.oid = c.oid) END,
+c.relkind = 'p', has_table_privilege(c.oid, 'SELECT')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
 AND n.nspname NOT LIKE 'pg\\_%%' AND n.nspname <> 'information_schema' ORDER BY 2, 3
 """
@@ -90,25 +97,36 @@ SELECT oid, typtype::text, typbasetype, typelem, typcategory::text, typdelim::te
 """
 
 
-def is_wanted(table: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a table is one of those that a list names, in full or by a pattern."""
-    return any(table == p or re.fullmatch(p, table) for p in patterns)
-
-
 def find_tables(connection: Connection, patterns: tuple[str, ...]) -> list[TableNote]:
-    """Return the tables that a list means; fails where it names one that is not there."""
+    """Return the tables that a list means; fails where it names one that is not there, or may not be read."""
     found = []
-    for oid, schema, name, identity in connection.execute(_TABLES).fetchall():
+    for oid, schema, name, identity, is_partitioned, may_read in connection.execute(_TABLES).fetchall():
         if is_wanted(f"{schema}.{name}", patterns):
-            keys = tuple(KeyColumn(*row) for row in connection.execute(_KEYS, (oid,)).fetchall())
-            found.append(TableNote(oid, schema, name, identity, keys))
-    for pattern in patterns:
-        if not any(is_wanted(note.table, (pattern,)) for note in found) and re.fullmatch(r"[\w$ .-]+", pattern):
-            raise InvalidProgramError(
-                f"PostgreSQL has no table {pattern!r}: name tables with their schema, as in 'public.orders', and see "
-                "that the user may see it."
-            )
+            keys = find_keys(connection, oid)
+            found.append(table := TableNote(oid, schema, name, identity, is_partitioned, keys))
+            if not may_read:
+                user = connection.info.user
+                raise InvalidProgramError(
+                    f"User {user!r} may not read table {table.table}: run  GRANT SELECT ON {table.quoted} TO "
+                    f"{quoted(user)}  (and  GRANT USAGE ON SCHEMA {quoted(schema)})."
+                )
+    check_named(patterns, [note.table for note in found], "PostgreSQL", "schema, as in 'public.orders'")
     return found
+
+
+def find_keys(connection: Connection, oid: int) -> tuple[KeyColumn, ...]:
+    """Return the columns of a table's primary key, in the key's order."""
+    return tuple(KeyColumn(*row) for row in connection.execute(_KEYS, (oid,)).fetchall())
+
+
+def check_identity(table: str, identity: str) -> None:
+    """Refuse a table of whose rows the log does not have the key."""
+    if identity not in ("d", "f"):
+        what = {"n": "is NOTHING", "i": "is an index", "mixed": "is not that of all its partitions"}[identity]
+        raise InvalidProgramError(
+            f"The replica identity of table {table} {what}, so that the log does not tell which row was changed: run  "
+            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT  (the primary key) or FULL, and so for each partition."
+        )
 
 
 def find_columns(connection: Connection, table: TableNote) -> Relation | None:
@@ -119,9 +137,9 @@ def find_columns(connection: Connection, table: TableNote) -> Relation | None:
 
 
 def find_types(connection: Connection, oids: Iterable[int]) -> dict[int, TypeNote]:
-    """Return what is known of types that only this database has, and of those they are made of."""
+    """Return what is known of types that are not the commonest, and of those they are made of."""
     notes: dict[int, TypeNote] = {}
-    wanted = [oid for oid in oids if oid >= _FIRST_OWN_TYPE]
+    wanted = [oid for oid in oids if not is_known(oid)]
     while wanted:
         rows = connection.execute(_TYPES, (wanted,)).fetchall()
         wanted = []
@@ -129,7 +147,7 @@ def find_types(connection: Connection, oids: Iterable[int]) -> dict[int, TypeNot
             is_array = category == "A" and element
             notes[oid] = TypeNote(base if kind == "d" else None, element if is_array else None, delimiter)
             more = base if kind == "d" else element if is_array else 0
-            if more >= _FIRST_OWN_TYPE and more not in notes:
+            if more and not is_known(more) and more not in notes:
                 wanted.append(more)
     return notes
 
@@ -142,139 +160,3 @@ def check_server(connection: Connection, place: str) -> None:
             f"PostgreSQL at {place} does not log changes for others (wal_level is {level and level[0]}): set "
             "wal_level = logical in postgresql.conf and start it again."
         )
-
-
-# --- the publication
-
-
-def ensure_publication(connection: Connection, name: str, tables: list[TableNote], create: bool) -> None:
-    """See that a publication has the tables; make it, or add them to it, if that is wanted."""
-    psycopg = library()
-    found = connection.execute("SELECT puballtables FROM pg_publication WHERE pubname = %s", (name,)).fetchone()
-    if found is None and not create:
-        raise InvalidProgramError(
-            f"PostgreSQL has no publication {name!r}: run  CREATE PUBLICATION {quoted(name)} FOR TABLE "
-            f"{', '.join(t.quoted for t in tables)}  or leave publication(create=True)."
-        )
-    listed = connection.execute("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,))
-    there = {f"{schema}.{table}" for schema, table in listed.fetchall()}
-    missing = [t for t in tables if t.table not in there]
-    if found is not None and not missing:
-        return
-    if found is not None and not create:
-        raise InvalidProgramError(
-            f"Publication {name!r} does not have table {missing[0].table}: run  ALTER PUBLICATION {quoted(name)} ADD "
-            f"TABLE {missing[0].quoted}."
-        )
-    names = ", ".join(t.quoted for t in missing)
-    statement = f"ALTER PUBLICATION {quoted(name)} ADD TABLE {names}"
-    if found is None:
-        statement = f"CREATE PUBLICATION {quoted(name)} FOR TABLE {names} WITH (publish_via_partition_root = true)"
-    try:
-        connection.execute(statement)
-    except psycopg.errors.DuplicateObject:
-        # Somebody else was as quick.
-        return
-    except psycopg.Error as e:
-        raise PostgresFailure(f"Publication {name!r} cannot be made ready: {said(e)}.") from e
-
-
-# --- the slot
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A replication slot: how far its reader has confirmed that it is done."""
-
-    confirmed: int
-    is_lost: bool
-
-
-def lsn(text: str) -> int:
-    """Read a place in the log.
-
-    Example:
-        >>> hex(lsn("16/B374D848"))
-        '0x16b374d848'
-    """
-    found = re.fullmatch(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", text)
-    if found is None:
-        raise InvalidProgramError(f"{text!r} is not a place in PostgreSQL's log, such as '0/1528C90'.")
-    return int(found[1], 16) << 32 | int(found[2], 16)
-
-
-def lsn_text(place: int) -> str:
-    """Write a place in the log."""
-    return f"{place >> 32:X}/{place & 0xFFFFFFFF:X}"
-
-
-def find_slot(connection: Connection, name: str, database: str) -> Slot | None:
-    """Return a slot, None if there is none; fails if it is of another kind."""
-    row = connection.execute(
-        "SELECT plugin, database, confirmed_flush_lsn::text, wal_status FROM pg_replication_slots WHERE slot_name = %s",
-        (name,),
-    ).fetchone()
-    if row is None:
-        return None
-    plugin, owner, confirmed, status = row
-    if plugin != "pgoutput" or owner != database:
-        raise InvalidProgramError(
-            f"Replication slot {name!r} is of plugin {plugin} and database {owner!r}, not of pgoutput and "
-            f"{database!r}: take another slot_name."
-        )
-    return Slot(lsn(confirmed), status == "lost")
-
-
-def create_slot(connection: Connection, name: str) -> Slot:
-    """Make a slot; it begins when all transactions that are open now have ended."""
-    psycopg = library()
-    try:
-        with connection.transaction():
-            connection.execute(f"SET LOCAL statement_timeout = {_SLOT_SECONDS * 1000}")
-            row = connection.execute(
-                "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", (name,)
-            ).fetchone()
-    except psycopg.errors.QueryCanceled as e:
-        raise PostgresFailure(
-            f"Replication slot {name!r} could not be made within {_SLOT_SECONDS} s, for transactions are open that "
-            "long: look for them in pg_stat_activity."
-        ) from e
-    except psycopg.Error as e:
-        raise PostgresFailure(
-            f"Replication slot {name!r} cannot be made: {said(e)}. The user needs the attribute REPLICATION, and "
-            "max_replication_slots must leave room."
-        ) from e
-    assert row is not None
-    return Slot(lsn(row[0]), False)
-
-
-def drop_slot(connection: Connection, name: str) -> None:
-    """Give a slot up, so that the server need not keep its log any more; its reader may need a moment to leave."""
-    end = time.monotonic() + _DROP_SECONDS
-    while True:
-        row = connection.execute("SELECT active FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone()
-        if row is None:
-            return
-        if not row[0]:
-            connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
-            return
-        if time.monotonic() > end:
-            raise PostgresFailure(f"Replication slot {name!r} cannot be dropped: another reader has it.")
-        time.sleep(0.05)
-
-
-def slot_to_go_on(connection: Connection, name: str, database: str, place: int) -> Slot:
-    """Return the slot that a job goes on with; fails if the log from a place on is no longer there."""
-    slot = find_slot(connection, name, database)
-    if slot is None:
-        raise PostgresLost(
-            f"Replication slot {name!r} is gone, and with it what changed since {lsn_text(place)}: start the job "
-            "without its state, so that it reads the tables anew."
-        )
-    if slot.is_lost or slot.confirmed > place:
-        raise PostgresLost(
-            f"Replication slot {name!r} no longer has the log from {lsn_text(place)} on (it is confirmed up to "
-            f"{lsn_text(slot.confirmed)}): "
-            "go on from a newer checkpoint, or start the job without its state, so that it reads the tables anew."
-        )
-    return slot

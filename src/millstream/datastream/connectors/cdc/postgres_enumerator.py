@@ -1,134 +1,120 @@
-"""Deals out PostgreSQL's tables and log, from the driver: subtasks only make records of what they get."""
+"""Deals out PostgreSQL's tables and log."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.errors import InvalidProgramError
-from millstream.datastream.connectors.base import Dealt, Share, SplitEnumerator
+from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.datastream.connectors.cdc import pgoutput, startup
-from millstream.datastream.connectors.cdc.changes import DebeziumDeserializationSchema
+from millstream.datastream.connectors.cdc.capture_enumerator import CaptureEnumerator, check_keys
+from millstream.datastream.connectors.cdc.chunk_reading import Desk
 from millstream.datastream.connectors.cdc.pgoutput import Begin, Relation
 from millstream.datastream.connectors.cdc.postgres_catalog import (
-    Slot,
     TableNote,
+    check_identity,
     check_server,
+    find_keys,
+    find_tables,
+)
+from millstream.datastream.connectors.cdc.postgres_chunks import PostgresChunks, compare, described
+from millstream.datastream.connectors.cdc.postgres_log import LogReader, Piece, Place
+from millstream.datastream.connectors.cdc.postgres_publication import (
+    check_published,
+    ensure_publication,
+    find_publication,
+)
+from millstream.datastream.connectors.cdc.postgres_session import Database, PostgresFailure, PostgresLost, library, said
+from millstream.datastream.connectors.cdc.postgres_shares import Described, LogShare
+from millstream.datastream.connectors.cdc.postgres_slots import (
+    Slot,
     create_slot,
     drop_slot,
-    ensure_publication,
     find_slot,
-    find_tables,
-    is_wanted,
     lsn,
     lsn_text,
     slot_to_go_on,
 )
-from millstream.datastream.connectors.cdc.postgres_chunks import ChunkReaders, described
-from millstream.datastream.connectors.cdc.postgres_log import LogReader, Piece, Place
-from millstream.datastream.connectors.cdc.postgres_session import Database, PostgresLost
-from millstream.datastream.connectors.cdc.postgres_shares import Described, LogShare
-from millstream.datastream.connectors.cdc.snapshotting import Key, ReadChunk, Snapshotting
-from millstream.datastream.connectors.cdc.startup import StartupOptions
+from millstream.datastream.connectors.cdc.settings import CaptureSettings
+from millstream.datastream.connectors.cdc.snapshotting import Key
+from millstream.datastream.connectors.cdc.table_names import is_wanted
 
 if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[Any]
 
-__all__ = ["PostgresEnumerator", "Settings", "prepare"]
+__all__ = ["PostgresEnumerator", "PostgresSettings", "prepare"]
 
 _log = logging.getLogger("millstream")
 
-# So many bytes of the log are dealt out at once.
-_SHARE_BYTES = 2 << 20
-_SOON = 0.1
-_SOMETIME = 1.0
 
-
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class PostgresSettings(CaptureSettings):
     """What a source reads, and how."""
 
     database: Database
-    tables: tuple[str, ...]
-    slot: str
-    publication: str
-    creates_publication: bool
-    schema: DebeziumDeserializationSchema
-    startup: StartupOptions = field(default_factory=StartupOptions.initial)
-    chunk_rows: int = 8096
-    threads: int = 2
-    heartbeat_seconds: float = 30.0
-    discovery_seconds: float = 30.0
+    slot: str = ""
+    publication: str = "dbz_publication"
+    creates_publication: bool = True
 
 
-def prepare(connection: Connection, settings: Settings) -> list[TableNote]:
+def prepare(connection: Connection, settings: PostgresSettings) -> list[TableNote]:
     """Return the tables to read; fails where they cannot be."""
     check_server(connection, settings.database.place)
     found = find_tables(connection, settings.tables)
+    check_keys(found)
     for table in found:
-        if not table.keys:
-            raise InvalidProgramError(
-                f"Table {table.table} has no primary key, by which its rows are told apart: add one, or leave it out "
-                "of table_list."
-            )
+        check_identity(table.table, table.identity)
         settings.schema.check(table.table, table.identity == "f")
     return found
 
 
-class PostgresEnumerator(SplitEnumerator):
-    """Deals out chunks of tables or a stretch of the log, never both: between subtasks an epoch has no order."""
+class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, bytes]):
+    """Deals out chunks by COPY and the messages of a replication slot."""
 
-    def __init__(self, settings: Settings, parallelism: int, restored: Any) -> None:
-        self._settings = settings
-        self._parallelism = parallelism
-        self._wake: Callable[[], None] = lambda: None
-        self._lock = threading.Condition()
-        self._connection = settings.database.connect()
-        self._log: LogReader | None = None
-        self._chunks: ChunkReaders | None = None
-        try:
-            self._open(restored)
-        except BaseException:
-            self.close()
-            raise
+    _log: LogReader | None
 
     def _open(self, restored: Any) -> None:
-        settings = self._settings
-        self._tables = {t.table: t for t in prepare(self._connection, settings)}
-        ensure_publication(
-            self._connection, settings.publication, list(self._tables.values()), settings.creates_publication
-        )
-        if restored is None:
-            self._place, known = self._start(), set()
-            self._machine = Snapshotting()
-            if not settings.startup.reads_tables:
-                known = set(self._tables)
-            self._target: int | None = None
-        else:
-            slot_to_go_on(self._connection, settings.slot, settings.database.name, restored["place"][0])
-            self._place, known = Place(*restored["place"]), set(restored["tables"])
-            self._machine = Snapshotting(restored["snapshot"])
-            self._target = restored["target"]
-            # One that is gone has nothing left to read.
-            for table in [t for t in self._machine.tables if t not in self._tables]:
-                self._machine.skip(table)
-        self._known = known
-        self._add_tables()
         # By oid, as the log has described them; None: not ours.
         self._described: dict[int, Described | None] = {}
-        self._deals_log = False
-        self._last_beat: float | None = None
-        self._beat_place = self._place.lsn
-        self._next_look: float | None = None
         self._is_done = False
-        wake = self._woken
-        self._log = LogReader(settings.database, settings.slot, settings.publication, self._place, wake)
-        self._read_chunks()
+        # Of each table that is read: its oid, and its number in the publication.
+        self._oids: dict[str, int] = dict((restored or {}).get("oids", {}))
+        self._members: dict[str, int] = dict((restored or {}).get("members", {}))
+        super()._open(restored)
+
+    def _failure(self, error: Exception) -> MillstreamError | None:
+        if not isinstance(error, library().Error):
+            return None
+        return PostgresFailure(f"PostgreSQL at {self._settings.database.place} does not answer: {said(error)}.")
+
+    def _find_tables(self) -> list[TableNote]:
+        return prepare(self._connection, self._settings)
+
+    def _make_ready(self, tables: list[TableNote]) -> None:
+        settings = self._settings
+        ensure_publication(
+            self._connection,
+            settings.publication,
+            tables,
+            settings.creates_publication,
+            settings.startup.reads_tables,
+        )
+        found = find_publication(self._connection, settings.publication)
+        self._members |= {} if found is None else {t.table: found.members[t.table] for t in tables}
+        self._oids |= {t.table: t.oid for t in tables}
+
+    def _check_known(self, tables: list[TableNote]) -> None:
+        for table in tables:
+            if table.oid != self._oids.get(table.table, table.oid):
+                raise PostgresLost(
+                    f"Table {table.table} is another one than before: it was dropped, or renamed, and made anew. Start "
+                    "the job without its state, so that it reads the table anew."
+                )
+        check_published(self._connection, self._settings.publication, tables, self._members)
 
     def _start(self) -> Place:
         """Return where the log is read from, by a slot that is there or made."""
@@ -144,8 +130,7 @@ class PostgresEnumerator(SplitEnumerator):
             _log.warning("replication slot %s has lost its log, and is made anew", settings.slot)
             drop_slot(connection, settings.slot)
             slot = None
-        place = self._place_of(slot or create_slot(connection, settings.slot))
-        return Place(place)
+        return Place(self._place_of(slot) if slot is not None else create_slot(connection, settings.slot).confirmed)
 
     def _place_of(self, slot: Slot) -> int:
         mode, offset = self._settings.startup.mode, self._settings.startup.offset
@@ -156,108 +141,72 @@ class PostgresEnumerator(SplitEnumerator):
                     f"Replication slot {self._settings.slot!r} has the log from {lsn_text(slot.confirmed)} on, not "
                     f"from {offset}."
                 )
+            if place > self._end():
+                raise InvalidProgramError(
+                    f"PostgresSource: the log has not come to {offset} yet, it ends at {lsn_text(self._end())}."
+                )
             return place
-        if mode == startup.LATEST:
-            row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
-            assert row is not None
-            return max(lsn(row[0]), slot.confirmed)
+        if mode != startup.COMMITTED:
+            # What is older the tables have, too; and the publication may not have been there then.
+            return max(self._end(), slot.confirmed)
         return slot.confirmed
 
-    def _add_tables(self) -> None:
-        """Begin with tables that are new."""
-        new = [t for t in self._tables if t not in self._known]
-        if not new:
-            return
+    def _end(self) -> int:
+        row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        assert row is not None
+        return lsn(row[0])
+
+    def _go_on(self, restored: Any) -> Place:
+        place = Place(*restored["place"])
+        slot_to_go_on(self._connection, self._settings.slot, self._settings.database.name, place.lsn)
+        return place
+
+    def _horizon(self) -> int:
         # The log has all of every transaction that begins after this one, and of those before it, which a snapshot
         # must therefore see, perhaps not.
         row = self._connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
         assert row is not None
-        with self._lock:
-            for table in new:
-                self._machine.add(table, row[0] + 1)
-        self._known |= set(new)
+        return int(row[0]) + 1
 
-    def _read_chunks(self) -> None:
-        """Have tables read that are not complete."""
-        if self._chunks is None and not self._machine.is_complete:
-            settings = self._settings
-            self._chunks = ChunkReaders(
-                settings.database,
-                self._machine,
-                self._lock,
-                self._tables,
-                settings.chunk_rows,
-                settings.threads,
-                self._woken,
-            )
+    def _open_log(self) -> LogReader:
+        settings = self._settings
+        return LogReader(settings.database, settings.slot, settings.publication, self._place, self._woken)
 
-    def _woken(self) -> None:
-        self._wake()
+    def _open_chunks(self, desk: Desk[TableNote]) -> PostgresChunks:
+        settings = self._settings
+        return PostgresChunks(settings.database, desk, settings.chunk_rows, settings.threads)
 
-    def listen(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-        # What came before is not forgotten.
-        wake()
+    def _point(self) -> int:
+        lsn: int = self._place.lsn
+        return lsn
 
-    # --- dealing out
+    def _end_of_log(self) -> int:
+        message = "SELECT pg_logical_emit_message(true, 'millstream', 'the snapshot ends')::text"
+        row = self._connection.execute(message).fetchone()
+        assert row is not None
+        return lsn(row[0])
 
-    def poll(self, budget: int, now: float) -> Dealt:
+    def _has_reached(self, target: int) -> bool:
+        return bool(self._place.lsn >= target)
+
+    def _bytes_behind(self) -> int:
+        return max(0, self._end() - int(self._place.lsn))
+
+    def _hurry(self) -> None:
         assert self._log is not None
-        self._log.check()
-        if self._chunks is not None:
-            self._chunks.check()
-        self._look_for_tables(now)
-        if self._last_beat is None:
-            self._last_beat = now
-        chunks: list[ReadChunk] = []
-        if not (self._deals_log and self._log.has_more):
-            with self._lock:
-                chunks = self._machine.take(self._parallelism)
-        self._deals_log = bool(chunks)
-        if chunks:
-            return Dealt({i: [done.rows] for i, done in enumerate(chunks)}, limited=True)
-        shares = self._deal_log(budget)
-        self._end_snapshot()
-        if (
-            not shares
-            and now >= self._last_beat + self._settings.heartbeat_seconds
-            and self._place.lsn > self._beat_place
-        ):
-            # Nothing happens in these tables: a checkpoint shall know all the same how far the log is.
-            shares = [LogShare({}, [])]
-        if shares:
-            self._last_beat, self._beat_place = now, self._place.lsn
-        return Dealt({0: shares} if shares else {}, limited=self._log.has_more and bool(shares))
+        self._log.ask()
 
-    def next_poll(self, now: float) -> float:
-        return now + (
-            _SOMETIME if self._machine.is_complete and self._settings.startup.mode != startup.SNAPSHOT else _SOON
-        )
+    # --- the log
 
-    def _deal_log(self, budget: int) -> list[Share]:
-        assert self._log is not None
-        shares: list[LogShare] = []
-        changes = size = 0
-        while changes < budget and size < _SHARE_BYTES and (piece := self._log.peek()) is not None:
-            if piece.begin is not None:
-                with self._lock:
-                    if not self._machine.may_deal(piece.begin.xid):
-                        break
-                    self._machine.dealt(piece.begin.xid)
-                self._add_piece(shares, piece, piece.begin)
-            self._log.pop()
-            changes += piece.changes
-            size += piece.size
-            self._place = piece.after
-            if not self._machine.is_complete:
-                with self._lock:
-                    self._machine.passed(self._place.lsn)
-        return [s for s in shares if s.transactions]
+    def _empty_share(self) -> LogShare:
+        return LogShare()
 
-    def _add_piece(self, shares: list[LogShare], piece: Piece, begin: Begin) -> None:
+    def _add_piece(self, shares: list[LogShare], piece: Piece) -> None:
+        begin = piece.begin
+        assert begin is not None
         messages: list[bytes] = []
         if not shares:
-            shares.append(LogShare({}, []))
+            shares.append(LogShare())
         for message in piece.messages:
             if isinstance(message, Relation):
                 self._add_messages(shares[-1], begin, messages)
@@ -265,7 +214,7 @@ class PostgresEnumerator(SplitEnumerator):
                 self._describe(message)
                 if message.oid in shares[-1].tables:
                     # The same table is another one from here on.
-                    shares.append(LogShare({}, []))
+                    shares.append(LogShare())
             else:
                 messages.append(message)
         self._add_messages(shares[-1], begin, messages)
@@ -276,9 +225,27 @@ class PostgresEnumerator(SplitEnumerator):
         if name not in self._tables and is_wanted(name, self._settings.tables):
             self._find_new_tables()
         table = self._tables.get(name)
-        self._described[relation.oid] = (
-            None if table is None else described(self._connection, relation, tuple(k.name for k in table.keys))
-        )
+        if table is None or table.oid != relation.oid:
+            self._described[relation.oid] = None
+            return
+        check_identity(name, relation.identity)
+        self._described[relation.oid] = described(self._connection, relation, self._key_names(table, relation))
+
+    def _key_names(self, table: TableNote, relation: Relation) -> tuple[str, ...]:
+        """Return the key's columns as they are called where the log is; in the catalog they may have new names."""
+        there = {c.name for c in relation.columns}
+        # With FULL every column counts as one of the key.
+        flagged = there if relation.identity == "f" else {c.name for c in relation.columns if c.is_key}
+        for keys in (table.keys, find_keys(self._connection, table.oid)):
+            names = tuple(k.name for k in keys)
+            if flagged.issuperset(names) and (relation.identity == "f" or flagged.issubset(names)):
+                return names
+        if relation.identity == "f":
+            raise PostgresLost(
+                f"The columns of the key of table {table.table} were renamed more than once while nobody read the log: "
+                "start the job without its state."
+            )
+        return tuple(c.name for c in relation.columns if c.is_key)
 
     def _add_messages(self, share: LogShare, begin: Begin, messages: list[bytes]) -> None:
         ours: list[bytes] = []
@@ -299,161 +266,54 @@ class PostgresEnumerator(SplitEnumerator):
 
     # --- while tables are read
 
-    def _passing(self, xid: int, messages: list[bytes]) -> list[bytes]:
-        """Leave out changes to rows that a chunk brings, or has brought."""
-        passing: list[bytes] = []
-        run: list[bytes] = []
-        for message in messages:
-            if message[0] == pgoutput.TRUNCATE:
-                passing += self._passing_rows(xid, run)
-                run = []
-                self._truncated(message)
-                passing.append(message)
-            else:
-                run.append(message)
-        return passing + self._passing_rows(xid, run)
+    def _truncates(self, change: bytes) -> Sequence[str] | None:
+        if change[0] != pgoutput.TRUNCATE:
+            return None
+        tables = [self._described.get(oid) for oid in pgoutput.truncated(change)]
+        return [table.relation.table for table in tables if table is not None]
 
-    def _truncated(self, message: bytes) -> None:
-        for oid in pgoutput.truncated(message):
-            table = self._described.get(oid)
-            if table is not None:
-                with self._lock:
-                    if table.relation.table in self._machine.tables:
-                        self._machine.again(table.relation.table)
+    def _keys_of(self, change: bytes) -> tuple[str, list[Key]]:
+        table = self._described[pgoutput.oid_of(change)]
+        assert table is not None
+        return table.relation.table, [key for key in _keys(change, table) if key is not None]
 
-    def _passing_rows(self, xid: int, messages: list[bytes]) -> list[bytes]:
-        with self._lock:
-            busy = set(self._machine.tables)
-        keys: dict[str, list[Key]] = {}
-        found: list[tuple[bytes, str | None, Key | None, Key | None]] = []
-        for message in messages:
-            table = self._described[pgoutput.oid_of(message)]
-            assert table is not None
-            name = table.relation.table
-            if name not in busy:
-                found.append((message, None, None, None))
-                continue
-            before, after = _decoded(pgoutput.key_of(pgoutput.images(message), table.keys), message)
-            found.append((message, name, before, after))
-            keys.setdefault(name, []).extend(k for k in (before, after) if k is not None)
-        verdicts = {name: self._verdicts(name, wanted, xid) for name, wanted in keys.items()}
-        passing: list[bytes] = []
-        for message, busy_table, before, after in found:
-            passing += [message] if busy_table is None else _halves(message, before, after, verdicts[busy_table])
-        return passing
-
-    def _verdicts(self, table: str, keys: list[Key], xid: int) -> dict[Key, bool]:
-        """Tell which keys a transaction's changes pass to; the database knows their order."""
-        with self._lock:
-            bounds = list(self._machine.bounds(table))
-        different = list(dict.fromkeys(keys))
-        above = [0] * len(different) if not bounds else self._compare(self._tables[table], different, bounds)
-        with self._lock:
-            return {k: self._machine.passes(table, n, xid) for k, n in zip(different, above, strict=True)}
+    def _left_of(self, change: bytes, passes: dict[Key, bool]) -> list[bytes]:
+        table = self._described[pgoutput.oid_of(change)]
+        assert table is not None
+        before, after = _keys(change, table)
+        gone = before is not None and passes[before]
+        come = after is not None and passes[after]
+        if before == after or before is None or after is None:
+            return [change] if gone or come else []
+        if gone and come:
+            return [change]
+        delete, insert = pgoutput.cut_update(change)
+        return [delete] if gone else [insert] if come else []
 
     def _compare(self, table: TableNote, keys: list[Key], bounds: list[Key]) -> list[int]:
-        columns = [f"k{i}" for i in range(len(table.keys))]
-        typed = [
-            f"{c}::{k.type}" + (f" COLLATE {k.collation}" if k.collation else "")
-            for c, k in zip(columns, table.keys, strict=True)
-        ]
-        row = ", ".join(typed)
-        places = ", ".join(["%s"] * len(columns))
-        above = " + ".join([f"(({row}) > ({places}))::int"] * len(bounds))
-        arrays = ", ".join(["%s::text[]"] * len(columns))
-        query = f"SELECT {above} FROM unnest({arrays}) WITH ORDINALITY AS e({', '.join(columns)}, n) ORDER BY n"
-        values = [part for bound in bounds for part in bound]
-        values += [[key[i] for key in keys] for i in range(len(columns))]
-        return [n for (n,) in self._connection.execute(query, values).fetchall()]
+        return compare(self._connection, table, keys, bounds)
 
-    def _end_snapshot(self) -> None:
-        """Once all tables are read, the log must pass what they have seen; it may need a push."""
-        assert self._log is not None
-        if self._machine.is_complete and self._chunks is not None:
-            self._chunks.close()
-            self._chunks = None
-        if self._settings.startup.mode != startup.SNAPSHOT:
-            return
-        if self._target is None and self._machine.all_dealt:
-            message = "SELECT pg_logical_emit_message(true, 'millstream', 'the snapshot ends')::text"
-            row = self._connection.execute(message).fetchone()
-            assert row is not None
-            self._target = lsn(row[0])
-        if self._target is not None and not self.is_finished():
-            self._log.ask()
-
-    # --- tables that come later
-
-    def _look_for_tables(self, now: float) -> None:
-        if self._next_look is not None and now >= self._next_look and self._settings.startup.mode != startup.SNAPSHOT:
-            self._find_new_tables()
-            self._next_look = None
-        if self._next_look is None:
-            self._next_look = now + self._settings.discovery_seconds
-
-    def _find_new_tables(self) -> None:
-        settings = self._settings
-        new = [t for t in prepare(self._connection, settings) if t.table not in self._tables]
-        if new:
-            ensure_publication(self._connection, settings.publication, new, settings.creates_publication)
-            with self._lock:
-                self._tables.update({t.table: t for t in new})
-            self._add_tables()
-            self._read_chunks()
-
-    # --- the rest of the contract
-
-    def is_finished(self) -> bool:
-        return (
-            self._settings.startup.mode == startup.SNAPSHOT
-            and self._target is not None
-            and self._place.lsn >= self._target
-            and self._machine.is_complete
-        )
+    # --- the slot
 
     def snapshot(self) -> Any:
-        with self._lock:
-            return {
-                "place": tuple(self._place),
-                "tables": sorted(self._known),
-                "snapshot": self._machine.state,
-                "target": self._target,
-                "finished": self.is_finished(),
-            }
+        return {**super().snapshot(), "oids": dict(self._oids), "members": dict(self._members)}
 
     def committed(self, snapshot: Any) -> None:
         assert self._log is not None
         self._log.confirm(snapshot["place"][0])
         self._is_done = snapshot["finished"]
 
-    def close(self) -> None:
-        for part in (self._chunks, self._log):
-            if part is not None:
-                part.close()
+    def _closing(self) -> None:
         if self._log is not None and self._is_done:
             # Nobody comes back to it, and the server would keep its log for ever.
             drop_slot(self._connection, self._settings.slot)
-        self._connection.close()
 
 
-def _decoded(
-    keys: tuple[tuple[Any, ...] | None, tuple[Any, ...] | None], message: bytes
-) -> tuple[Key | None, Key | None]:
-    before, after = keys
+def _keys(message: bytes, table: Described) -> tuple[Key | None, Key | None]:
+    """Return the key of a row before a change and after it."""
+    before, after = pgoutput.key_of(pgoutput.images(message), table.keys)
     is_insert = message[0] == pgoutput.INSERT
     return (
         None if before is None or is_insert else tuple(part.decode() for part in before),
         None if after is None else tuple(part.decode() for part in after),
     )
-
-
-def _halves(message: bytes, before: Key | None, after: Key | None, passes: dict[Key, bool]) -> list[bytes]:
-    """Return what is left of a change when rows of some keys are left out."""
-    gone = before is not None and passes[before]
-    come = after is not None and passes[after]
-    if before == after or before is None or after is None:
-        return [message] if gone or come else []
-    if gone and come:
-        return [message]
-    delete, insert = pgoutput.cut_update(message)
-    return [delete] if gone else [insert] if come else []

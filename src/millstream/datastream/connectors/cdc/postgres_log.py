@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import select
 import struct
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from millstream.datastream.connectors.cdc import pgoutput
+from millstream.datastream.connectors.cdc.log_thread import LogPiece, LogThread
 from millstream.datastream.connectors.cdc.pgoutput import Begin, Relation
-from millstream.datastream.connectors.cdc.postgres_catalog import lsn_text, quoted
+from millstream.datastream.connectors.cdc.postgres_catalog import quoted
 from millstream.datastream.connectors.cdc.postgres_session import Database, PostgresFailure, PostgresLost, library, said
+from millstream.datastream.connectors.cdc.postgres_slots import lsn_text
 
 __all__ = ["Assembler", "LogReader", "Piece", "Place"]
 
 # A piece of a transaction has so many changes, or bytes, at most: larger ones are dealt out in several.
 PIECE_CHANGES = 1000
 PIECE_BYTES = 1 << 20
-# So many bytes are read ahead of the job.
-AHEAD_BYTES = 16 << 20
 # So often the server is told how far the job is, in seconds.
 _STATUS_SECONDS = 5.0
 # So long a slot may still be taken by a connection that is dying.
@@ -50,21 +48,21 @@ class Place(NamedTuple):
     changes: int = 0
 
 
-@dataclass
-class Piece:
-    """Changes of one transaction, or a note that there are none.
+@dataclass(kw_only=True)
+class Piece(LogPiece):
+    """Changes of one transaction, named by its number.
 
     Attributes:
         begin: the transaction; None where nothing of interest happened up to the place.
         messages: changes, and tables as they are described from there on.
-        after: how far the log is dealt out behind it.
     """
 
-    begin: Begin | None
+    begin: Begin | None = None
     messages: list[bytes | Relation] = field(default_factory=list)
-    changes: int = 0
-    size: int = 0
-    after: Place = field(default_factory=lambda: Place(0))
+
+
+def _piece_of(begin: Begin) -> Piece:
+    return Piece(begin=begin, transaction=begin.xid)
 
 
 class Assembler:
@@ -105,13 +103,13 @@ class Assembler:
         if self._begin is not None or lsn <= self._place.lsn:
             return None
         self._place = Place(lsn)
-        return Piece(None, after=self._place)
+        return Piece(after=self._place)
 
     def _open(self, begin: Begin) -> None:
         self._begin, self._changes = begin, 0
         self._skip = self._place.changes if self._place.transaction == begin.lsn else 0
         # Sent again, though it was done before: left out, but for tables that are described in it.
-        self._piece = Piece(begin)
+        self._piece = _piece_of(begin)
 
     def _change(self, message: bytes) -> Piece | None:
         piece = self._piece
@@ -120,12 +118,12 @@ class Assembler:
         if self._changes <= self._skip or self._begin.lsn < self._place.lsn:
             return None
         piece.messages.append(message)
-        piece.changes += 1
+        piece.count += 1
         piece.size += len(message)
-        if piece.changes < PIECE_CHANGES and piece.size < PIECE_BYTES:
+        if piece.count < PIECE_CHANGES and piece.size < PIECE_BYTES:
             return None
         piece.after = self._place = Place(self._place.lsn, self._begin.lsn, self._changes)
-        self._piece = Piece(self._begin)
+        self._piece = _piece_of(self._begin)
         return piece
 
     def _close(self, end: int) -> Piece:
@@ -138,27 +136,17 @@ class Assembler:
         return piece
 
 
-class LogReader:
-    """The connection over which a slot's log comes, and the thread that reads it.
-
-    Args:
-        wake: called, in that thread, when there is something to take.
-    """
+class LogReader(LogThread[Piece]):
+    """The connection over which a slot's log comes, and the thread that reads it."""
 
     def __init__(self, database: Database, slot: str, publication: str, place: Place, wake: Callable[[], None]) -> None:
+        super().__init__("millstream-cdc-log", wake)
         self._database, self._slot, self._publication = database, slot, publication
-        self._wake = wake
         self._assembler = Assembler(place)
         self._confirmed = self._told = 0
         # Whether the server is to answer, and whether it waits for an answer.
         self._asks = self._owes = False
-        self._lock = threading.Condition()
-        self._pieces: deque[Piece] = deque()
-        self._ahead = 0
-        self._closed = False
-        self._failure: Exception | None = None
         self._connection = self._start(place)
-        self._thread = threading.Thread(target=self._run, name="millstream-cdc-log", daemon=True)
         self._thread.start()
 
     def _start(self, place: Place) -> Any:
@@ -192,26 +180,6 @@ class LogReader:
 
     # --- for the job
 
-    def peek(self) -> Piece | None:
-        """Return what is to be dealt out next, None for nothing."""
-        with self._lock:
-            return self._pieces[0] if self._pieces else None
-
-    def pop(self) -> None:
-        """Take away what is to be dealt out next."""
-        with self._lock:
-            self._ahead -= self._pieces.popleft().size
-            self._lock.notify_all()
-
-    @property
-    def has_more(self) -> bool:
-        return bool(self._pieces)
-
-    def check(self) -> None:
-        """Raise what has gone wrong in the thread."""
-        if self._failure is not None:
-            raise self._failure
-
     def confirm(self, lsn: int) -> None:
         """All up to a place has been processed for good: the server need not keep it."""
         self._confirmed = max(self._confirmed, lsn)
@@ -220,27 +188,13 @@ class LogReader:
         """Have the server say how far it is, though nothing has happened."""
         self._asks = True
 
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._lock.notify_all()
-        self._thread.join(timeout=10)
-        self._connection.close()
-
     # --- the thread
 
-    def _run(self) -> None:
-        try:
-            self._read()
-        except PostgresFailure as e:
-            self._failure = e
-        except Exception as e:
-            self._failure = PostgresFailure(
-                f"The connection to PostgreSQL at {self._database.place} is lost: {said(e)}."
-            )
-            self._failure.__cause__ = e
-        if self._failure is not None:
-            self._wake()
+    def _failed(self, error: Exception) -> PostgresFailure:
+        return PostgresFailure(f"The connection to PostgreSQL at {self._database.place} is lost: {said(error)}.")
+
+    def _disconnect(self) -> None:
+        self._connection.close()
 
     def _read(self) -> None:
         connection = self._connection.pgconn
@@ -250,7 +204,7 @@ class LogReader:
             if now >= next_status or self._asks or self._owes or self._confirmed > self._told:
                 self._tell(connection)
                 next_status = now + _STATUS_SECONDS
-            if self._ahead >= AHEAD_BYTES:
+            if self._is_full:
                 with self._lock:
                     self._lock.wait(_POLL)
                 continue
@@ -281,7 +235,7 @@ class LogReader:
                 found.append(piece)
                 size += piece.size
         if found:
-            self._put(found)
+            self._put(*found)
         if length == -1:
             self._ended(connection)
         elif length < -1:
@@ -289,19 +243,6 @@ class LogReader:
                 f"The log of PostgreSQL breaks off: {connection.error_message.decode(errors='replace').strip()}."
             )
         return taken > 0
-
-    def _put(self, found: list[Piece]) -> None:
-        with self._lock:
-            was_empty = not self._pieces
-            for piece in found:
-                last = self._pieces[-1] if self._pieces else None
-                if piece.begin is None and last is not None and last.begin is None and len(self._pieces) > 1:
-                    # Of places where nothing happens the last one tells all; but the first may just be looked at.
-                    self._pieces.pop()
-                self._pieces.append(piece)
-                self._ahead += piece.size
-        if was_empty:
-            self._wake()
 
     def _ended(self, connection: Any) -> None:
         result = connection.get_result()

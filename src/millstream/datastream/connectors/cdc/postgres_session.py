@@ -21,6 +21,8 @@ _SETTINGS = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
     "client_encoding": "UTF8",
+    # Rows that the user may not see are an error, not left out.
+    "row_security": "off",
 }
 
 
@@ -96,6 +98,8 @@ class Database:
         words = said(error)
         # Each address that was tried has a line of its own; the last words tell.
         reason = words.rpartition("FATAL:")[2].strip() or words
+        if "max_wal_senders" in words or "too many" in words or "remaining connection slots" in words:
+            return PostgresFailure(f"PostgreSQL at {self.place} has no connection left: {reason}.")
         if "authentication" in words or "password" in words or "role" in words or "pg_hba" in words:
             return PostgresFailure(
                 f"PostgreSQL at {self.place} refuses user {self.user!r}: {reason}. Check username and password."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -42,8 +42,16 @@ class Described:
 class LogShare:
     """A stretch of the log: transactions, or parts of them, with the messages of their changes."""
 
-    tables: dict[int, Described]
-    transactions: list[tuple[Begin, list[bytes]]]
+    tables: dict[int, Described] = field(default_factory=dict)
+    transactions: list[tuple[Begin, list[bytes]]] = field(default_factory=list)
+    of_table = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.transactions
+
+    def changes(self) -> Iterator[Change]:
+        return changes_of(self)
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,11 @@ class ChunkShare:
     data: bytes
     lsn: int
     ms: int
+    of_table = True
+    is_empty = False
+
+    def changes(self) -> Iterator[Change]:
+        return rows_of(self)
 
 
 def rows_of(share: ChunkShare) -> Iterator[Change]:
@@ -66,12 +79,12 @@ def rows_of(share: ChunkShare) -> Iterator[Change]:
     table = share.table
     name, columns, keys = table.relation.table, table.names, table.keys
     converters = table.converters()
-    source = {"lsn": share.lsn, "txId": None}
+    source, schema = {"lsn": share.lsn, "txId": None}, table.relation.schema
     ms = share.ms
     for line in share.data.split(b"\n")[:-1]:
         fields = copied_row(line)
         row = [None if f is None else c(f) for c, f in zip(converters, fields, strict=True)]
-        yield Change(ops.READ, name, columns, keys, None, row, False, ms, source)
+        yield Change(ops.READ, name, columns, keys, None, row, False, ms, source, schema)
 
 
 @lru_cache(maxsize=256)
@@ -82,7 +95,7 @@ def _reader(table: Described) -> tuple[Callable[[bytes, int], tuple[list[Any], i
 def changes_of(share: LogShare) -> Iterator[Change]:
     """Yield the changes of a stretch of the log, in order."""
     tables = share.tables
-    readers = {oid: (*_reader(table), table.keys) for oid, table in tables.items()}
+    readers = {oid: (*_reader(table), table.keys, table.relation.schema) for oid, table in tables.items()}
     insert, truncate = pgoutput.INSERT, pgoutput.TRUNCATE
     from_bytes = int.from_bytes
     for begin, messages in share.transactions:
@@ -93,18 +106,18 @@ def changes_of(share: LogShare) -> Iterator[Change]:
             if kind == truncate:
                 for oid in pgoutput.truncated(message):
                     if oid in tables:
-                        name, names, keys = readers[oid][1:]
-                        yield Change(ops.TRUNCATE, name, names, keys, None, None, False, ms, source)
+                        name, names, keys, schema = readers[oid][1:]
+                        yield Change(ops.TRUNCATE, name, names, keys, None, None, False, ms, source, schema)
                 continue
-            read, name, names, keys = readers[from_bytes(message[1:5], "big")]
+            read, name, names, keys, schema = readers[from_bytes(message[1:5], "big")]
             if kind == insert:
                 after, _ = read(message, 6)
                 if UNCHANGED in after:
                     # Half of an UPDATE.
                     _fill(after, None, False, keys)
-                yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source)
+                yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source, schema)
             else:
-                yield from _update_or_delete(message, read, name, names, keys, ms, source)
+                yield from _update_or_delete(message, read, name, names, keys, ms, source, schema)
 
 
 def _update_or_delete(
@@ -115,6 +128,7 @@ def _update_or_delete(
     keys: tuple[int, ...],
     ms: int,
     source: dict[str, Any],
+    schema: str,
 ) -> Iterator[Change]:
     before: list[Any] | None = None
     whole, at = False, 5
@@ -122,17 +136,17 @@ def _update_or_delete(
         whole = message[5] == ord("O")
         before, at = read(message, 6)
     if message[0] == pgoutput.DELETE:
-        yield Change(ops.DELETE, name, names, keys, before, None, whole, ms, source)
+        yield Change(ops.DELETE, name, names, keys, before, None, whole, ms, source, schema)
         return
     after, _ = read(message, at + 1)
     moved = before is not None and any(after[k] is not UNCHANGED and before[k] != after[k] for k in keys)
     _fill(after, before, whole, keys)
     if moved:
         # Another key is another row.
-        yield Change(ops.DELETE, name, names, keys, before, None, whole, ms, source)
-        yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source)
+        yield Change(ops.DELETE, name, names, keys, before, None, whole, ms, source, schema)
+        yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source, schema)
     else:
-        yield Change(ops.UPDATE, name, names, keys, before if whole else None, after, whole, ms, source)
+        yield Change(ops.UPDATE, name, names, keys, before if whole else None, after, whole, ms, source, schema)
 
 
 def _fill(after: list[Any], before: list[Any] | None, whole: bool, keys: tuple[int, ...]) -> None:

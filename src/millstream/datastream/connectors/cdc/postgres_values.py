@@ -8,7 +8,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["TypeNote", "converter"]
+__all__ = ["TypeNote", "converter", "is_known"]
 
 # Types by the oid that every PostgreSQL has.
 _BOOL, _BYTEA, _CHAR = 16, 17, 18
@@ -25,7 +25,7 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class TypeNote:
-    """What the catalog says of a type that only this database has.
+    """What the catalog says of a type.
 
     Attributes:
         base: the type it is a domain over.
@@ -75,6 +75,15 @@ def _converters() -> dict[int, Callable[[bytes], Any]]:
 
 
 _BY_OID = _converters()
+
+
+# Of text, as it is; and vectors, which are written as no array is.
+_TEXTS = (18, 19, 22, 25, 30, 114, 1042, 1043, 2950, 3802)
+
+
+def is_known(oid: int) -> bool:
+    """Tell whether a type's values can be read without asking the catalog."""
+    return oid in _BY_OID or oid in _ELEMENTS or oid in _TEXTS
 
 
 def converter(oid: int, notes: Mapping[int, TypeNote]) -> Callable[[bytes], Any]:

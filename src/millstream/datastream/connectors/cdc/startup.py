@@ -55,8 +55,9 @@ class StartupOptions:
         """Read the log from a place on.
 
         Args:
-            offset: PostgreSQL's LSN as in `0/1528C90`; for MySQL the binlog's file.
-            position: for MySQL, the place in that file.
+            offset: PostgreSQL's LSN as in `0/1528C90`; for MariaDB and MySQL the binlog's file, or the GTIDs of what is
+                done, as in `0-1-270`.
+            position: for MariaDB and MySQL, the place in that file.
         """
         if not offset:
             raise InvalidProgramError(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from millstream.common.records import record
 from millstream.sql.bind.relations import joined_fields
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Column, Expression, columns_of, conjunction, conjuncts, replaced, walk
@@ -47,7 +48,7 @@ def is_correlated(node: n.Node, level: int = 1) -> bool:
     return any(is_correlated(i, level) for i in node.inputs)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pulled:
     """A query without what looked out of it.
 
@@ -124,7 +125,7 @@ def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
     return None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ByOuter:
     """A query with columns by which its rows belong to rows around.
 

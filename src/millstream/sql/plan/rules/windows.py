@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from millstream.common.records import record
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import AggregateCall, Column, columns_of, conjuncts
 from millstream.sql.plan import nodes as n
@@ -11,7 +12,7 @@ from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import LocalZonedTimestampType
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Windowed:
     """Where the columns of a window are in a node: `time` None where it is not there."""
 

@@ -1,22 +1,27 @@
-"""Connectors beside what they stand on: Kafka beside the bare client and PyFlink, files beside pyarrow's own readers.
+"""Connectors beside what they stand on, in one run.
 
-    python bench/kafka.py [--records 1000000] [--only pass,count,csv,parquet] [--without pyflink]
+Kafka beside the bare client and PyFlink, files beside pyarrow's own readers, change data capture beside pg_recvlogical.
 
-Both sides have one worker. The bare client reads, writes and commits a transaction every second in one process, with
-the settings that millstream has. Prints records a second and ratios, and writes bench/kafka.json.
+    python bench/connectors.py [--records 1000000] [--only pass,count,csv,parquet,cdc] [--without pyflink,process]
+
+Each has one worker. The bare client reads, writes and commits a transaction every second in one process, with the
+settings that millstream has. Prints records a second and ratios, and, from Kafka to Kafka, where the CPU time goes: the
+broker is on the same cores.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cdc
 from run import run_script
 from venvs import venv
 
@@ -34,9 +39,10 @@ from millstream.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from millstream.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from millstream.testing.kafka import KafkaBroker
 
-HERE = Path(__file__).parent
 # What is to be reached: of what, and at least.
-GOALS = {"pass": [("bare", 0.7), ("pyflink", 20.0)]}
+GOALS = {"pass": [("bare", 0.7), ("pyflink thread", 20.0)], "cdc": [("pg_recvlogical", 0.3)]}
+# So many that what Java takes to warm up is a small part.
+PYFLINK_RECORDS = 100_000
 KEYS = 1000
 PAYLOAD = "x" * 88
 Rates = dict[str, float]
@@ -191,11 +197,11 @@ def parquet_source(directory: Path) -> FileSource:
 # --- all
 
 
-def pyflink_pass(bootstrap: str, source: str, sink: str, records: int) -> float | None:
+def pyflink_pass(mode: str, bootstrap: str, source: str, sink: str, records: int) -> float | None:
     python = venv("pyflink")
     if python is None:
         return None
-    found = run_script(python, "pyflink_kafka.py", [bootstrap, source, sink, str(records), *kafka_jars()])
+    found = run_script(python, "pyflink_kafka.py", [mode, bootstrap, source, sink, str(records), *kafka_jars()])
     return float(found["records_per_second"])
 
 
@@ -215,17 +221,49 @@ def best(measure: Any, *arguments: Any) -> float:
     return max(measure(*arguments) for _ in range(2))
 
 
+def with_cpu(name: str, broker: KafkaBroker, records: int, measure: Callable[[], float]) -> float:
+    """Measure twice, the second time with the CPU time that is taken here and by the broker; return the better rate."""
+    first = measure()
+    before = cpu_seconds(os.getpid(), broker.pid), cpu_seconds(broker.pid)
+    second = measure()
+    here, there = cpu_seconds(os.getpid(), broker.pid) - before[0], cpu_seconds(broker.pid) - before[1]
+    took = records / second
+    print(
+        f"pass     {name}: of {took:.1f} s, {here:.1f} s of CPU here ({here / records * 1e6:.1f} us a record) "
+        f"and {there:.1f} s in the broker ({there / records * 1e6:.1f} us)"
+    )
+    return max(first, second)
+
+
+def cpu_seconds(root: int, without: int = -1) -> float:
+    """Return the CPU time of a process and of those it has started, but for one of them."""
+    parents: dict[int, tuple[int, int]] = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(entry)] = int(fields[1]), int(fields[11]) + int(fields[12])
+    total, ahead = 0, [root]
+    while ahead:
+        process = ahead.pop()
+        total += parents[process][1]
+        ahead += [p for p, (parent, _) in parents.items() if parent == process and p != without]
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--only", default="pass,count,csv,parquet")
-    parser.add_argument("--without", default="")
+    parser.add_argument("--only", default="pass,count,csv,parquet,cdc")
+    parser.add_argument("--without", default="", help="pyflink, or one of its modes: thread, process")
     options = parser.parse_args()
     only, records = options.only.split(","), options.records
     results: dict[str, Rates] = {}
     if {"pass", "count"} & set(only):
-        with KafkaBroker() as broker:
-            results |= with_kafka(broker, only, records, "pyflink" not in options.without)
+        modes = [] if "pyflink" in options.without else [m for m in ("thread", "process") if m not in options.without]
+        with KafkaBroker(quick_start=False) as broker:
+            results |= with_kafka(broker, only, records, modes)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         write_files(directory, records)
@@ -233,10 +271,13 @@ def main() -> int:
             if kind in only:
                 ours = best(read, source, records)
                 results[kind] = {"millstream": ours, "pyarrow to rows": best(pyarrow_rows, directory, kind, records)}
+    if "cdc" in only:
+        bare, ours = cdc.rates(min(records, 300_000), rounds=3)
+        results["cdc"] = {"millstream": ours, "pg_recvlogical": bare}
     return show(results)
 
 
-def with_kafka(broker: KafkaBroker, only: list[str], records: int, with_pyflink: bool) -> dict[str, Rates]:
+def with_kafka(broker: KafkaBroker, only: list[str], records: int, modes: list[str]) -> dict[str, Rates]:
     results: dict[str, Rates] = {}
     names = iter(f"out-{i}" for i in range(100))
 
@@ -249,15 +290,16 @@ def with_kafka(broker: KafkaBroker, only: list[str], records: int, with_pyflink:
     at = broker.bootstrap
     if "pass" in only:
         rates = {
-            "bare": max(bare_pass(at, "in", fresh(), records) for _ in range(2)),
-            "millstream": max(passed(at, "in", fresh(), records) for _ in range(2)),
+            "bare": with_cpu("bare", broker, records, lambda: bare_pass(at, "in", fresh(), records)),
+            "millstream": with_cpu("millstream", broker, records, lambda: passed(at, "in", fresh(), records)),
         }
-        few = min(records, 30_000)
-        if with_pyflink:
+        few = min(records, PYFLINK_RECORDS)
+        if modes:
             broker.create_topic("few")
             broker.send("few", (value(i) for i in range(few)))
-            found = pyflink_pass(at, "few", fresh(), few)
-            rates |= {} if found is None else {"pyflink": found}
+        for mode in modes:
+            found = pyflink_pass(mode, at, "few", fresh(), few)
+            rates |= {} if found is None else {f"pyflink {mode}": found}
         results["pass"] = rates
     if "count" in only:
         results["count"] = {"bare": best(bare_count, at, "in", records), "millstream": best(counted, at, "in", records)}
@@ -274,7 +316,6 @@ def show(results: dict[str, Rates]) -> int:
             missed += goal is not None and ratio < goal
             told = "" if goal is None else f"  (goal {goal:g}{'' if ratio >= goal else ', missed'})"
             print(f"{name:8} {peer:18} {rate:12,.0f}/s   millstream is {ratio:.2f} x{told}")
-    (HERE / "kafka.json").write_text(json.dumps(results, indent=1) + "\n")
     return 1 if missed else 0
 
 

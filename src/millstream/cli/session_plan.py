@@ -1,0 +1,44 @@
+"""The process in which a program that was uploaded to a cluster is planned: its main runs up to its first execute()."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import uuid
+from typing import Any
+
+import click
+
+from millstream.cli.program import load_plan
+from millstream.common import pyflink_names
+from millstream.common.telling import tell_any
+from millstream.service.pictures.jobs import plan_of
+
+
+def main(path: str) -> int:
+    """Plan a program, and write the plan to where that is expected; return the exit code."""
+    with open(path) as file:
+        spec: dict[str, Any] = json.load(file)
+    if spec["pyflink"]:
+        pyflink_names.install()
+    try:
+        planned = load_plan(spec["path"], spec["arguments"], {**spec["settings"], **spec["last_word"]}, spec["module"])
+        graph = planned.job_graph()
+        plan = plan_of(uuid.uuid4().hex, graph.job_name, "STREAMING", graph.vertices)
+    except SystemExit as e:
+        click.echo(f"The program ended with code {e.code} before a call of execute(): there is no plan.", err=True)
+        return 1
+    except Exception as e:
+        click.echo(tell_any(e) or repr(e), err=True, nl=False)
+        return 1
+    with open(spec["plan"], "w") as file:
+        json.dump(plan, file)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads of the program's own do not keep it.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

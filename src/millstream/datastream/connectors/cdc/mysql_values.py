@@ -1,0 +1,142 @@
+"""Values of MariaDB's and MySQL's columns, the same whether they come from a table or from the binlog. Pure."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Any
+from uuid import UUID
+
+__all__ = [
+    "ColumnNote",
+    "Convert",
+    "from_log",
+    "from_table",
+    "is_ordered",
+    "right_time",
+    "short_float",
+    "why_unreadable",
+]
+
+Convert = Callable[[Any], Any]
+
+_DATES = ("date", "datetime", "timestamp")
+# Python has these, but reads their bytes in another order than the server writes them.
+_WIDE = ("ucs2", "utf16", "utf32")
+# The server does not sort them as it compares them with text, or does not show all of their digits.
+_UNORDERED = ("enum", "set", "bit", "float")
+_FLOAT = struct.Struct("<f")
+
+
+@dataclass(frozen=True)
+class ColumnNote:
+    """A column of a table, as the catalog describes it."""
+
+    name: str
+    type: str
+    full_type: str
+    charset: str | None
+    collation: str | None
+
+    @property
+    def width(self) -> int:
+        return int(re.sub(r"\D", "", self.full_type.partition(")")[0]) or 1)
+
+
+def why_unreadable(column: ColumnNote) -> str | None:
+    """Return why a column's values cannot be had from the binlog; None if they can."""
+    if "compressed" in column.full_type.lower():
+        return "is compressed"
+    if column.charset is None:
+        return None
+    if column.charset in _WIDE or not _is_known(column.charset):
+        return f"has the character set {column.charset}"
+    return None
+
+
+def _is_known(charset: str) -> bool:
+    from pymysql.charset import charset_by_name
+
+    try:
+        codecs.lookup(charset_by_name(charset).encoding)
+    except (KeyError, LookupError):
+        return False
+    return True
+
+
+def is_ordered(column: ColumnNote) -> bool:
+    """Tell whether a column may be part of a key by which a table is read in chunks."""
+    return column.type not in _UNORDERED
+
+
+def from_table(column: ColumnNote) -> Convert | None:
+    """Return what is made of a value that a SELECT has given; None: it stays as it is."""
+    if column.type == "set":
+        return lambda v: set(v.split(",")) if v else set()
+    if column.type == "bit":
+        return lambda v: format(int.from_bytes(v, "big"), f"0{column.width}b")
+    if column.type == "float":
+        return short_float
+    if column.type in _DATES:
+        # There is no day 0 in Python.
+        return lambda v: None if isinstance(v, str) else v
+    return _address if column.type in ("inet4", "inet6") else None
+
+
+def from_log(column: ColumnNote) -> Convert | None:
+    """Return what is made of a value that the binlog has given; None: it stays as it is."""
+    make = {"uuid": _uuid, "inet4": _address, "inet6": _address}.get(column.type, bytes)
+    width = {"uuid": 16, "inet4": 4, "inet6": 16, "binary": column.width}.get(column.type, 0)
+    if not width and not column.type.endswith(("blob", "varbinary")):
+        return None
+
+    def convert(value: Any) -> Any:
+        # No bytes at all are read as text. Other text is from a time when the column was of another type.
+        if value and not isinstance(value, bytes):
+            return value
+        # Zeros at the end are not logged.
+        return make((value or b"").ljust(width, b"\0"))
+
+    return convert
+
+
+def _uuid(value: bytes) -> str:
+    return str(UUID(bytes=value))
+
+
+def _address(value: Any) -> str:
+    return str(ip_address(value))
+
+
+def short_float(value: float) -> float:
+    """Return the number with the fewest digits that is the same FLOAT.
+
+    Example:
+        >>> short_float(1.2000000476837158)
+        1.2
+    """
+    exact = _FLOAT.pack(value)
+    for digits in range(6, 10):
+        short = float(f"{value:.{digits}g}")
+        if _FLOAT.pack(short) == exact:
+            return short
+    return value
+
+
+def right_time(value: timedelta) -> timedelta:
+    """Correct a negative TIME with fractions of a second, of which mysql-replication takes the complement.
+
+    Example:
+        >>> right_time(timedelta(seconds=-5, microseconds=-750_000)).total_seconds()
+        -5.25
+    """
+    if value >= timedelta(0) or not value.microseconds:
+        return value
+    whole = -value // timedelta(seconds=1)
+    fraction = -value - timedelta(seconds=whole)
+    return -(timedelta(seconds=whole + 1) - fraction)

@@ -1,0 +1,114 @@
+"""Sends metrics and spans to a collector of OpenTelemetry's, by its own library: OTLP over HTTP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from millstream.common.errors import InvalidProgramError
+from millstream.service.reporting import Measured, Span, Target
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import Metric, NumberDataPoint
+    from opentelemetry.sdk.trace import ReadableSpan
+
+_SCOPE = "millstream"
+
+
+def _nanos(seconds: float) -> int:
+    return int(seconds * 1e9)
+
+
+def _url(endpoint: str, path: str) -> str:
+    """Return where to send to: an address without a path means the usual one.
+
+    Example:
+        >>> _url("http://localhost:4318", "/v1/traces"), _url("http://localhost/otlp/t", "/v1/traces")
+        ('http://localhost:4318/v1/traces', 'http://localhost/otlp/t')
+    """
+    whole = endpoint if "://" in endpoint else f"http://{endpoint}"
+    return whole if urlsplit(whole).path.strip("/") else whole.rstrip("/") + path
+
+
+class OtelSender:
+    """Sends to one collector. OpenTelemetry's library is loaded where one is made: it is an extra."""
+
+    def __init__(self, target: Target) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+        except ImportError as e:
+            raise InvalidProgramError(
+                f"The OpenTelemetry reporter needs packages that are not installed ({e}): pip install "
+                "'millstream[otel]'."
+            ) from None
+        self.interval = target.interval
+        about = {"service.name": target.service, **({"service.version": target.version} if target.version else {})}
+        self._resource = Resource.create({**about, **target.variables})
+        self._metrics: OTLPMetricExporter | None = None
+        self._spans: OTLPSpanExporter | None = None
+        if target.kind == "metrics":
+            self._metrics = OTLPMetricExporter(_url(target.endpoint, "/v1/metrics"), timeout=target.timeout)
+        else:
+            self._spans = OTLPSpanExporter(_url(target.endpoint, "/v1/traces"), timeout=target.timeout)
+
+    def send_metrics(self, measured: list[Measured]) -> bool:
+        from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, ResourceMetrics, ScopeMetrics
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+        assert self._metrics is not None
+        points: dict[tuple[str, bool], list[NumberDataPoint]] = {}
+        for one in measured:
+            if isinstance(one.value, (int, float)):
+                points.setdefault((one.name, one.is_counter), []).append(_point(one))
+        metrics = [_metric(name, is_counter, found) for (name, is_counter), found in points.items()]
+        scope = ScopeMetrics(InstrumentationScope(_SCOPE), metrics, "")
+        data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
+        return self._metrics.export(data) is MetricExportResult.SUCCESS
+
+    def send_spans(self, spans: list[Span]) -> bool:
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        assert self._spans is not None
+        return self._spans.export([self._span(span) for span in spans]) is SpanExportResult.SUCCESS
+
+    def _span(self, span: Span) -> ReadableSpan:
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+        from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
+
+        context = SpanContext(
+            trace_id=int(span.job_id, 16),
+            span_id=span.number,
+            is_remote=False,
+            trace_flags=TraceFlags(TraceFlags.SAMPLED),
+        )
+        return ReadableSpan(
+            name=span.name,
+            context=context,
+            resource=self._resource,
+            attributes=dict(span.attributes),
+            status=Status(StatusCode.ERROR if "FAILED" in span.attributes.values() else StatusCode.UNSET),
+            start_time=_nanos(span.start),
+            end_time=_nanos(span.end),
+            instrumentation_scope=InstrumentationScope(span.scope),
+        )
+
+
+def _point(one: Measured) -> NumberDataPoint:
+    from opentelemetry.sdk.metrics.export import NumberDataPoint
+
+    assert isinstance(one.value, (int, float))
+    return NumberDataPoint(dict(one.attributes), _nanos(one.since), time.time_ns(), one.value)
+
+
+def _metric(name: str, is_counter: bool, points: Iterable[NumberDataPoint]) -> Metric:
+    from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, Metric, Sum
+
+    data: Any = Gauge(list(points))
+    if is_counter:
+        data = Sum(data.data_points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
+    return Metric(name, "", "", data)

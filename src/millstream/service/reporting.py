@@ -1,0 +1,274 @@
+"""Metrics and spans that are sent somewhere: which reporters the settings name, and when they report."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from millstream.common.configuration import Configuration
+from millstream.common.errors import InvalidProgramError
+from millstream.common.job_status import JobStatus
+from millstream.common.setting import DurationSetting, TextSetting
+from millstream.jobmaster.view import JobView
+from millstream.service.pictures import metrics
+from millstream.service.pictures.metrics import Value
+from millstream.service.pictures.tasks import vertex_id
+from millstream.service.registry import Entry, Registry
+
+log = logging.getLogger("millstream")
+
+METRICS = TextSetting("metrics.reporters", None)
+TRACES = TextSetting("traces.reporters", None)
+
+# Spans are looked for so often: of many checkpoints only the last ones are remembered.
+_LOOK_SECONDS = 1.0
+# How long a program that ends waits for its last report.
+_PATIENCE = 5.0
+
+Attributes = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that took a while. Times are in seconds since 1970."""
+
+    job_id: str
+    scope: str
+    name: str
+    start: float
+    end: float
+    attributes: Attributes
+    number: int = field(default_factory=lambda: random.getrandbits(64))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A metric's value: its name with Flink's logical scope, whose it is, and whether it only grows."""
+
+    name: str
+    attributes: Attributes
+    value: Value
+    since: float
+    is_counter: bool
+
+
+class Sender(Protocol):
+    """What sends to one place."""
+
+    interval: float
+
+    def send_metrics(self, measured: list[Measured]) -> bool: ...
+
+    def send_spans(self, spans: list[Span]) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a reporter sends to, and what it says of itself."""
+
+    name: str
+    kind: str
+    endpoint: str
+    timeout: float
+    interval: float
+    service: str
+    version: str
+    variables: Mapping[str, str]
+
+
+def targets(config: Configuration, kind: str) -> Iterator[Target]:
+    """Yield the reporters of metrics or of traces that the settings name."""
+    named = (METRICS if kind == "metrics" else TRACES).read(config) or ""
+    for name in filter(None, map(str.strip, named.replace(";", ",").split(","))):
+        front = f"{kind}.reporter.{name}."
+        factory = config.get_string(f"{front}factory.class", "OpenTelemetry" if name == "otel" else "")
+        if "OpenTelemetry" not in factory:
+            log.warning("The reporter %s of %s is left out: only OpenTelemetry's is known here.", name, kind)
+            continue
+        yield _target(config, front, name, kind)
+
+
+def _target(config: Configuration, front: str, name: str, kind: str) -> Target:
+    endpoint = config.get_string(f"{front}exporter.endpoint", "")
+    if not endpoint:
+        raise InvalidProgramError(f"Say where the reporter sends to: {front}exporter.endpoint, an http:// address.")
+    if config.get_string(f"{front}exporter.protocol", "HTTP").upper() != "HTTP":
+        raise InvalidProgramError(
+            f"{front}exporter.protocol must be HTTP, which is all that is spoken here: collectors take it at port 4318."
+        )
+    variables = config.get_string(f"{front}scope.variables.additional", "")
+    pairs = [v.partition(":") for v in variables.split(",") if v]
+    return Target(
+        name=name,
+        kind=kind,
+        endpoint=endpoint,
+        timeout=DurationSetting(f"{front}exporter.timeout", 10_000).read(config) / 1000,
+        interval=DurationSetting(f"{front}interval", 10_000).read(config) / 1000,
+        service=config.get_string(f"{front}service.name", "millstream"),
+        version=config.get_string(f"{front}service.version", ""),
+        variables={key: value for key, _, value in pairs},
+    )
+
+
+class Reporter:
+    """Sends what there is to tell of the jobs of a process, on a thread of its own."""
+
+    def __init__(self, registry: Registry, metrics: list[Sender], traces: list[Sender]) -> None:
+        self._registry = registry
+        self._metrics = metrics
+        self._traces = traces
+        self._told = ToldSpans()
+        self._is_over = threading.Event()
+        self._lock = threading.Lock()
+        self._due = [0.0] * len(metrics)
+        self._has_warned = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="millstream-reports", daemon=True).start()
+        atexit.register(self.close)
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        self._due = [began + sender.interval for sender in self._metrics]
+        while not self._is_over.wait(_LOOK_SECONDS):
+            self.report()
+
+    def report(self, everything: bool = False) -> None:
+        """Send what is due, or everything."""
+        with self._lock:
+            entries, now = self._registry.entries(), time.time()
+            for number, sender in enumerate(self._metrics):
+                if everything or time.monotonic() >= self._due[number]:
+                    self._due[number] = time.monotonic() + sender.interval
+                    self._check(sender.send_metrics([m for e in entries for m in measured(e, now)]))
+            spans = self._told.new(entries, now) if self._traces else []
+            for sender in self._traces if spans else ():
+                self._check(sender.send_spans(spans))
+
+    def _check(self, is_sent: bool) -> None:
+        if not is_sent and not self._has_warned:
+            self._has_warned = True
+            log.warning("Metrics or spans could not be sent to OpenTelemetry's endpoint; this is said once.")
+
+    def close(self) -> None:
+        """Send the last report; a program that ends does not wait for long."""
+        self._is_over.set()
+        last = threading.Thread(target=self.report, args=(True,), daemon=True)
+        try:
+            last.start()
+        except RuntimeError:
+            # The interpreter ends, and no thread can be started any more.
+            self.report(True)
+            return
+        last.join(_PATIENCE)
+
+
+class ToldSpans:
+    """Finds the spans of jobs that were not told yet: checkpoints, and how long jobs took to run, or to run again."""
+
+    def __init__(self) -> None:
+        self._checkpoints: dict[str, int] = {}
+        self._starts: dict[str, int] = {}
+
+    def new(self, entries: list[Entry], now: float) -> list[Span]:
+        return [span for e in entries for span in (*self._of_checkpoints(e.view), *self._of_starts(e.view))]
+
+    def _of_checkpoints(self, view: JobView) -> Iterator[Span]:
+        told = self._checkpoints.get(view.job_id, 0)
+        for one in view.checkpoints.history:
+            if one.id <= told or not (one.is_complete or one.failure):
+                continue
+            self._checkpoints[view.job_id] = max(one.id, self._checkpoints.get(view.job_id, 0))
+            end = one.completed_at or one.acknowledged_at or one.triggered_at
+            about: dict[str, str | int | float] = {
+                "checkpointId": one.id,
+                "checkpointStatus": "COMPLETED" if one.is_complete else "FAILED",
+                "fullSize": one.state_bytes,
+                "checkpointedSize": one.state_bytes,
+                **({"failure": one.failure} if one.failure else {}),
+            }
+            scope = "org.apache.flink.runtime.checkpoint.CheckpointStatsTracker"
+            yield Span(view.job_id, scope, "Checkpoint", one.triggered_at, end, {**_job(view), **about})
+
+    def _of_starts(self, view: JobView) -> Iterator[Span]:
+        """Yield the times from a failure, or the job's beginning, until it ran."""
+        running = view.times.get(JobStatus.RUNNING)
+        if running is None:
+            return
+        begun = [(0, min(view.times.values()), None), *((f.number, f.at, f) for f in view.failures if f.restarts_at)]
+        for number, start, failure in begun:
+            if number < self._starts.get(view.job_id, 0):
+                continue
+            following = next((at for n, at, _ in begun if n > number), None)
+            # Of earlier ones the time is gone at which the job ran again: it is when it was to start.
+            end = running if running >= start else None
+            if following is not None and failure is not None:
+                end = failure.restarts_at
+            if end is None or (following is None and view.status is not JobStatus.RUNNING and number > 0):
+                continue
+            self._starts[view.job_id] = number + 1
+            about: dict[str, str | int | float] = {"initializationStatus": "COMPLETED", "restart": number}
+            if failure is not None:
+                about["failure"] = _reason(failure.message)
+            scope = "org.apache.flink.runtime.scheduler.JobStatusStore"
+            yield Span(view.job_id, scope, "JobInitialization", start, end, {**_job(view), **about})
+
+
+def _reason(message: str) -> str:
+    """Return the one line of a failure that says the most: what was raised, behind the traceback.
+
+    Example:
+        >>> _reason("Traceback (most recent call last):\\n  File ...\\nValueError: no\\nin operator 'Map' (no uid)")
+        'ValueError: no'
+    """
+    lines = message.strip().splitlines() or [""]
+    behind = next((i for i, line in enumerate(lines) if line.startswith("in operator '")), len(lines))
+    return lines[max(behind - 1, 0)][:500]
+
+
+def _job(view: JobView) -> dict[str, str]:
+    return {"job_id": view.job_id, "job_name": view.job_name}
+
+
+# What only grows, by the end of its name.
+_COUNTERS = ("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numRestarts", "numLateRecordsDropped")
+
+
+def measured(entry: Entry, now: float) -> Iterator[Measured]:
+    """Yield the metrics of a job and of its subtasks."""
+    view = entry.view
+    job, since = _job(view), min(view.times.values())
+    for name, value in metrics.of_job(view, now).items():
+        yield Measured(f"flink.jobmanager.job.{name}", job, value, since, name in _COUNTERS)
+    before, seconds = entry.before()
+    for vertex in view.plan.vertices:
+        for subtask in range(vertex.parallelism):
+            about = {**job, "task_id": vertex_id(vertex), "task_name": vertex.name, "subtask_index": str(subtask)}
+            for name, value in metrics.of_subtask(view, vertex, subtask, before, seconds).items():
+                is_counter = name.rpartition(".")[2] in _COUNTERS
+                yield Measured(f"flink.taskmanager.job.task.{name}", about, value, since, is_counter)
+
+
+_lock = threading.Lock()
+_reporters: list[Reporter] = []
+
+
+def report(config: Configuration, registry: Registry) -> bool:
+    """Start the reporters that the settings name, once a process; tell whether there are any."""
+    with _lock:
+        if _reporters:
+            return True
+        found = list(targets(config, "metrics")), list(targets(config, "traces"))
+        if any(found):
+            from millstream.service.otel import OtelSender
+
+            of_metrics, of_traces = ([OtelSender(target) for target in kind] for kind in found)
+            _reporters.append(Reporter(registry, [*of_metrics], [*of_traces]))
+            _reporters[0].start()
+        return bool(_reporters)

@@ -1,0 +1,75 @@
+"""Aggregates of groups."""
+
+from __future__ import annotations
+
+from millstream.graph.transformations import StreamEnd
+from millstream.sql.changes import Changes
+from millstream.sql.errors import TableException
+from millstream.sql.operators.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
+from millstream.sql.operators.local_aggregate import MOST_ROWS, LocalGroupAggregateOperator
+from millstream.sql.operators.table_aggregate import TableAggregateOperator
+from millstream.sql.operators.user_aggregates import in_session
+from millstream.sql.plan import nodes
+from millstream.sql.plan.nodes import Planned
+from millstream.sql.translate.translator import Translator, kinds_of
+
+MINI_BATCH = "table.exec.mini-batch.enabled"
+MINI_BATCH_SIZE = "table.exec.mini-batch.size"
+_RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})
+
+
+def aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.Aggregate)
+    if not to.session.batch and any(c.user is not None and c.user.func_type == "pandas" for c in node.calls):
+        raise TableException(
+            "Pandas UDAFs are not supported in streaming mode currently: use one in a window, or a general udaf()."
+        )
+    operator = GroupAggregateOperator(
+        node.keys,
+        in_session(node.calls, to.session),
+        kinds_of(before),
+        retracts=bool(before.traits.changes & _RETRACTIONS),
+        pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+        mini_batch=to.session.flag(MINI_BATCH),
+        final_only=to.session.batch,
+        ttl=planned.traits.state_ttl,
+    )
+    return to.one(planned, operator, to.by_key(before, node.keys), single=not node.keys)
+
+
+def table_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.TableAggregate)
+    (call,) = in_session([node.call], to.session)
+    operator = TableAggregateOperator(
+        node.keys,
+        call,
+        kinds_of(before),
+        final_only=to.session.batch,
+        ttl=planned.traits.state_ttl,
+    )
+    return to.one(planned, operator, to.by_key(before, node.keys), single=not node.keys)
+
+
+def local_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.LocalAggregate)
+    most = to.session.whole(MINI_BATCH_SIZE, MOST_ROWS)
+    operator = LocalGroupAggregateOperator(node.keys, node.calls, kinds_of(before), node.retracts, most)
+    return to.behind(planned, operator)
+
+
+def global_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (local,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.GlobalAggregate)
+    operator = GlobalGroupAggregateOperator(
+        node.local.keys,
+        node.calls,
+        kinds_of(local.inputs[0]),
+        retracts=node.retracts,
+        pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+        mini_batch=True,
+        ttl=planned.traits.state_ttl,
+    )
+    return to.one(planned, operator, to.by_key(local, node.keys), single=not node.keys)

@@ -1,0 +1,69 @@
+"""Rows as they come: scans, values, projections and filters, watermarks, what is collected."""
+
+from __future__ import annotations
+
+from millstream.graph.transformations import StreamEnd
+from millstream.operators.partitioners import GlobalPartitioner
+from millstream.sql.expressions import Column, Expression
+from millstream.sql.operators.calc import CalcOperator
+from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
+from millstream.sql.operators.watermark import RowWatermarkOperator
+from millstream.sql.plan import nodes
+from millstream.sql.plan.nodes import Planned
+from millstream.sql.translate.translator import Translator
+
+WATERMARK_INTERVAL = "pipeline.auto-watermark-interval"
+IDLE_TIMEOUT = "table.exec.source.idle-timeout"
+
+
+def scan(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.Scan)
+    source = node.source.source(node.columns, node.filters, node.limit)
+    added = to.add(planned, ScanOperator(source), [], parallelism=node.source.parallelism())
+    return [StreamEnd(added)]
+
+
+def values(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.Values)
+    operator = ScanOperator(ValuesSource(values_batch(node.rows, node.fields.types)))
+    return to.one(planned, operator, [], single=True)
+
+
+def calc(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    expressions: tuple[Expression, ...]
+    condition: Expression | None = None
+    if isinstance(node, nodes.Filter):
+        expressions = tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields))
+        condition = node.condition
+    else:
+        assert isinstance(node, (nodes.Calc, nodes.Project))
+        expressions = node.expressions
+        condition = node.condition if isinstance(node, nodes.Calc) else None
+    return to.behind(planned, CalcOperator(expressions, condition, to.session))
+
+
+def union(to: Translator, planned: Planned) -> list[StreamEnd]:
+    return [end for before in planned.inputs for end in to.ends(before)]
+
+
+def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node = planned.node
+    assert isinstance(node, nodes.Watermark)
+    operator = RowWatermarkOperator(
+        node.column,
+        node.strategy,
+        to.session,
+        to.session.milliseconds(WATERMARK_INTERVAL, 200),
+        to.session.milliseconds(IDLE_TIMEOUT, 0),
+    )
+    return to.behind(planned, operator)
+
+
+def collected(to: Translator, planned: Planned) -> list[StreamEnd]:
+    (before,) = planned.inputs
+    expressions = tuple(Column(f.type, i) for i, f in enumerate(before.node.fields.fields))
+    ends = [StreamEnd(e.source, GlobalPartitioner(), e.tag) for e in to.ends(before)]
+    return to.one(planned, CalcOperator(expressions, None, to.session), ends, single=True)

@@ -1,0 +1,116 @@
+"""Windows and their aggregates."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millstream.graph.transformations import StreamEnd
+from millstream.operators.base import Operator
+from millstream.sql.changes import Changes
+from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.errors import TableException
+from millstream.sql.operators.local_aggregate import LocalWindowAggregateOperator
+from millstream.sql.operators.row_windows import CountWindowOperator, SessionWindowOperator
+from millstream.sql.operators.user_aggregates import in_session
+from millstream.sql.operators.window_aggregate import (
+    GlobalWindowAggregateOperator,
+    WindowAggregateOperator,
+    WindowTimes,
+)
+from millstream.sql.operators.window_firing import FiringWindowOperator
+from millstream.sql.operators.window_table import WindowTableOperator
+from millstream.sql.operators.windowing import Windowing
+from millstream.sql.plan import nodes
+from millstream.sql.plan.nodes import Planned
+from millstream.sql.translate.translator import Translator, kinds_of
+
+_RETRACTIONS = frozenset({Changes.UPDATE_BEFORE, Changes.DELETE})
+
+
+def window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.WindowAggregate)
+    spec, batch = node.window, to.session.batch
+    kinds, calls = kinds_of(before), in_session(node.calls, to.session)
+    properties = _properties(node)
+    times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone, node.has_window)
+    partition = node.keys
+    operator: Operator
+    if node.has_window is not None:
+        times.are_points = spec.are_points or not spec.is_event_time
+    if node.counts is not None:
+        operator = CountWindowOperator(*node.counts, times, node.keys, calls, kinds)
+    elif spec.kind is nodes.WindowKind.SESSION and node.has_window is None:
+        partition = spec.partition or node.keys
+        operator = SessionWindowOperator(spec.size, times, partition, node.keys, calls, kinds, properties, batch)
+    elif node.fires is not None:
+        operator = FiringWindowOperator(
+            Windowing.of(spec),
+            times,
+            node.keys,
+            calls,
+            kinds,
+            properties,
+            node.fires,
+            retracts=bool(before.traits.changes & _RETRACTIONS),
+            pairs=Changes.UPDATE_BEFORE in planned.traits.changes,
+        )
+    else:
+        operator = WindowAggregateOperator(
+            Windowing.of(spec),
+            times,
+            node.keys,
+            calls,
+            kinds,
+            properties,
+            retracts=bool(before.traits.changes & _RETRACTIONS),
+            batch=batch,
+        )
+    return to.one(planned, operator, to.by_key(before, partition), single=not partition)
+
+
+def local_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.LocalWindowAggregate)
+    spec = node.window
+    times = WindowTimes(spec.time, True, to.session.time_zone, node.has_window)
+    operator = LocalWindowAggregateOperator(
+        Windowing.of(spec), times, node.keys, node.calls, kinds_of(before), node.retracts
+    )
+    return to.behind(planned, operator)
+
+
+def global_window_aggregate(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (local,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.GlobalWindowAggregate)
+    spec = node.window
+    operator = GlobalWindowAggregateOperator(
+        Windowing.of(spec),
+        WindowTimes(spec.time, True, to.session.time_zone, node.has_window),
+        node.local.keys,
+        node.calls,
+        kinds_of(local.inputs[0]),
+        _properties(node),
+        retracts=node.retracts,
+    )
+    return to.one(planned, operator, to.by_key(local, node.keys), single=not node.keys)
+
+
+def window_table(to: Translator, planned: Planned) -> list[StreamEnd]:
+    node, (before,) = planned.node, planned.inputs
+    assert isinstance(node, nodes.WindowTable)
+    spec = node.window
+    if spec.kind is nodes.WindowKind.SESSION:
+        raise TableException(
+            "The SESSION window function cannot stand alone: group by its window_start and window_end."
+        )
+    times = WindowTimes(spec.time, spec.is_event_time, to.session.time_zone)
+    if spec.is_event_time:
+        times.are_points = kinds_of(before)[spec.time].tz is not None
+    return to.behind(planned, WindowTableOperator(Windowing.of(spec), times, kinds_of(planned)[-3:]))
+
+
+def _properties(node: nodes.WindowAggregate) -> list[tuple[str, pa.DataType]]:
+    """Return the properties of windows that are its last columns, with their types."""
+    types = [arrow_type(f.type) for f in node.fields.fields[len(node.keys) + len(node.calls) :]]
+    return list(zip(node.properties, types, strict=True))

@@ -1,0 +1,56 @@
+"""ANALYZE TABLE: counts what is in a table, and has its catalog keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millstream.sql.catalog.manager import CatalogManager
+from millstream.sql.catalog.tables import CatalogTable, TableColumn
+from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.language.statements import AnalyzeTable
+from millstream.sql.types import ArrayType, MapType, MultisetType, RowType, quoted
+from millstream.table.catalog_partitions import CatalogColumnStatistics, CatalogTableStatistics
+from millstream.table.sql_text import name_as_sql
+
+_NESTED = (ArrayType, MapType, MultisetType, RowType)
+
+
+def analyze(
+    statement: AnalyzeTable, catalogs: CatalogManager, batch: bool, ask: Callable[[str], Sequence[Any]]
+) -> None:
+    """Count, and keep; `ask` runs a query and returns its one row."""
+    path = catalogs.full_path(statement.table)
+    table = catalogs.permanent(path)
+    if table is None:
+        raise ValidationException(f"Table {'.'.join(map(name_as_sql, path))} doesn't exist or is a temporary table.")
+    if not batch:
+        raise TableException("ANALYZE TABLE is not supported for streaming mode now")
+    chosen = _columns(table, statement.columns)
+    wanted = ["COUNT(*)"]
+    for column in chosen:
+        name = name_as_sql(column.name)
+        wanted += [f"COUNT({name})", f"COUNT(DISTINCT {name})", f"MIN({name})", f"MAX({name})"]
+    fixed = [(k, v) for k, v in statement.partition if v is not None]
+    where = f" WHERE {' AND '.join(f'{name_as_sql(k)} = {quoted(v)}' for k, v in fixed)}" if fixed else ""
+    rows, *found = ask(f"SELECT {', '.join(wanted)} FROM {'.'.join(map(name_as_sql, path))}{where}")
+    notes = catalogs.catalog(path[0]).notes(path[1], path[2])
+    # What is known of a whole table stands under no key.
+    key = tuple(fixed)
+    notes.statistics[key] = CatalogTableStatistics(rows, -1, -1, -1)
+    if statement.columns is not None:
+        data = {}
+        for i, column in enumerate(chosen):
+            there, distinct, least, most = found[4 * i : 4 * i + 4]
+            data[column.name] = {"nullCount": rows - there, "ndv": distinct, "min": least, "max": most}
+        notes.column_statistics[key] = CatalogColumnStatistics(data)
+
+
+def _columns(table: CatalogTable, named: tuple[str, ...] | None) -> list[TableColumn]:
+    if named is None:
+        return []
+    known = {c.name: c for c in table.physical}
+    for name in named:
+        if name not in known:
+            raise ValidationException(f"Column: {name} does not exist in the table: it has {', '.join(known)}.")
+    return [c for c in table.physical if (not named or c.name in named) and not isinstance(c.type, _NESTED)]

@@ -1,0 +1,206 @@
+"""A stand-in for Kubernetes' API, as much as Spark asks of it: pods are processes here, run by the image's script.
+
+What it does not have: containers, networks, watches (Spark polls instead), and anybody who may not do something.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+ENTRYPOINT = Path(__file__).parents[1] / "deploy" / "entrypoint.sh"
+_KIND = {
+    "pods": "Pod",
+    "configmaps": "ConfigMap",
+    "services": "Service",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
+}
+_PATH = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/(?P<kind>[^/]+)(?:/(?P<name>[^/]+))?")
+
+Object = dict[str, Any]
+
+
+class Kubernetes:
+    """The API server, and what it runs."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, subprocess.Popen[bytes]] = {}
+        self.directory = Path(tempfile.mkdtemp(prefix="millstream-kubernetes-"))
+        self._objects: dict[tuple[str, str], Object] = {}
+        self._versions = itertools.count(1)
+        self._lock = threading.Lock()
+        handler = type("Handler", (_Handler,), {"kubernetes": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Kubernetes:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        for name in list(self.pods):
+            self._end(name)
+
+    def created(self, kind: str) -> list[Object]:
+        """Return all objects of a kind that there are."""
+        with self._lock:
+            return [self._now(found) for (k, _), found in self._objects.items() if k == kind]
+
+    def create(self, kind: str, given: Object) -> tuple[int, Object]:
+        with self._lock:
+            name = given["metadata"]["name"]
+            if (kind, name) in self._objects:
+                return 409, _status(409, "AlreadyExists")
+            meta = {**given["metadata"], "namespace": "default", "uid": f"uid-{name}"}
+            meta |= {"resourceVersion": str(next(self._versions)), "creationTimestamp": "2026-01-01T00:00:00Z"}
+            self._objects[kind, name] = {**given, "kind": _KIND[kind], "apiVersion": "v1", "metadata": meta}
+            if kind == "pods":
+                self._run(name, given["spec"])
+            return 201, self._now(self._objects[kind, name])
+
+    def get(self, kind: str, name: str) -> tuple[int, Object]:
+        with self._lock:
+            found = self._objects.get((kind, name))
+            return (200, self._now(found)) if found is not None else (404, _status(404, "NotFound"))
+
+    def select(self, kind: str, selector: str) -> tuple[int, Object]:
+        matching = [found for found in self.created(kind) if _matches(found["metadata"].get("labels", {}), selector)]
+        about = {"resourceVersion": str(next(self._versions))}
+        return 200, {"kind": f"{_KIND[kind]}List", "apiVersion": "v1", "metadata": about, "items": matching}
+
+    def delete(self, kind: str, name: str) -> tuple[int, Object]:
+        with self._lock:
+            found = self._objects.pop((kind, name), None)
+        if kind == "pods" and name in self.pods:
+            self._end(name)
+        return (200, found) if found is not None else (404, _status(404, "NotFound"))
+
+    def _run(self, name: str, spec: Object) -> None:
+        """Start a pod's container as a process, with the variables that its description has."""
+        (container,) = spec["containers"]
+        variables = {v["name"]: v.get("value", "") for v in container.get("env", []) if "value" in v}
+        referred = [v for v in container.get("env", []) if "valueFrom" in v]
+        fields = {"status.podIP": "127.0.0.1", "metadata.name": name}
+        variables |= {v["name"]: fields[v["valueFrom"]["fieldRef"]["fieldPath"]] for v in referred}
+        home = self.directory / name
+        home.mkdir()
+        # The image has this Python.
+        kept = {"PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])}
+        with open(home / "log", "wb") as log:
+            self.pods[name] = subprocess.Popen(
+                [str(ENTRYPOINT), *container["args"]],
+                env={**kept, **variables},
+                cwd=home,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _end(self, name: str) -> None:
+        process = self.pods[name]
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _now(self, found: Object) -> Object:
+        if found["kind"] != "Pod":
+            return found
+        code = self.pods[found["metadata"]["name"]].poll()
+        phase = "Running" if code is None else "Succeeded" if code == 0 else "Failed"
+        state = {"running": {}} if code is None else {"terminated": {"exitCode": code}}
+        container = {"name": found["spec"]["containers"][0]["name"], "state": state, "ready": code is None}
+        return {**found, "status": {"phase": phase, "podIP": "127.0.0.1", "containerStatuses": [container]}}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    kubernetes: Kubernetes
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        kind, name, query = self._asked()
+        if name is None:
+            self._answer(*self.kubernetes.select(kind, query.get("labelSelector", [""])[0]))
+        else:
+            self._answer(*self.kubernetes.get(kind, name))
+
+    def do_POST(self) -> None:
+        kind, _, _ = self._asked()
+        self._answer(*self.kubernetes.create(kind, json.loads(self._body())))
+
+    def do_PATCH(self) -> None:
+        kind, name, _ = self._asked()
+        self._body()
+        self._answer(*self.kubernetes.get(kind, name or ""))
+
+    def do_DELETE(self) -> None:
+        kind, name, query = self._asked()
+        self._body()
+        if name is not None:
+            self._answer(*self.kubernetes.delete(kind, name))
+            return
+        status, found = self.kubernetes.select(kind, query.get("labelSelector", [""])[0])
+        for item in found["items"]:
+            self.kubernetes.delete(kind, item["metadata"]["name"])
+        self._answer(status, found)
+
+    def _asked(self) -> tuple[str, str | None, dict[str, list[str]]]:
+        parts = urlsplit(self.path)
+        found = _PATH.fullmatch(parts.path)
+        assert found is not None, self.path
+        return found["kind"], found["name"], parse_qs(parts.query)
+
+    def _body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _answer(self, status: int, body: Object) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        with open(self.kubernetes.directory / "requests", "a") as file:
+            file.write(f"{self.command} {self.path} {args}\n")
+
+
+def _matches(labels: dict[str, str], selector: str) -> bool:
+    for term in filter(None, re.split(r",(?![^(]*\))", selector)):
+        if found := re.fullmatch(r"(\S+)\s*(in|notin)\s*\((.*)\)", term.strip()):
+            values = [v.strip() for v in found[3].split(",")]
+            if (labels.get(found[1]) in values) != (found[2] == "in"):
+                return False
+        elif found := re.fullmatch(r"([^!=]+)(==?|!=)(.*)", term.strip()):
+            if (labels.get(found[1].strip()) == found[3].strip()) != (found[2] != "!="):
+                return False
+        elif term.strip().startswith("!"):
+            if term.strip()[1:] in labels:
+                return False
+        elif term.strip() not in labels:
+            return False
+    return True
+
+
+def _status(code: int, reason: str) -> Object:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "reason": reason,
+        "code": code,
+        "message": reason,
+    }

@@ -1,0 +1,67 @@
+"""Jobs on a real YARN: the program here and its slots there, and all of it there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millstream.testing.yarn_cluster import YarnCluster
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif("MILLSTREAM_TEST_CLUSTER" not in os.environ, reason="takes minutes: make test-cluster"),
+]
+
+PROGRAM = """
+import sys
+import brought
+from millstream.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+numbers = env.from_collection(list(range(100)))
+sums = numbers.map(brought.twice).key_by(lambda x: x % 3).reduce(lambda a, b: a + b)
+# Where this file is.
+with open(sys.argv[1], "w") as file:
+    file.write(f"{max(sums.execute_and_collect())} {__file__} {sys.argv[2]}")
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[YarnCluster]:
+    with YarnCluster() as cluster:
+        yield cluster
+
+
+def run(cluster: YarnCluster, directory: Path, *options: str) -> list[str]:
+    """Run the program, and return what it wrote: the largest of three sums, its own file, its second argument."""
+    (directory / "program.py").write_text(PROGRAM)
+    (directory / "brought.py").write_text("def twice(x):\n    return 2 * x\n")
+    settings = {"spark.executor.memory": "512m", "spark.driver.memory": "512m", "spark.pyspark.python": sys.executable}
+    command = [sys.executable, "-m", "millstream", "run", "-pyfs", str(directory / "brought.py"), *options]
+    for key, value in settings.items():
+        command += ["-D", f"{key}={value}"]
+    command += [str(directory / "program.py"), str(directory / "out"), 'a "b"']
+    variables = {**os.environ, **cluster.variables}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=variables)
+    assert done.returncode == 0, done.stderr[-3000:] + cluster.logs("*")[-3000:]
+    return (directory / "out").read_text().split(maxsplit=2)
+
+
+@pytest.mark.parametrize("exchange", ["spark", "resident"])
+def test_slots_on_yarn(cluster: YarnCluster, tmp_path: Path, exchange: str) -> None:
+    found = run(
+        cluster, tmp_path, "-m", "yarn", "-D", "spark.executor.cores=2", "-D", f"millstream.exchange={exchange}"
+    )
+    assert found == ["3366", str(tmp_path / "program.py"), 'a "b"']
+
+
+def test_the_program_runs_on_yarn_too(cluster: YarnCluster, tmp_path: Path) -> None:
+    # A file of the container.
+    assert run(cluster, tmp_path, "-t", "application", "-m", "yarn") == ["3366", "program.py", 'a "b"']

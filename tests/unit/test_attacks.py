@@ -1,0 +1,361 @@
+"""The job service under attack: from web pages, from other users of the machine, by slow, many and huge requests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import WatermarkStrategy
+from millstream.common.configuration import Configuration
+from millstream.common.job_client import JobClient
+from millstream.common.masking import masked_text
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.service import guard
+from millstream.service.app import make_app
+from millstream.service.history import Shelf
+from millstream.service.logs import RecentLines
+from millstream.service.options import ServiceOptions
+from millstream.service.registry import Registry
+from millstream.service.server import PublicServer, service_of
+from millstream.service.session import output
+from millstream.service.session.app import Cluster, cluster_app
+from millstream.service.session.programs import Programs
+from millstream.service.session.slots import SlotPool
+from millstream.service.session.uploads import Uploads
+
+SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
+TOKEN = "t" * 32
+
+
+class Target:
+    """A service that runs a job, asked with bytes."""
+
+    def __init__(self, **settings: str) -> None:
+        self.registry = Registry()
+        given = {"rest.port": "auto"} | {k.replace("__", "."): v for k, v in settings.items()}
+        options = ServiceOptions.read(Configuration.from_dict(given))
+        assert options is not None
+        self.server = PublicServer(make_app(service_of(self.registry, given, options.token, 1000)), options)
+        self.server.start()
+        self.port = int(self.server.url.rpartition(":")[2])
+        self.jobs: list[JobClient] = []
+
+    def start(self, function: Any = lambda x: x) -> str:
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(SETTINGS))
+        numbers = env.from_source(NumberSequenceSource(1, 10**12), WatermarkStrategy.no_watermarks(), "numbers")
+        numbers.map(function).add_sink(lambda v: None)
+        job = env.execute_async("attacked")
+        self.jobs.append(job)
+        self.registry.add(job._job, SETTINGS)  # type: ignore[attr-defined]
+        end = time.monotonic() + 20
+        while self.state() in ("INITIALIZING", "CREATED"):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return str(job.get_job_id())
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 10)
+
+    def ask(self, line: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+        """Ask as a client would that says what it wants; return the status code and the body."""
+        told = {"Host": f"127.0.0.1:{self.port}", "Content-Length": str(len(body)), "Connection": "close"}
+        told |= {name.replace("_", "-"): value for name, value in headers.items()}
+        head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+        with self.connect() as client:
+            client.sendall(f"{line} HTTP/1.1\r\n{head}\r\n".encode() + body)
+            said = b""
+            with contextlib.suppress(ConnectionError):
+                while part := client.recv(65536):
+                    said += part
+        head_said, _, answer = said.partition(b"\r\n\r\n")
+        return int(head_said.split()[1]) if head_said else 0, answer
+
+    def state(self) -> str:
+        return self.registry.entries()[0].view.status.name
+
+    def close(self) -> None:
+        for job in self.jobs:
+            job.cancel().result()
+        self.server.stop()
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    target = Target()
+    yield target
+    target.close()
+
+
+def test_a_name_that_points_here_is_not_enough(target: Target) -> None:
+    # A page of evil.example whose name now points to 127.0.0.1: for the browser it is the same site.
+    status, said = target.ask("GET /jobs/overview", Host=f"evil.example:{target.port}")
+    assert status == 403 and b"not called 'evil.example'" in said
+    for name in ("localhost", "127.0.0.1", "[::1]", "LOCALHOST.", "jobs.localhost", "127.8.8.8"):
+        assert target.ask("GET /jobs/overview", Host=f"{name}:{target.port}")[0] == 200, name
+    # What only looks like this machine.
+    for name in ("localhost.evil.example", "127.0.0.1.evil.example", "evil.example#localhost", "0.0.0.0"):
+        assert target.ask("GET /jobs/overview", Host=f"{name}:{target.port}")[0] in (400, 403), name
+
+
+def test_a_service_may_have_a_name_of_its_own() -> None:
+
+    settings = {"rest.port": "auto", "rest.address": "flow.example", "rest.bind-address": "127.0.0.1"}
+    options = ServiceOptions.read(Configuration.from_dict(settings))
+    assert options is not None and options.names == {"127.0.0.1", "flow.example"}
+
+
+def test_a_page_of_another_site_can_neither_cancel_nor_look(target: Target) -> None:
+    job = target.start()
+    evil = {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}
+    simple = {"Content_Type": "text/plain"}
+    stop = json.dumps({"targetDirectory": "/tmp", "drain": False}).encode()
+    # What a page may send without asking the browser's leave: forms, images, links.
+    assert target.ask(f"POST /jobs/{job}/stop", stop, **evil, **simple)[0] == 403
+    assert target.ask(f"POST /v1/jobs/{job}/savepoints", b"{}", **evil, **simple)[0] == 403
+    assert target.ask(f"GET /jobs/{job}/yarn-cancel", Sec_Fetch_Site="cross-site")[0] == 403
+    assert target.ask(f"GET /jobs/{job}/yarn-cancel", Origin="null")[0] == 403
+    # A page that another program of this machine serves is of another origin too.
+    assert (
+        target.ask(f"GET /jobs/{job}/yarn-cancel", Origin="http://localhost:3000", Sec_Fetch_Site="same-site")[0] == 403
+    )
+    assert target.ask("OPTIONS /jobs/overview", **evil, Access_Control_Request_Method="PATCH")[0] == 403
+    assert target.state() == "RUNNING"
+    # A link from anywhere may lead to the page, which then asks for itself.
+    assert target.ask("GET /ui/index.html", Sec_Fetch_Site="cross-site")[0] == 200
+    own = {"Origin": target.server.url, "Sec_Fetch_Site": "same-origin"}
+    assert target.ask(f"PATCH /jobs/{job}?mode=cancel", b"{}", **own)[0] == 202
+    status, _ = target.ask("GET /jobs/overview", Sec_Fetch_Site="none")
+    assert status == 200
+
+
+def test_no_answer_allows_another_site_to_read_it(target: Target) -> None:
+    with target.connect() as client:
+        client.sendall(b"GET /jobs/overview HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        said = client.makefile("rb").read().lower()
+    assert b"200 ok" in said and b"access-control" not in said
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/ui/../../../../etc/passwd", "/ui/%2e%2e/%2e%2e/app.py", "/ui/..%2f..%2fapp.py", "/ui/%252e%252e%252fapp.py",
+        "/ui//etc/passwd",
+        "/jobmanager/logs/..%2f..%2fetc%2fpasswd", "/jobmanager/logs/%2e%2e",
+        "/taskmanagers/local/logs/..%5c..%5cboot.ini",
+        "/ui/\u202e", "/jobs/%ff%fe", "/jobs/%00", "/jobs/\u0661" * 3, "/v1/v1/jobs", "/jobs/" + "%f0%9f%92%a9" * 8,
+    ],
+)  # fmt: skip
+def test_odd_paths_lead_nowhere(target: Target, path: str) -> None:
+    status, said = target.ask(f"GET {path}")
+    assert status in (400, 404) and b"root:" not in said and b"import" not in said
+
+
+def test_what_is_too_large_is_not_read(target: Target) -> None:
+    assert target.ask("GET /" + "a" * 5000)[0] == 414
+    assert target.ask("GET /jobs?x=" + "a" * 20_000)[0] == 414
+    assert target.ask("GET /jobs", X="a" * 60_000)[0] == 200
+    assert target.ask("GET /jobs", X="a" * 70_000)[0] in (0, 431)
+    # Without an end.
+    with target.connect() as client, contextlib.suppress(ConnectionError):
+        sent = 0
+        while sent < 50_000_000:
+            client.sendall(b"X-Header: " + b"a" * 90_000 + b"\r\n" if sent else b"GET /jobs HTTP/1.1\r\n")
+            sent += 90_000
+    assert sent < 20_000_000
+    job = target.start()
+    assert target.ask(f"POST /jobs/{job}/savepoints", b"x" * (1 << 21))[0] == 413
+    assert target.ask(f"POST /jobs/{job}/savepoints", b"[" * 200_000)[0] == 400
+    assert target.ask(f"POST /jobs/{job}/savepoints", b'{"target-directory": "/nowhere/\\ud800"}')[0] in (202, 400)
+    assert target.ask(f"POST /jobs/{job}/savepoints", b'{"target-directory": 1' + b"0" * 5000 + b"}")[0] == 400
+    assert target.state() == "RUNNING"
+
+
+def test_who_says_nothing_is_not_waited_for(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(guard, "MOST_CONNECTIONS", 20)
+    silent = [target.connect() for _ in range(50)]
+    began = time.monotonic()
+    with target.connect() as dribble, contextlib.suppress(ConnectionError):
+        while time.monotonic() - began < 5:
+            dribble.sendall(b"G")
+            time.sleep(0.05)
+    assert time.monotonic() - began < 3
+    # Those that were too many were turned away at once, the others after a moment, and there is room again.
+    assert all(_is_hung_up(client) for client in silent)
+    assert target.ask("GET /jobs")[0] == 200
+    # Also one that has asked before.
+    with target.connect() as client:
+        client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        said = b""
+        while not said.endswith(b'{"jobs":[]}'):
+            said += client.recv(65536)
+        client.sendall(b"GET /jobs")
+        client.settimeout(5)
+        assert _is_hung_up(client)
+
+
+def _is_hung_up(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+    finally:
+        client.close()
+
+
+def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(guard, "ANSWER_SECONDS", 0.6)
+    for _ in range(3000):
+        logging.getLogger("millstream").warning("x" * 8000)
+    with target.connect() as client:
+        client.sendall(b"GET /jobmanager/log HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(2)
+        read = 0
+        with contextlib.suppress(ConnectionError):
+            while part := client.recv(1 << 20):
+                read += len(part)
+    assert read < 20_000_000
+
+
+def test_a_body_that_never_comes_is_not_waited_for(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.service.http.BODY_SECONDS", 0.3)
+    job = target.start()
+    with target.connect() as client:
+        client.sendall(
+            f"POST /jobs/{job}/savepoints HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{{".encode()
+        )
+        assert b" 408 " in client.recv(65536)
+
+
+def test_numbers_that_json_does_not_have_do_not_break_an_answer(target: Target) -> None:
+    job = target.start()
+    view = target.registry.entries()[0].view
+    vertex = view.plan.vertices[0].head.id
+    from millstream.service.http import json_bytes
+    from millstream.service.listing import aggregated_metrics
+
+    shown = aggregated_metrics([{"lag": float("nan")}, {"lag": 1.0}], ["lag"], None)
+    assert json.loads(json_bytes(shown))[0]["sum"] == "NaN"
+    assert target.ask(f"GET /jobs/{job}/vertices/{vertex}/subtasks/metrics?get=idleTimeMsPerSecond")[0] == 200
+
+
+def test_a_text_of_one_long_word_is_masked_at_once() -> None:
+    began = time.process_time()
+    for hostile in ("x" * 200_000, "password" * 20_000, "a://" * 40_000, "a://b:" * 20_000, "token'" * 20_000):
+        assert masked_text(hostile + " password=abc").endswith("password=******")
+    # Of the processor's time: from each letter on it would be minutes.
+    assert time.process_time() - began < 3
+
+
+def test_secrets_do_not_show_in_what_went_wrong(target: Target) -> None:
+    def breaks(x: int) -> int:
+        raise ValueError("cannot connect to postgresql://ann:hunter2@db/x?sslpassword=hunter3")
+
+    job = target.start(breaks)
+    end = time.monotonic() + 20
+    while b"cannot connect" not in (said := target.ask(f"GET /jobs/{job}/exceptions")[1]):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    for path in (f"/jobs/{job}/exceptions", f"/jobs/{job}", f"/jobs/{job}/explanations", "/jobmanager/log"):
+        said = target.ask(f"GET {path}")[1]
+        assert b"hunter" not in said, path
+
+
+@pytest.fixture
+def cluster(tmp_path: Any) -> Iterator[Target]:
+    target = Target.__new__(Target)
+    options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
+    assert options is not None
+    programs = Programs(SlotPool(4), Shelf(), {}, {}, 1.0)
+    target.uploads = Uploads(str(tmp_path / "uploads"))  # type: ignore[attr-defined]
+    app = cluster_app(
+        Cluster(
+            programs=programs, shelf=Shelf(), uploads=target.uploads, settings={}, token=None,  # type: ignore[attr-defined]
+            submit_token=TOKEN, refresh_ms=1000, submits=True, most_uploaded=10_000, keep_seconds=0.0,
+            end=lambda: None, log=RecentLines(),
+        )
+    )  # fmt: skip
+    target.server = PublicServer(app, options)
+    target.server.start()
+    target.port = int(target.server.url.rpartition(":")[2])
+    yield target
+    target.server.stop()
+    programs.close()
+
+
+def _form(name: str, content: bytes = b"print()") -> bytes:
+    head = f'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="{name}"\r\n\r\n'
+    return head.encode() + content + b"\r\n--x--\r\n"
+
+
+def test_an_upload_stays_where_uploads_are(cluster: Target, tmp_path: Any) -> None:
+    mine = {"Authorization": f"Bearer {TOKEN}", "Content_Type": "multipart/form-data; boundary=x"}
+    for name in ("../../evil.py", "/etc/cron.d/evil.py", "..\\\\..\\\\evil.py", "a/../../evil.py"):
+        status, said = cluster.ask("POST /jars/upload", _form(name), **mine)
+        assert status == 200 and json.loads(said)["filename"].startswith(str(tmp_path / "uploads")), name
+    for name in ("evil.py\x00.txt", "evil.sh", ".py/", "\u202eyp.evil", "a" * 5000 + ".py", "evil.py; x=y.zip\x01"):
+        assert cluster.ask("POST /jars/upload", _form(name), **mine)[0] == 400, name
+    assert cluster.ask("POST /jars/upload", _form("big.py", b"x" * 20_000), **mine)[0] == 413
+    assert cluster.ask("POST /jars/upload", b"--x--", **mine)[0] == 400
+    assert {p.parent for p in tmp_path.rglob("*evil.py")} == {tmp_path / "uploads"}
+    # A link in that directory is no upload.
+    (tmp_path / "secret.py").write_text("SECRET")
+    linked = "0" * 36 + "_linked.py"
+    (tmp_path / "uploads" / linked).symlink_to(tmp_path / "secret.py")
+    assert linked.encode() not in cluster.ask("GET /jars", **mine)[1]
+    for jar in (linked, "..%2fsecret.py", "%2e%2e%2fsecret.py"):
+        assert cluster.ask(f"POST /jars/{jar}/run", b"{}", **mine)[0] == 404, jar
+        assert cluster.ask(f"DELETE /jars/{jar}", **mine)[0] == 404, jar
+    assert (tmp_path / "secret.py").exists()
+
+
+def test_nobody_submits_or_ends_without_the_token(cluster: Target) -> None:
+    form = {"Content_Type": "multipart/form-data; boundary=x"}
+    for line in (
+        "POST /jars/upload",
+        "POST /programs",
+        "DELETE /cluster",
+        "GET /jars",
+        "POST /jars/a/run",
+        "POST /jars/a/plan",
+    ):
+        for shown in (
+            {},
+            {"Authorization": "Bearer "},
+            {"Authorization": f"Bearer {TOKEN}x"},
+            {"Authorization": "Basic x"},
+        ):
+            assert cluster.ask(line, _form("a.py"), **form, **shown)[0] == 401, (line, shown)
+
+
+def test_a_program_that_prints_without_end_does_not_fill_the_disk(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(output, "_MOST", 1 << 20)
+    monkeypatch.setattr(output, "_KEPT", 1 << 19)
+    path = tmp_path / "out"
+    with open(path, "wb") as file:
+        for number in range(400_000):
+            file.write(b"%07d\n" % number)
+        file.flush()
+        output.trim(str(path))
+        # Who writes goes on where it was.
+        file.write(b"the end\n")
+        file.flush()
+        assert os.stat(path).st_blocks * 512 <= 1 << 20
+    read, position = b"", 0
+    while True:
+        text, position = output.read_from(str(path), position)
+        if not text:
+            break
+        read += text
+    assert read.endswith(b"0399999\nthe end\n") and b"\0" not in read and (1 << 18) < len(read) <= (1 << 20)
+    assert position == os.path.getsize(path)

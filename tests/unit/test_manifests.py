@@ -1,0 +1,76 @@
+"""The files of deploy/: Kubernetes would take them, and the commands in them are ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from millstream.cli.main import cli
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
+
+sys.path.append(str(ROOT / "bench"))
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_kubernetes_takes_them(path: Path) -> None:
+    from venvs import existing_venv
+
+    python = existing_venv("kubernetes-validate")
+    if python is None:
+        pytest.skip("kubernetes-validate is not installed: make test-cluster")
+    command = [str(python.parent / "kubernetes-validate"), "--strict", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and "ERROR" not in done.stdout, done.stdout + done.stderr
+
+
+def test_what_they_name_is_there() -> None:
+    found = {(d["kind"], d["metadata"]["name"]) for path in MANIFESTS for d in documents(path)}
+    for deployment in (d for path in MANIFESTS for d in documents(path) if d["kind"] == "Deployment"):
+        pod = deployment["spec"]["template"]["spec"]
+        assert ("ServiceAccount", pod["serviceAccountName"]) in found
+        assert {("PersistentVolumeClaim", v["persistentVolumeClaim"]["claimName"]) for v in pod["volumes"]} <= found
+        settings = dict(a.removeprefix("-D").split("=", 1) for a in pod["containers"][0]["args"] if a.startswith("-D"))
+        # The name under which executors look for the driver, and its ports.
+        service = next(
+            d
+            for path in MANIFESTS
+            for d in documents(path)
+            if (d["kind"], d["metadata"]["name"]) == ("Service", settings["spark.driver.host"])
+        )
+        assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
+        ports = {str(port["port"]) for port in service["spec"]["ports"]}
+        assert ports == {settings["spark.driver.port"], settings["spark.driver.blockManager.port"]}
+
+
+def test_commands_are_ours(tmp_path: Path) -> None:
+    (tmp_path / "words.py").touch()
+    for deployment in (d for path in MANIFESTS for d in documents(path) if d["kind"] == "Deployment"):
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        first, *arguments = [a.replace("/work/", f"{tmp_path}/") for a in container["args"]]
+        assert first == "millstream"
+        command, context = cli, click.Context(cli)
+        # Parsed as far as the options of the last command, and not run.
+        while isinstance(command, click.Group):
+            name, found, arguments = command.resolve_command(context, arguments)
+            assert found is not None
+            command = found  # type: ignore[assignment]
+        parsed = command.make_context(name, arguments, resilient_parsing=False)
+        assert parsed.params["master"] == "k8s://https://kubernetes.default.svc"
+
+
+def test_the_images_script_is_a_script() -> None:
+    assert subprocess.run(["sh", "-n", str(ROOT / "deploy" / "entrypoint.sh")]).returncode == 0
+    said = subprocess.run([str(ROOT / "deploy" / "entrypoint.sh"), "echo", "a b"], capture_output=True, text=True)
+    assert said.stdout == "a b\n"

@@ -1,0 +1,196 @@
+"""Numbers that go through columns come out as they do of a loop: the same ints and booleans, and the same errors."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common import Configuration, Types, WatermarkStrategy
+from millstream.common.shapes import ANYTHING, Fixed, Shape, Whole
+from millstream.common.typeinfo import TypeInformation
+from millstream.datastream import DataStream, StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.operators import subtask
+from millstream.operators.columns import chosen, works_on_columns
+from millstream.operators.failures import SubtaskFailed
+from millstream.testing import CollectSink
+from millstream.testing.local import LocalJob
+
+LONG = Whole(-(2**63), 2**63 - 1)
+LIMIT = 10
+LONG_TYPE = Types.LONG()
+
+
+def scaled(by: int) -> Callable[[int], Any]:
+    return lambda x: (x * 7919 % by, 1, x // 7 - x % 5)
+
+
+def counter() -> tuple[Callable[[int], int], Callable[[], None]]:
+    step = 0
+
+    def more() -> None:
+        nonlocal step
+        step += 1
+
+    return lambda x: x + step, more
+
+
+COUNTER = counter()
+
+
+class Doubler:
+    def __init__(self) -> None:
+        self.factor = 2
+
+    def by_attribute(self, x: int) -> int:
+        return x * self.factor
+
+    def plainly(self, x: int) -> int:
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "works"),
+    [
+        (lambda x: x * 3 + 1, Whole(0, 1 << 40), True),
+        (lambda x: (x % 10, 1, -x, x & 255, x > 3), Whole(-5, 1 << 40), True),
+        (scaled(1000), Whole(0, 1 << 40), True),
+        (lambda t: t[0] != t[1], Fixed((Whole(0, 9), Whole(0, 9))), True),
+        # 64 bits are enough, and one more would not be.
+        (lambda x: x + 1, Whole(0, 2**63 - 2), True),
+        (lambda x: x + 1, Whole(0, 2**63 - 1), False),
+        (lambda x: x - 1, Whole(-(2**63), 0), False),
+        (lambda x: -x, Whole(-(2**63), 0), False),
+        (lambda x: x // -1, LONG, False),
+        (lambda x: x * x % 7, Whole(0, 1 << 32), False),
+        (lambda x: x > 1 << 70, Whole(0, 9), False),
+        # An error must name its record.
+        (lambda x: 5 // x, Whole(-1, 1), False),
+        (lambda x: 5 % (x - 3), Whole(0, 9), False),
+        (lambda x: 5 // x, Whole(1, 9), True),
+        # Numpy's booleans count otherwise, and its floats round otherwise.
+        (lambda x: (x > 3) + (x > 4), Whole(0, 9), False),
+        (lambda x: -(x > 3), Whole(0, 9), False),
+        (lambda x: (x > 3) == (x > 4), Whole(0, 9), False),
+        (lambda x: not x, Whole(0, 9), False),
+        (lambda x: ~x, Whole(0, 9), False),
+        (lambda x: x / 2, Whole(0, 9), False),
+        (lambda x: x**2, Whole(0, 9), False),
+        (lambda x: x << 2, Whole(0, 9), False),
+        (lambda x: x is None, Whole(0, 9), False),
+        (lambda x: [x], Whole(0, 9), False),
+        (lambda x: (x, (x, 1)), Whole(0, 9), False),
+        # What others may change is read when its record comes.
+        (lambda x: x + LIMIT, Whole(0, 9), False),
+        (COUNTER[0], Whole(0, 9), False),
+        (Doubler().by_attribute, Whole(0, 9), False),
+        (lambda x: x + 1, Whole(0, 9, null=True), False),
+        (lambda x: x + 1, Whole(0), False),
+        (lambda x: x + 1, ANYTHING, False),
+        (len, Whole(0, 9), False),
+        (lambda x: 5, Whole(0, 9), True),
+    ],
+)
+def test_what_works_on_columns(function: Callable[..., Any], argument: Shape, works: bool) -> None:
+    assert works_on_columns(function, argument) == works
+
+
+def outcome(
+    program: Callable[[DataStream], DataStream],
+    start: int,
+    count: int,
+    columns: bool,
+    type_info: TypeInformation = LONG_TYPE,
+) -> list[Any]:
+    """Return what a program makes of a sequence, with types, and the error it ends with, if one."""
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.set_parallelism(1)
+    sink = CollectSink()
+    program(env.from_source(NumberSequenceSource(start, start + count - 1), type_info=type_info)).sink_to(sink)
+    before = subtask.COLUMNS_AFTER
+    subtask.COLUMNS_AFTER = 0 if columns else 1 << 62
+    try:
+        job = LocalJob(env)
+        error = None
+        try:
+            job.run()
+        except SubtaskFailed as e:
+            error = str(e)
+    finally:
+        subtask.COLUMNS_AFTER = before
+    return [[described(r) for r in sink.results()], error]
+
+
+def described(value: Any) -> Any:
+    return [described(v) for v in value] if isinstance(value, tuple) else (type(value), value)
+
+
+PROGRAMS: list[Callable[[DataStream], DataStream]] = [
+    lambda s: s.map(lambda x: x * 3 + 1, Types.LONG()).filter(lambda x: x % 2 == 0),
+    lambda s: s.filter(lambda x: x % 3).filter(lambda x: x & 1),
+    lambda s: s.map(lambda x: (x % 7, 1, x // -3)).filter(lambda t: t[0] > t[2] % 5).map(lambda t: (t[2], t[2], t[1])),
+    lambda s: s.map(lambda x: x > 5).map(lambda b: (b, str(b))),
+    lambda s: s.map(lambda x: (x, 2)).map(lambda t: t[1] % 2 + t[0]),
+    lambda s: s.map(lambda x: (x, 2)).map(lambda t: t[1] % 2),
+    lambda s: s.map(lambda x: (x, 2)).map(lambda t: (t[1], t)),
+    lambda s: s.map(lambda x: 5).map(lambda x: x + 1),
+    lambda s: s.map(lambda x: x % 100, Types.BYTE()).map(lambda x: x * 100, Types.BYTE()).map(lambda x: x),
+    lambda s: s.map(lambda x: x * 10, Types.BYTE()),
+    lambda s: s.map(lambda x: x - 1).map(lambda x: 1000 // (x % 150 - 149)),
+    lambda s: s.map(lambda x: (x % 5, 1)).key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])),
+    lambda s: s.map(lambda x: x * 2).union(s.map(lambda x: x * 3)),
+    lambda s: s.map(lambda x: x + 1).flat_map(lambda x: [x] * (x % 3)),
+    lambda s: s.map(Doubler().plainly).map(lambda x: x - 7),
+    lambda s: s.map(lambda x: (x, x % 9)).assign_timestamps_and_watermarks(
+        WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda t, _: t[0])
+    ),
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(PROGRAMS), st.one_of(st.integers(-300, 10), st.integers(-(2**63), 2**63 - 400)), st.integers(1, 400)
+)
+def test_a_program_does_the_same_with_columns(program: Any, start: int, count: int) -> None:
+    with_columns = outcome(program, start, count, columns=True)
+    assert with_columns == outcome(program, start, count, columns=False)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_so_it_does_for_numbers_of_both_signs(program: Any) -> None:
+    assert outcome(program, -150, 300, columns=True) == outcome(program, -150, 300, columns=False)
+
+
+def test_numbers_too_long_for_the_type_of_their_source_are_refused() -> None:
+    found = outcome(PROGRAMS[0], 0, 300, columns=True, type_info=Types.BYTE())
+    assert "the value 128 (int) does not fit the type Byte" in found[1]
+    assert found == outcome(PROGRAMS[0], 0, 300, columns=False, type_info=Types.BYTE())
+
+
+def test_other_numbers_than_the_program_says_go_through_the_loop() -> None:
+    taken: list[str] = []
+    run = chosen(lambda batch: taken.append("columns"), lambda batch: taken.append("loop"), Whole(0, 999))
+    for batch in (range(1000), range(1, 1001), range(-1, 900), range(5), list(range(500)), range(900, 0, -1)):
+        run(batch)
+    assert taken == ["columns", "loop", "loop", "loop", "loop", "loop"]
+
+
+def test_numbers_go_through_columns_after_many_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subtask, "COLUMNS_AFTER", 500)
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env.set_parallelism(1)
+    sink = CollectSink()
+    env.from_source(NumberSequenceSource(0, 1999)).map(lambda x: x % 1000 * 3).sink_to(sink)
+    before = set(linecache.cache)
+    job = LocalJob(env, epoch_sizes=lambda: 300)
+    texts = []
+    for _ in range(7):
+        job.run_epoch()
+        texts.append("".join("".join(linecache.cache[name][2]) for name in set(linecache.cache) - before))  # type: ignore[misc]
+    assert [".tolist()" in text for text in texts] == [False, False, *[True] * 5]
+    assert sink.results() == [x % 1000 * 3 for x in range(2000)]

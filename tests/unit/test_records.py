@@ -1,0 +1,43 @@
+"""Records are dataclasses that share their methods."""
+
+import pickle
+from dataclasses import dataclass, field, replace
+
+from millstream.common.records import record
+
+
+@record(frozen=True)
+class Place:
+    name: str
+    at: int = field(default=0, compare=False, kw_only=True, repr=False)
+
+
+@record(frozen=True)
+class Town(Place):
+    people: tuple[int, ...] = ()
+
+
+@record(frozen=True)
+class Nothing:
+    pass
+
+
+@dataclass(frozen=True)
+class TownAsDataclass:
+    name: str
+    at: int = field(default=0, compare=False, kw_only=True, repr=False)
+    people: tuple[int, ...] = ()
+
+
+def test_a_record_is_what_a_dataclass_is() -> None:
+    here, there = Town("Ulm", (1, 2), at=3), Town("Ulm", (1, 2), at=9)
+
+    assert here == there and hash(here) == hash(there)
+    assert here != replace(here, name="Bonn") and here != Place("Ulm") and here != "Ulm"
+    assert repr(here) == repr(TownAsDataclass("Ulm", people=(1, 2))).replace("TownAsDataclass", "Town")
+    assert pickle.loads(pickle.dumps(here)) == here
+    assert Nothing() == Nothing() and len({Nothing(), Nothing()}) == 1
+    assert repr(Nothing()) == "Nothing()"
+    match here:
+        case Town(name, people):
+            assert (name, people) == ("Ulm", (1, 2))

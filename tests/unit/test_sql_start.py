@@ -1,0 +1,39 @@
+"""What a query loads before its first row: nothing that it does not use."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from millstream.sql.translate.translator import MAKERS
+
+_QUERY = """
+import sys
+from millstream.table import EnvironmentSettings, TableEnvironment
+
+t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+t_env.get_config().set("millstream.engine", "local")
+with t_env.execute_sql("SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t(x, y)").collect() as rows:
+    print(next(rows))
+print(*sorted(sys.modules), sep="\\n")
+"""
+_OPERATORS = "millstream.sql.operators."
+_USED = {"base", "calc", "session", "sink", "source", "streams", "watermark"}
+
+
+def test_a_query_of_values_loads_only_its_own_operators() -> None:
+    ran = subprocess.run([sys.executable, "-c", _QUERY], capture_output=True, text=True, timeout=120, check=True)
+    first, *loaded = ran.stdout.splitlines()
+    operators = {
+        m.removeprefix("millstream.sql.operators.") for m in loaded if m.startswith("millstream.sql.operators.")
+    }
+
+    assert first == "<Row(1, 'a')>"
+    assert operators == _USED
+    assert not [m for m in loaded if m.split(".")[0] in ("pandas", "pyspark", "py4j") or m.startswith("millstream.cep")]
+
+
+@pytest.mark.parametrize("module, name", sorted(set(MAKERS.values())))
+def test_every_kind_of_node_has_its_maker(module: str, name: str) -> None:
+    assert callable(getattr(import_module(f"millstream.sql.translate.{module}"), name))
