@@ -633,13 +633,6 @@ def lease_checked_only_at_start(real: Real, self: Election, event: LeaseWritten,
     return instructions
 
 
-@_instead_of(Election, "_written")
-def renewal_makes_a_leader(real: Real, self: Election, event: LeaseWritten, now: float) -> list[Instruction]:
-    """A renewal that is answered after its sender has stepped down makes it a leader again, in the same term."""
-    self._is_taking = True
-    return real(self, event, now)
-
-
 @_instead_of(Election, "_read")
 def impatient(real: Real, self: Election, event: Any, now: float) -> list[Instruction]:
     """A candidate waits for half a lease."""
