@@ -153,6 +153,9 @@ class Fence:
     def withdraw(self, location: str) -> None:
         """Let a checkpoint count no longer: it is about to be deleted."""
         with self._lock:
+            if self._own.outcome is not None:
+                # Nobody goes on from any.
+                return
             was_last = self._own.checkpoints[-1:] == (location,)
             left = replace(self._own, checkpoints=tuple(c for c in self._own.checkpoints if c != location))
             if was_last or self._is_unsure:

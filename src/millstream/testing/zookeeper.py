@@ -8,12 +8,12 @@ import socket
 
 from millstream.spark.gateway import spark_home
 from millstream.spark.java import find_java
-from millstream.testing.databases import _Server
+from millstream.testing.databases import LocalServer
 
 __all__ = ["ZooKeeperServer"]
 
 
-class ZooKeeperServer(_Server):
+class ZooKeeperServer(LocalServer):
     """ZooKeeper, one server.
 
     Example:

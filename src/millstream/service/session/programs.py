@@ -342,6 +342,14 @@ class Programs:
 
     # --- the end
 
+    def _cancel(self, programs: list[Program]) -> None:
+        """Cancel jobs that would be left to others when their programs' processes are told to end."""
+        for program in programs:
+            program.line.send(cancel=True)
+        deadline = time.monotonic() + _END_SECONDS
+        while any(not all(p.jobs.values()) for p in programs) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def close(self, cancel: bool = True) -> None:
         """End all programs.
 
@@ -353,8 +361,7 @@ class Programs:
             running = [p for p in self._programs.values() if p.exit_code is None]
             self._is_closing = not cancel
         if cancel and self._library is not None:
-            for program in running:
-                program.line.send(cancel=True)
+            self._cancel(running)
         for program in running:
             program.process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS
