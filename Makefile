@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-shuffle test-ha test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos clean
+.PHONY: demo test test-unit test-spark test-shuffle test-ha test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -104,6 +104,11 @@ chaos: $(STAMP)
 	$(BIN)/python -m tests.faults --seeds 3
 	$(BIN)/python -m tests.faults --seeds 3 --job sql
 	$(BIN)/python -m tests.faults --seeds 3 --job kafka
+
+# A mixed job with kills for so many minutes: memory, files, descriptors, threads and latency must stay flat.
+MINUTES ?= 60
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV)

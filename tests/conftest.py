@@ -52,9 +52,9 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDbServer]:
-    """A MariaDB server; without one on the machine the test is skipped."""
+    """A MariaDB server, which does not log database `unlogged`; without one on the machine the test is skipped."""
     pytest.importorskip("pymysql", reason="pymysql is not installed")
-    yield from _running(MariaDbServer)
+    yield from _running(lambda: MariaDbServer(binlog_ignore_db="unlogged"))
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +64,7 @@ def redis_server() -> Iterator[RedisServer]:
     yield from _running(RedisServer)
 
 
-def _running(kind: type[Any]) -> Iterator[Any]:
+def _running(kind: Callable[[], Any]) -> Iterator[Any]:
     server = kind()
     try:
         server.start()

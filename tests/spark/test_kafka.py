@@ -14,7 +14,7 @@ import pytest
 from conftest import Env
 from schema_registry import registry_server
 
-from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.common import Duration, Row, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import OutputTag, ProcessFunction
@@ -22,6 +22,8 @@ from millstream.datastream.connectors import kafka_client
 from millstream.datastream.connectors.base import BadRecords, DeliveryGuarantee
 from millstream.datastream.connectors.dynamic_kafka import DynamicKafkaSource, SingleClusterTopicMetadataService
 from millstream.datastream.connectors.kafka import (
+    FlinkKafkaConsumer,
+    FlinkKafkaProducer,
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaRecord,
@@ -31,6 +33,7 @@ from millstream.datastream.connectors.kafka import (
     KafkaSource,
     KafkaSourceBuilder,
     KafkaTopicPartition,
+    Semantic,
 )
 from millstream.datastream.connectors.kafka_client import KafkaFailure
 from millstream.datastream.formats.avro import (
@@ -156,17 +159,76 @@ def test_time_waits_for_the_slowest_partition_also_for_one_that_is_empty(
         job.cancel().result()
 
 
+def test_a_partition_that_is_ahead_is_not_read_until_the_other_has_come_up(
+    env1: Env, kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.create_topic(f"{topic}-two", 2)
+    out = f"{topic}-out"
+    kafka.create_topic(out)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
+    aligned = strategy.with_watermark_alignment("group", Duration.of_millis(1000))
+    stream = env1.from_source(reading(kafka, f"{topic}-two").build(), aligned, "kafka")
+    stream.sink_to(writing(kafka, out, DeliveryGuarantee.AT_LEAST_ONCE))
+    job = env1.execute_async()
+
+    def after(partition: int, value: str) -> None:
+        kafka.send(f"{topic}-two", [value], partition=partition)
+        _until(lambda: value.encode() in kafka.read(out))
+
+    try:
+        after(0, "0")
+        after(1, "1")
+        after(0, "100000")
+        kafka.send(f"{topic}-two", ["200000"], partition=0)
+        time.sleep(1)
+        after(1, "2")
+        assert b"200000" not in kafka.read(out)
+        after(1, "99500")
+        _until(lambda: b"200000" in kafka.read(out))
+    finally:
+        job.cancel().result()
+
+
+def test_the_names_of_flink_1_read_and_write(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(topic, ["a", "b"])
+    out = f"{topic}-out"
+    kafka.create_topic(out)
+    where = {"bootstrap.servers": kafka.bootstrap, "group.id": out, "auto.offset.reset": "earliest"}
+    for start in ("group_offsets", "earliest"):
+        source = FlinkKafkaConsumer(topic, SimpleStringSchema(), where)
+        getattr(source, f"set_start_from_{start}")()
+        semantic = Semantic.AT_LEAST_ONCE if start == "earliest" else Semantic.EXACTLY_ONCE
+        sink = FlinkKafkaProducer(out, SimpleStringSchema(), {"bootstrap.servers": kafka.bootstrap}, semantic=semantic)
+        env.enable_checkpointing(100)
+        env.add_source(source).map(lambda v, start=start: f"{v} {start}").add_sink(sink)
+        job = env.execute_async()
+        try:
+            _until(lambda: {f"a {start}".encode(), f"b {start}".encode()} <= set(kafka.read(out)))  # noqa: B023
+        finally:
+            job.cancel().result()
+
+
 def test_keys_headers_and_places_are_read_by_a_schema_for_whole_records(
     env: Env, kafka: KafkaBroker, topic: str
 ) -> None:
     class Whole(KafkaRecordDeserializationSchema):
         def deserialize(self, record: KafkaRecord) -> Any:
-            return record.key, record.value, record.partition, record.offset
+            return record.key, record.value, record.partition, record.offset, record.headers
 
-    kafka.send(topic, [b"v"], partition=2, key=b"k")
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, b"v", b"k", 2, headers=[("h", b"1"), ("h", None)])
+    producer.produce(topic, None, b"k", 2)
+    producer.produce(topic, b"", None, 2)
+    producer.flush(10)
     source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_deserializer(Whole())
     built = source.set_topic_pattern(f"{topic}.*").set_bounded(KafkaOffsetsInitializer.latest()).build()
-    assert list(env.from_source(built, NONE, "kafka").execute_and_collect()) == [(b"k", b"v", 2, 0)]
+    headers = (("h", b"1"), ("h", None))
+    records = [(b"k", b"v", 2, 0, headers), (b"k", None, 2, 1, ()), (None, b"", 2, 2, ())]
+    assert list(env.from_source(built, NONE, "kafka").execute_and_collect()) == records
+    # A record without a value, such as a tombstone, is none where only values are read.
+    assert list(env.from_source(bounded(kafka, topic), NONE, "kafka").execute_and_collect()) == ["v", ""]
 
 
 def test_a_source_of_streams_by_name(env: Env, kafka: KafkaBroker, topic: str) -> None:
@@ -376,6 +438,12 @@ def test_what_cannot_be_is_said_before_anything_runs(env: Env, kafka: KafkaBroke
     sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_property("transaction.timeout.ms", "3600000")
     env.from_collection(["a"]).sink_to(sink.build())
     with pytest.raises(InvalidProgramError, match="allows at most 900,000"):
+        env.execute()
+    env.from_collection(["a"]).sink_to(writing(kafka, "not-there", DeliveryGuarantee.AT_LEAST_ONCE))
+    with pytest.raises(KafkaFailure, match="has no topic 'not-there': create it"):
+        env.execute()
+    env.from_collection(["x" * 2_000_000]).sink_to(writing(kafka, topic, DeliveryGuarantee.AT_LEAST_ONCE))
+    with pytest.raises(Exception, match=f"2,000,000 bytes for topic '{topic}' cannot be written: .*message.max.bytes"):
         env.execute()
 
 

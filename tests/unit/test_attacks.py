@@ -212,6 +212,17 @@ def _is_hung_up(client: socket.socket) -> bool:
         client.close()
 
 
+def test_too_many_are_turned_away_at_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MOST_CONNECTIONS", 5)
+    kept = [target.connect() for _ in range(5)]
+    time.sleep(0.2)
+    assert all(_is_hung_up(target.connect()) for _ in range(5))
+    for client in kept:
+        client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 200"
+        client.close()
+
+
 def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "HEAD_SECONDS", 0.2)
     monkeypatch.setattr(guard, "ANSWER_SECONDS", 0.6)
@@ -225,6 +236,8 @@ def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: py
             while part := client.recv(1 << 20):
                 read += len(part)
     assert read < 20_000_000
+    monkeypatch.setattr(guard, "ANSWER_SECONDS", 60)
+    assert len(target.ask("GET /jobmanager/log")[1]) > 20_000_000
 
 
 def test_a_body_that_never_comes_is_not_waited_for(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,8 +284,8 @@ def test_secrets_do_not_show_in_what_went_wrong(target: Target) -> None:
         assert b"hunter" not in said, path
 
 
-@pytest.fixture
-def cluster(tmp_path: Any) -> Iterator[Target]:
+@pytest.fixture(params=[True])
+def cluster(tmp_path: Any, request: pytest.FixtureRequest) -> Iterator[Target]:
     target = Target.__new__(Target)
     options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
     assert options is not None
@@ -281,7 +294,7 @@ def cluster(tmp_path: Any) -> Iterator[Target]:
     app = cluster_app(
         Cluster(
             programs=programs, shelf=Shelf(), uploads=target.uploads, settings={}, token=None,  # type: ignore[attr-defined]
-            submit_token=TOKEN, refresh_ms=1000, submits=True, most_uploaded=10_000, keep_seconds=0.0,
+            submit_token=TOKEN, refresh_ms=1000, submits=request.param, most_uploaded=10_000, keep_seconds=0.0,
             end=lambda: None, log=RecentLines(),
         )
     )  # fmt: skip
@@ -317,6 +330,14 @@ def test_an_upload_stays_where_uploads_are(cluster: Target, tmp_path: Any) -> No
         assert cluster.ask(f"POST /jars/{jar}/run", b"{}", **mine)[0] == 404, jar
         assert cluster.ask(f"DELETE /jars/{jar}", **mine)[0] == 404, jar
     assert (tmp_path / "secret.py").exists()
+
+
+@pytest.mark.parametrize("cluster", [False], indirect=True)
+def test_where_nothing_may_be_submitted_nothing_is(cluster: Target) -> None:
+    mine = {"Authorization": f"Bearer {TOKEN}", "Content_Type": "multipart/form-data; boundary=x"}
+    for line in ("POST /jars/upload", "GET /jars", "POST /programs", "POST /jars/a.py/run", "POST /jars/a.py/plan"):
+        assert cluster.ask(line, _form("a.py"), **mine)[0] == 404, line
+    assert json.loads(cluster.ask("GET /config")[1])["features"]["web-submit"] is False
 
 
 def test_nobody_submits_or_ends_without_the_token(cluster: Target) -> None:

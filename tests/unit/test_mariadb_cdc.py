@@ -138,11 +138,17 @@ def test_reading_begins_behind_a_gtid(shop: MariaDbShop) -> None:
         state = enumerator.snapshot()
     shop.run("INSERT INTO orders VALUES (24, NULL, NULL)")
     # What was done where the job began is done when it goes on, too.
-    with closing(shop.source().build().create_enumerator(1, {**state, "place": place(shop, 4)})) as enumerator:
+    with closing(
+        shop.source().build().create_enumerator(1, {**state, "place": place(shop, 4), "gtid": ""})
+    ) as enumerator:
         again = dealt(enumerator, 2)
     assert ([c.after[0] for c in found], [c.after[0] for c in again]) == ([22], [22, 24])
     refused(begin(f"0-1-{int(number) + 1000}"), "has not come to GTID")
     refused(begin("binlog.000001"), "is not a GTID")
+    shop.run("FLUSH BINARY LOGS")
+    ((file, *_),) = shop.run("SHOW MASTER STATUS")
+    shop.run(f"PURGE BINARY LOGS TO '{file}'")
+    refused(begin(before), "no longer has its binlog from GTID")
 
 
 def place(shop: MariaDbShop, position: int) -> tuple[Any, ...]:

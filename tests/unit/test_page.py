@@ -123,6 +123,8 @@ def test_metrics_are_picked_and_plotted_and_state_is_asked_for(site: Site) -> No
     site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
     site.page.locator(".node", has_text="last").click()
     drawer = site.page.locator(".drawer")
+    # Which keys come most often.
+    drawer.get_by_role("region", name="Hottest keys").locator("tbody tr").first.wait_for()
     drawer.get_by_role("link", name="Metrics").click()
     drawer.get_by_label("Metrics", exact=True).fill("numBytesOut")
     drawer.get_by_role("checkbox", name="numBytesOut", exact=True).wait_for()

@@ -19,7 +19,7 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
     postgres_chunks,
 )
-from millstream.datastream.connectors.cdc.postgres_catalog import find_tables
+from millstream.datastream.connectors.cdc.postgres_catalog import find_columns, find_tables
 from millstream.testing.databases import PostgresServer
 
 UPSERT = RowDeserializationSchema(changelog_mode="upsert")
@@ -209,7 +209,7 @@ def test_the_key_may_get_another_name_or_other_columns(shop: PostgresShop) -> No
 def test_a_table_may_be_written_anew_while_it_is_read(shop: PostgresShop, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
 
-    find, outcomes = postgres_chunks.find_columns, []
+    outcomes: list[str] = []
 
     def alter_once(connection: Any, table: Any) -> Any:
         # Between the snapshot and the reading of the chunk.
@@ -221,7 +221,7 @@ def test_a_table_may_be_written_anew_while_it_is_read(shop: PostgresShop, monkey
                     outcomes.append("altered")
                 except psycopg.errors.LockNotAvailable:
                     outcomes.append("had to wait")
-        return find(connection, table)
+        return find_columns(connection, table)
 
     monkeypatch.setattr(postgres_chunks, "find_columns", alter_once)
     source = shop.source().deserializer(UPSERT).snapshot_parallelism(1).startup_options(SNAPSHOT)
@@ -388,7 +388,8 @@ FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
     often = {"execution.checkpointing.interval": "50 ms"}
     with reading(shop.source().deserializer(UPSERT).heartbeat_interval(0.1), **often) as records:
         take(records, 20)
-        written, most, places = 0, 0, set()
+        written = most = 0
+        places: set[str] = set()
         end = time.monotonic() + 2
         while time.monotonic() < end:
             ((before, _),) = shop.run(retained)

@@ -21,7 +21,7 @@ from millstream.datastream.connectors.base import Dealt, Source, SourceReader, S
 from millstream.datastream.connectors.hybrid_source import HybridSource
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.jobmaster.polling import RateLimit
-from millstream.testing import CollectSink, LocalEnvironment
+from millstream.testing import CollectSink, LocalEnvironment, ManualClock
 
 DOCS = Path(__file__).parents[2] / "docs" / "connectors.md"
 
@@ -181,11 +181,15 @@ def test_a_bounded_source_must_say_when_it_ends() -> None:
 # --- alignment
 
 
+# Time passes when something slow is read.
+CLOCK = ManualClock()
+
+
 class _Lists(Source[tuple[str, int]]):
     """Splits by name, each a list of times of which one is dealt out at a time."""
 
-    def __init__(self, splits: dict[str, list[int]], aligns: bool = True, pause: float = 0.0) -> None:
-        self.splits, self.aligns_splits, self.pause = splits, aligns, pause
+    def __init__(self, splits: dict[str, list[int]], aligns: bool = True) -> None:
+        self.splits, self.aligns_splits = splits, aligns
 
     @property
     def is_bounded(self) -> bool:
@@ -206,7 +210,6 @@ class _OneByOne(SplitEnumerator):
         self._source, self._parallelism = source, parallelism
         self._at = dict.fromkeys(source.splits, 0) | at
         self._held: frozenset[str] = frozenset()
-        self._slow_at = 0.0
 
     def hold_back(self, splits: Any) -> None:
         self._held = frozenset(splits)
@@ -215,9 +218,9 @@ class _OneByOne(SplitEnumerator):
         shares: dict[int, list[Any]] = {}
         for name, times in self._source.splits.items():
             at = self._at[name]
-            if at < len(times) and name not in self._held and not (name == "slow" and time.monotonic() < self._slow_at):
+            if at < len(times) and name not in self._held:
                 if name == "slow":
-                    self._slow_at = time.monotonic() + self._source.pause
+                    CLOCK.advance(30)
                 subtask = self._source.subtask_of(name, self._parallelism)
                 shares.setdefault(subtask, []).append((name, at))
                 self._at[name] += 1
@@ -292,14 +295,14 @@ class _Late(ProcessFunction):
 @pytest.mark.parametrize("aligns", [True, False])
 def test_a_split_that_waits_does_not_fall_idle(aligns: bool) -> None:
     """Else time would go on without it, and its records would be late."""
-    env, sink = LocalEnvironment(), CollectSink()
+    env, sink = LocalEnvironment(clock=CLOCK), CollectSink()
     env.set_parallelism(1)
     strategy = _aligned(50).with_idleness(Duration.of_millis(100))
     fast, slow = {"fast": [0, 5000, 6000]}, {"slow": [*range(20), 5_000_000, 5_000_001]}
     if aligns:
-        stream = env.from_source(_Lists(fast | slow, pause=0.02), strategy, "lists")
+        stream = env.from_source(_Lists(fast | slow), strategy, "lists")
     else:
-        sources = [_Lists(fast, aligns=False), _Lists(slow, aligns=False, pause=0.02)]
+        sources = [_Lists(fast, aligns=False), _Lists(slow, aligns=False)]
         first, second = (env.from_source(s, strategy, f"list {i}") for i, s in enumerate(sources))
         stream = first.union(second)
     stream.process(_Late()).sink_to(sink)

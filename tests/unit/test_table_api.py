@@ -14,6 +14,7 @@ from millstream.common import Configuration, Row, RowKind
 from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.missing import NotSupportedError
 from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.language.errors import SqlParserException
 from millstream.table import (
     DataTypes,
     EnvironmentSettings,
@@ -696,3 +697,30 @@ def test_a_catalog_knows_partitions_and_statistics(t_env: StreamTableEnvironment
     t_env.execute_sql("DROP TABLE parted")
     t_env.execute_sql("CREATE TABLE parted (a INT, p STRING, q INT) PARTITIONED BY (p, q) WITH ('connector' = 'print')")
     assert catalog.list_partitions(parted) == []
+
+
+@pytest.mark.parametrize("name", ["order", "user", "select", "`a.b`", "default_database.values"])
+def test_words_of_the_language_are_names_of_tables(people: Table, name: str) -> None:
+    people._t_env.create_temporary_view(name, people)
+    assert people._t_env.from_path(name).get_resolved_schema() == people.get_resolved_schema()
+
+
+@pytest.mark.parametrize("name", ["1a", "a-b", "a b", "a.", "", "a..b"])
+def test_what_is_no_name_is_refused(people: Table, name: str) -> None:
+    with pytest.raises(SqlParserException, match=f"Invalid SQL identifier {name}"):
+        people._t_env.from_path(name)
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (lambda t: t.alias("a", "a"), "Ambiguous column name: a"),
+        (lambda t: t.alias("a", "b", "c", "d", "e"), "Aliasing more fields than we actually have"),
+        (lambda t: t.fetch(-1), "FETCH count must be equal or larger than 0"),
+        (lambda t: t.offset(-1), "Offset should be greater than or equal to 0"),
+        (lambda t: t.union_all(t.select(col("id"))), "The union operation on two tables of different column sizes"),
+    ],
+)
+def test_mistakes_are_seen_at_once(people: Table, wrong: Any, said: str) -> None:
+    with pytest.raises(ValidationException, match=said):
+        wrong(people)

@@ -45,7 +45,14 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
     # unknown table, column, function
     ("SELECT * FROM x", ValidationException, "At line 1, column 15: Object 'x' not found"),
     ("SELECT x FROM t", ValidationException, "At line 1, column 8: Column 'x' not found in any table"),
-    ("SELECT F(a) FROM t", ValidationException, "No match found for function signature F(<INTEGER>)"),
+    ("SELECT F(a) FROM t", ValidationException, "No match found for function signature F(<NUMERIC>)"),
+    # what a query cannot mean
+    ("SELECT *", ValidationException, "SELECT * requires a FROM clause"),
+    ("SELECT INTERVAL 'x' SECOND", ValidationException, "Illegal interval literal format 'x' for INTERVAL SECOND"),
+    ("SELECT INTERVAL '1_0' DAY", ValidationException, "Illegal interval literal format '1_0' for INTERVAL DAY"),
+    ("SELECT INTERVAL TRUE DAY", ValidationException, "INTERVAL takes a number, not a BOOLEAN"),
+    ("SELECT COUNT(*) OVER w FROM t WINDOW w AS (w PARTITION BY a)", ValidationException, "Window 'w' not found"),
+    ("SELECT CAST(a AS TIMESTAMP) FROM t", ValidationException, "cast from NUMERIC type to TIMESTAMP type is not"),
     # wrong types
     ("SELECT a + s FROM t", ValidationException, "Cannot apply '+' to arguments of type '<INTEGER> + <VARCHAR("),
     # not grouped

@@ -28,7 +28,7 @@ from millstream.operators.metrics import MetricGroup
 from millstream.operators.replay import Replay
 from millstream.state.key_groups import thaw
 from millstream.state.keyed import KeyedState, rows_of_key
-from millstream.state.table import BY_TIME
+from millstream.state.table import BY_GROUP, BY_TIME
 from millstream.surroundings import requests
 
 
@@ -84,7 +84,32 @@ def _listed(by_number: dict[int, str]) -> str:
 
 def _run(kept: KeptFailure, settings: dict[str, str]) -> Exception | None:
     """Run it, and print what came of it; return the error of the user's function, if it raised one again."""
-    failure = kept.failure
+    made = _made(kept, settings)
+    found: list[str] = []
+    try:
+        made.open()
+        found = list(_state(made))
+        try:
+            made.run()
+        finally:
+            made.close()
+    except Exception as e:
+        error: Exception | None = locate(e).error
+        assert error is not None
+        click.echo(with_source_lines(user_traceback(error)).rstrip())
+    else:
+        error = None
+        _print_emitted(made, bool(found) and not made.is_exact)
+    for line in ("", *_given(made), *found):
+        click.echo(line, err=True)
+    if note := kept.failure.note:
+        click.echo(f"note: {note}", err=True)
+    return error
+
+
+def _made(kept: KeptFailure, settings: dict[str, str]) -> Replay:
+    """Make the operator in this process, as it was made in a worker."""
+    failure, about = kept.failure, kept.settings
     if failure.kept is None:
         raise MillstreamError(f"It cannot be replayed: {failure.note}.")
     sys.path.extend(p for p in kept.path if p not in sys.path)
@@ -92,63 +117,44 @@ def _run(kept: KeptFailure, settings: dict[str, str]) -> Exception | None:
         pyflink_names.install()
 
     def context(metrics: MetricGroup, state: KeyedState | None) -> RuntimeContext:
-        parameters = {**kept.settings["parameters"], **settings}
-        most, attempt = kept.settings["max_parallelism"], kept.settings["attempt"]
-        return RuntimeContext(
-            failure.operator, failure.subtask, failure.parallelism, most, attempt, parameters, metrics, state
-        )
+        place = failure.operator, failure.subtask, failure.parallelism, about["max_parallelism"], about["attempt"]
+        return RuntimeContext(*place, {**about["parameters"], **settings}, metrics, state)
 
     with naming_missing_classes():
         node = pickle.loads(base64.b64decode(kept.node))
-        made = Replay(node, failure.kept, context, kept.settings["batch"], requests)
-    before: list[str] = []
-    try:
-        made.open()
-        before = list(_state(made))
-        try:
-            made.run()
-        finally:
-            made.close()
-    except Exception as e:
-        located = locate(e)
-        click.echo(with_source_lines(user_traceback(located.error)).rstrip())
-        error: Exception | None = located.error
-    else:
-        error = None
-        for one in made.emitted:
-            tag = "" if one.tag is None else f"side output {one.tag!r}: "
-            click.echo(f"{tag}{one.value!r}" + ("" if one.timestamp is None else f"  (timestamp {one.timestamp})"))
-        click.echo(f"It did not fail this time, and emitted {count(len(made.emitted), 'record')}.", err=True)
-        if before and "before" not in failure.kept:
-            click.echo(
-                "The state below is as it was when the function raised: if it had changed it by then, that is why.",
-                err=True,
-            )
+        return Replay(node, failure.kept, context, about["batch"], requests)
+
+
+def _print_emitted(made: Replay, may_be_late: bool) -> None:
+    for one in made.emitted:
+        tag = "" if one.tag is None else f"side output {one.tag!r}: "
+        click.echo(f"{tag}{one.value!r}" + ("" if one.timestamp is None else f"  (timestamp {one.timestamp})"))
+    click.echo(f"It did not fail this time, and emitted {count(len(made.emitted), 'record')}.", err=True)
+    if may_be_late:
+        text = "The state below is as it was when the function raised: if it had changed it by then, that is why."
+        click.echo(text, err=True)
+
+
+def _given(made: Replay) -> Iterator[str]:
+    """Yield what the operator was given, a line each."""
     given = made.given
-    click.echo("", err=True)
     if given.is_record:
-        click.echo(f"record: {shorten(repr(given.value), 300)}", err=True)
+        yield f"record: {shorten(repr(given.value), 300)}"
+        if given.timestamp is not None:
+            yield f"timestamp: {given.timestamp}"
     else:
-        click.echo(
-            f"fired: {given.timestamp if given.timestamp is not None else ''} {given.value or ''}".rstrip(), err=True
-        )
-    if given.timestamp is not None and given.is_record:
-        click.echo(f"timestamp: {given.timestamp}", err=True)
-    if made.state is not None:
-        click.echo(f"key: {thaw(given.key)!r}", err=True)
-    for line in before:
-        click.echo(line, err=True)
-    if failure.note:
-        click.echo(f"note: {failure.note}", err=True)
-    return error
+        shown = (given.timestamp, given.value)
+        yield f"fired: {' '.join(str(one) for one in shown if one is not None)}"
+    if made.state is not None and given.key is not None:
+        yield f"key: {thaw(given.key)!r}"
 
 
 def _state(made: Replay) -> Iterator[str]:
     """Yield the key's state, a line each."""
-    if made.state is None:
-        return
-    for name, table in made.state.tables.items():
-        for row, content in rows_of_key(table, made.given.key):
+    tables = {} if made.state is None else made.state.tables
+    for name, table in tables.items():
+        # Of columns nothing is kept.
+        for row, content in rows_of_key(table, made.given.key) if table.address != BY_GROUP else ():
             shown = f"timer at {row[0]}" if table.address == BY_TIME else f"{name} = {shorten(repr(content), 300)}"
             yield f"state: {shown}"
 

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 
 # A session cluster gives each of its programs such a place, and clears it when the program's process is gone, however
 # that has ended.
 SCRATCH_VARIABLE = "MILLSTREAM_SCRATCH"
+
+# The kernel's limit for a socket's path is 108 bytes (104 on a Mac), and names are appended.
+_LONGEST_DIRECTORY = 80
 
 
 def scratch() -> str | None:
     """Return the directory for that; None for the machine's own for such things."""
     given = os.environ.get(SCRATCH_VARIABLE)
     return given if given and os.path.isdir(given) else None
+
+
+def socket_directory(prefix: str) -> str:
+    """Make a directory for Unix sockets that nobody else may look into; in /tmp where TMPDIR's name is too long."""
+    directory = tempfile.mkdtemp(prefix=prefix, dir=scratch())
+    if len(os.fsencode(directory)) > _LONGEST_DIRECTORY:
+        shutil.rmtree(directory)
+        directory = tempfile.mkdtemp(prefix=prefix, dir="/tmp")
+    return directory

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
-import tempfile
-
-from millstream.common.scratch import scratch
 
 # A path for a Unix socket, or a host and a port.
 Address = str | tuple[str, int]
 
 _CONNECT_SECONDS = 10
 _BACKLOG = 1024
-# The kernel's limit for a path is 108 bytes (104 on a Mac), and names are appended.
-_LONGEST_DIRECTORY = 80
-
-
-def make_directory() -> str:
-    """Make a directory for Unix sockets that nobody else may look into."""
-    directory = tempfile.mkdtemp(prefix="millstream-x-", dir=scratch())
-    if len(directory) > _LONGEST_DIRECTORY:
-        shutil.rmtree(directory)
-        directory = tempfile.mkdtemp(prefix="millstream-x-", dir="/tmp")
-    os.chmod(directory, 0o700)
-    return directory
 
 
 def listen(address: Address) -> socket.socket:

@@ -14,8 +14,9 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from millstream.common.scratch import socket_directory
 from millstream.exchange import protocol as p
-from millstream.exchange.addresses import Address, make_directory
+from millstream.exchange.addresses import Address
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.door import Door
 from millstream.exchange.frames import PAUSE, Frame, Kind, ProtocolError
@@ -68,7 +69,7 @@ class Exchange:
         self._machine = p.ExchangeMachine(slots, reporters)
         self._expected_slots = slots
         self._expected_hosts = 0
-        self._directory = make_directory() if host is None else None
+        self._directory = socket_directory("millstream-x-") if host is None else None
         self._poller = Poller()
         own = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
         self._door = Door(own, self._poller, credentials, self._welcome)

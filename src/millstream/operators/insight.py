@@ -164,7 +164,8 @@ class Observer:
             return None
         told = self._told(channels, states)
         cost = self._stopwatch() - now
-        self._next_tell = now + min(max(cost * _TIMES, self._soonest), _LATEST)
+        # A clock that somebody sets by hand does not say what it has cost.
+        self._next_tell = now + (min(max(cost * _TIMES, self._soonest), _LATEST) if cost > 0 else _LATEST)
         return told
 
     def _told(self, channels: Iterable[Channel], states: Mapping[str, KeyedState]) -> Insight:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import length_hint
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
@@ -198,7 +200,9 @@ class ReduceOperator(FunctionOperator):
         if room is not None and w.many_new_keys and test_of_record(w, value, room.begin):
             room = None
         sure = None if room is None else w.var("sure")
-        stays = f"{reduce}.stays({ALL + 1 if room is None else f'len(batch) * {room.share}'}, {in_cells})"
+        # Of a batch that cannot tell how many records it has at most, all room is taken to be used.
+        records = f"{w.bind(length_hint, 'length_hint')}(batch, {sys.maxsize})"
+        stays = f"{reduce}.stays({ALL + 1 if room is None else f'{records} * {room.share}'}, {in_cells})"
         w.before(stays if sure is None else f"{sure} = {stays} and {held}")
         return _Known(state, held, room, sure)
 

@@ -131,6 +131,11 @@ class Replay:
         return KeyedState(owner, 0, _OneFile(data), lambda: self._kept["clock"])
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the state is what the operator found, and not what it left."""
+        return "before" in self._kept
+
+    @property
     def given(self) -> Given:
         """What the operator is run on."""
         if "record" in self._kept:

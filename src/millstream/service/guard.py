@@ -61,7 +61,9 @@ class GuardedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     def _look(self) -> None:
         self._waited += HEAD_SECONDS
-        if self._is_between_requests() or self._waited >= ANSWER_SECONDS:
+        # An answer has not been taken while some of it waits to be sent.
+        is_silent = self._is_between_requests() and not self.transport.get_write_buffer_size()
+        if is_silent or self._waited >= ANSWER_SECONDS:
             self.transport.abort()
         else:
             self._clock = self.loop.call_later(HEAD_SECONDS, self._look)

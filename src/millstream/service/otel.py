@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,11 @@ class OtelSender:
                 "'millstream[otel]'."
             ) from None
         self.interval = target.interval
+        self.endpoint = target.endpoint
+        library = logging.getLogger("opentelemetry.exporter.otlp.proto.http")
+        if library.level == logging.NOTSET:
+            # It tells of every attempt; that it fails is said once, by who reports.
+            library.setLevel(logging.CRITICAL)
         about = {"service.name": target.service, **({"service.version": target.version} if target.version else {})}
         self._resource = Resource.create({**about, **target.variables})
         self._metrics: OTLPMetricExporter | None = None

@@ -62,6 +62,7 @@ class Sender(Protocol):
     """What sends to one place."""
 
     interval: float
+    endpoint: str
 
     def send_metrics(self, measured: list[Measured]) -> bool: ...
 
@@ -146,15 +147,17 @@ class Reporter:
             for number, sender in enumerate(self._metrics):
                 if everything or time.monotonic() >= self._due[number]:
                     self._due[number] = time.monotonic() + sender.interval
-                    self._check(sender.send_metrics([m for e in entries for m in measured(e, now)]))
+                    self._check(sender, sender.send_metrics([m for e in entries for m in measured(e, now)]))
             spans = self._told.new(entries, now) if self._traces else []
             for sender in self._traces if spans else ():
-                self._check(sender.send_spans(spans))
+                self._check(sender, sender.send_spans(spans))
 
-    def _check(self, is_sent: bool) -> None:
+    def _check(self, sender: Sender, is_sent: bool) -> None:
         if not is_sent and not self._has_warned:
             self._has_warned = True
-            log.warning("Metrics or spans could not be sent to OpenTelemetry's endpoint; this is said once.")
+            log.warning(
+                "Metrics or spans cannot be sent to %s, which does not take them; this is said once.", sender.endpoint
+            )
 
     def close(self) -> None:
         """Send the last report; a program that ends does not wait for long."""

@@ -12,9 +12,9 @@ import json
 import os
 import shutil
 import socket
-import tempfile
 
 from millstream.common.errors import IncurableError
+from millstream.common.scratch import socket_directory
 
 DIRECTORY_VARIABLE = "MILLSTREAM_CONTROL_DIR"
 
@@ -24,7 +24,7 @@ _directories: list[str] = []
 
 def make_directory() -> str:
     """Make the directory; the daemons-to-be find it in the environment of their JVM."""
-    directory = tempfile.mkdtemp(prefix="millstream-control-")
+    directory = socket_directory("millstream-control-")
     _directories.append(directory)
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory

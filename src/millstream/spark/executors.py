@@ -77,7 +77,7 @@ def _executor(one: Any) -> Executor:
         started_ms=int(one.addTime().getTime()),
         gc_ms=int(one.totalGCTime()),
         peaks=_peaks(one),
-        logs={str(pair._1()): str(pair._2()) for pair in _items(one.executorLogs().toSeq())},
+        logs={str(pair.productElement(0)): str(pair.productElement(1)) for pair in _items(one.executorLogs().toSeq())},
     )
 
 
@@ -122,7 +122,9 @@ def read_log(url: str) -> str:
     try:
         with urllib.request.urlopen(asked, timeout=_PATIENCE) as answer:
             said: bytes = answer.read(2 * _MOST_BYTES)
-    except (urllib.error.URLError, OSError) as e:
-        raise MillstreamError(f"The log at {url} cannot be read: {getattr(e, 'reason', e)}.") from None
+    except urllib.error.URLError as e:
+        raise MillstreamError(f"The log at {url} cannot be read: {e.reason}.") from None
+    except OSError as e:
+        raise MillstreamError(f"The log at {url} cannot be read: {e}.") from None
     # Its first line says which bytes these are.
     return said.decode(errors="replace").partition("\n")[2]

@@ -277,7 +277,9 @@ def _common_number(left: DataType, right: DataType) -> DataType:
 def _common_sized(left: DataType, right: DataType, fixed: type[DataType], varying: type[DataType]) -> DataType:
     lengths: list[int] = [left.length, right.length]  # type: ignore[attr-defined]
     same = type(left) is type(right) is fixed and lengths[0] == lengths[1]
-    return (fixed if same else varying)(max(lengths))  # type: ignore[arg-type]
+    kind = fixed if same else varying
+    # Text that is written out may have no characters, though none can be declared so.
+    return kind().with_length(max(lengths))  # type: ignore[attr-defined, no-any-return]
 
 
 def _common_time(left: DataType, right: DataType) -> DataType | None:

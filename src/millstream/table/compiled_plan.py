@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,6 @@ from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.connectors import TableContext, TableSink, TableSource
 from millstream.sql.errors import TableException
-from millstream.sql.plan.compiled import VERSION, as_json, from_json
 from millstream.sql.plan.nodes import Planned
 from millstream.table.connectors.registry import Connectors
 
@@ -31,6 +31,9 @@ class CompiledPlan:
     """
 
     def __init__(self, runner: Runner, plans: Sequence[Planned], known: KnownByName) -> None:
+        # Loaded with the first plan: all queries have the name of this class.
+        from millstream.sql.plan.compiled import as_json
+
         self._runner = runner
         self._plans = plans
         self._text = as_json(plans, known, runner.is_batch)
@@ -60,7 +63,7 @@ class CompiledPlan:
 
     def get_flink_version(self) -> str:
         """Return the version of Flink whose language it is in."""
-        return VERSION
+        return str(json.loads(self._text)["flinkVersion"])
 
     def print_json_string(self) -> None:
         """Print the plan in JSON."""
@@ -130,5 +133,7 @@ def compiled(catalogs: CatalogManager, runner: Runner, plans: Sequence[Planned])
 
 def loaded(catalogs: CatalogManager, runner: Runner, text: str) -> CompiledPlan:
     """Return the plan of a text."""
+    from millstream.sql.plan.compiled import from_json
+
     known = KnownByName(catalogs, runner)
     return CompiledPlan(runner, from_json(text, known, runner.is_batch), known)

@@ -217,6 +217,12 @@ class Table:
 
     def _set(self, operator: str, all_: bool, right: Table) -> Table:
         self._check_environment(right)
+        widths = len(self._node.fields), len(right._node.fields)
+        if widths[0] != widths[1]:
+            raise ValidationException(
+                f"The {operator.lower()} operation on two tables of different column sizes: {widths[0]} and "
+                f"{widths[1]} is not supported"
+            )
         return self._then(self._steps.set_operation(operator, all_, self._node, right._node))
 
     # --- windows

@@ -231,11 +231,13 @@ class MariaDbServer(LocalServer):
 
     def _make(self) -> None:
         install = [self._program("mariadb-install-db"), "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
-        self._run([*install, "--auth-root-authentication-method=normal"])
+        # One that starts deletes what looks like its own in /tmp, though it be another's.
+        self._run([*install, "--auth-root-authentication-method=normal", f"--tmpdir={self.directory}"])
 
     def _command(self) -> list[str]:
         settings = {
             "datadir": self._data,
+            "tmpdir": self.directory,
             "socket": self.socket,
             "port": self.port,
             "bind-address": "127.0.0.1",

@@ -122,7 +122,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
             builder.set_property(key, str(value))
         builder.set_record_serializer(schema.set_value_serialization_schema(serialization_schema).build())
         builder.set_delivery_guarantee(DeliveryGuarantee[semantic.name]).set_transactional_id_prefix(f"sink-{topic}")
-        super().__init__(builder.build()._settings)
+        super().__init__(replace(builder.build()._settings, owns_prefix=False))
 
     def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
         """Accepted for Flink's sake: a transaction that is gone is an error, since its records are lost."""

@@ -131,6 +131,8 @@ class _Settings:
     properties: Mapping[str, str] = field(default_factory=dict)
     guarantee: DeliveryGuarantee = DeliveryGuarantee.NONE
     prefix: str | None = None
+    # Whether no other sink has the prefix; else other jobs may have it too, in sinks that stand elsewhere in them.
+    owns_prefix: bool = True
     schema: KafkaRecordSerializationSchema | None = None
 
     @property
@@ -156,6 +158,11 @@ class _Settings:
             "delivery.report.only.error": True,
         }
 
+    def admin(self) -> Admin:
+        """Return a client that asks the cluster about itself."""
+        security = {k: v for k, v in self.properties.items() if k.startswith(("security.", "sasl.", "ssl."))}
+        return Admin(client_settings({"bootstrap.servers": self.bootstrap, **security}), self.bootstrap)
+
     def transaction(self, name: str) -> dict[str, Any]:
         """Return the settings of the producer of a transaction."""
         limits = {"transaction.timeout.ms": self.transaction_timeout, "transactional.id": f"{self.prefix}-{name}"}
@@ -176,6 +183,9 @@ class _Producer:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._kafka = library()
         self._failure: str | None = None
+        # What the client has said last that may pass by itself.
+        self._trouble = ""
+        self._bootstrap = settings["bootstrap.servers"]
         self._producer_id, self._epoch = -1, -1
         self._id = settings.get("transactional.id", "")
         more: dict[str, Any] = {"on_delivery": self._delivered, "error_cb": self._failed}
@@ -191,6 +201,8 @@ class _Producer:
     def _failed(self, error: Any) -> None:
         if error.fatal():
             self._failure = said(error)
+        else:
+            self._trouble = f" ({said(error)})"
 
     def _told(self, statistics: str) -> None:
         if self._producer_id >= 0:
@@ -224,7 +236,10 @@ class _Producer:
         while self._producer.flush(1.0):
             self.poll()
             if time.monotonic() > end:
-                raise KafkaFailure("KafkaSink: Kafka does not take what is to be written.")
+                raise KafkaFailure(
+                    f"KafkaSink: Kafka at {self._bootstrap} has not taken what is to be written for "
+                    f"{3 * TIMEOUT:.0f} s{self._trouble}."
+                )
         self.poll()
 
     def prepared(self) -> Transaction:
@@ -298,6 +313,7 @@ class _Writer(SinkWriter):
         self._open_name: str | None = None
         # Those that wait to be committed by the driver. They must live until then: a client that goes aborts.
         self._prepared: list[_Producer] = []
+        self._refused: type[Exception] = library().KafkaException
         schema = settings.schema
         assert schema is not None
         self._topic, self._selector = schema.topic, schema.selector
@@ -317,6 +333,12 @@ class _Writer(SinkWriter):
             self._produce(topic, self._value(value), None if key is None else key(value))
         except BufferError:
             self._produce_with_patience(topic, self._value(value), None if key is None else key(value))
+        except self._refused as e:
+            size = len(self._value(value)) + (0 if key is None else len(key(value) or b""))
+            raise KafkaFailure(
+                f"KafkaSink: a record of {size:,} bytes for topic {topic!r} cannot be written: {reason(e)}. Where it "
+                "is too large, set_property('message.max.bytes', ...), and the topic's max.message.bytes."
+            ) from e
 
     def _produce_first(self, topic: str | None, value: bytes, key: bytes | None) -> None:
         """There is no producer yet."""
@@ -406,8 +428,7 @@ class _Committer(Committer):
         self._settings = settings
         self._context = context
         self._kafka = library()
-        own = client_settings({"bootstrap.servers": settings.bootstrap, **_security(settings)})
-        self._admin = Admin(own, settings.bootstrap)
+        self._admin = settings.admin()
         self._coordinators = Coordinators(client_settings(settings.properties), self._brokers)
         # The jobs whose transactions are no strays; and until when strays may still come.
         self._known = {context.job_id}
@@ -415,24 +436,6 @@ class _Committer(Committer):
 
     def _brokers(self) -> list[Address]:
         return [(str(b.host), int(b.port)) for b in self._admin.cluster().brokers.values()]
-
-    def check(self) -> None:
-        """See that the broker allows transactions to be open for so long."""
-        from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
-
-        asked = [ConfigResource(ConfigResource.Type.BROKER, str(next(iter(self._admin.cluster().brokers))))]
-        (future,) = self._admin.client.describe_configs(asked).values()
-        try:
-            most = int(future.result(TIMEOUT)["transaction.max.timeout.ms"].value)
-        except self._kafka.KafkaException:
-            # Not everybody may look at a broker's settings; then the first transaction tells.
-            return
-        if self._settings.transaction_timeout > most:
-            raise InvalidProgramError(
-                f"KafkaSink: transaction.timeout.ms is {self._settings.transaction_timeout:,}, and "
-                "the broker allows at most "
-                f"{most:,} (its transaction.max.timeout.ms): set_property('transaction.timeout.ms', '{most}')."
-            )
 
     def begin(self) -> None:
         self.recover([], self._context.job_id)
@@ -442,17 +445,22 @@ class _Committer(Committer):
             self._commit(Transaction(*transaction))
             fault_point("driver.between-transactions")
         if time.monotonic() < self._looks_until:
-            self._abort_strays()
+            self._abort_strays([transaction[0] for _, transaction in committables])
 
-    def _abort_strays(self) -> None:
-        """End the transactions under this prefix that jobs have left of which nothing is to go on.
+    def _abort_strays(self, committed: list[str]) -> None:
+        """End the transactions under this prefix of which nothing is to go on.
 
-        They died before their first checkpoint, or went on from the checkpoint that this one goes on from.
+        Those of jobs that died before their first checkpoint, or went on from the checkpoint that this one goes on
+        from; and those that workers of an earlier execution of this job have begun when it was over already.
         """
-        name = re.compile(rf"{re.escape(str(self._settings.prefix))}-([0-9a-f]{{32}})-.*")
+        operator = "" if self._settings.owns_prefix else re.escape(f"{self._context.operator_id}-")
+        name = re.compile(rf"{re.escape(str(self._settings.prefix))}-([0-9a-f]{{32}})-{operator}.*")
+        own = f"{self._settings.prefix}-{self._context.prefix()}"
+        current = max((execution_of(t, own) for t in committed), default=-1)
         for left in self._coordinators.ongoing(f"{self._settings.prefix}-"):
             found = name.fullmatch(left)
-            if found is not None and found[1] not in self._known:
+            is_others = found is not None and found[1] not in self._known
+            if is_others or 0 <= execution_of(left, own) < current:
                 self._abort(left)
 
     def _commit(self, transaction: Transaction) -> None:
@@ -493,8 +501,44 @@ class _Committer(Committer):
         self._coordinators.close()
 
 
-def _security(settings: _Settings) -> dict[str, str]:
-    return {k: v for k, v in settings.properties.items() if k.startswith(("security.", "sasl.", "ssl."))}
+def execution_of(transaction: str, prefix: str) -> int:
+    """Return which execution of the job has begun a transaction, by its name; -1 when it does not say.
+
+    Example:
+        >>> execution_of("out-job-sink-1-17-5f3a.2.9c.11-next", "out-job-sink-")
+        2
+        >>> execution_of("out-another-sink-1-17-5f3a.2.9c.11", "out-job-sink-")
+        -1
+    """
+    found = re.fullmatch(re.escape(prefix) + r"\d+-\d+-[^.]*\.(\d+)\..*", transaction)
+    return -1 if found is None else int(found[1])
+
+
+def _check(settings: _Settings) -> None:
+    """See before the job starts that Kafka answers, has the topic, and lets transactions be open for so long."""
+    admin = settings.admin()
+    cluster = admin.cluster()
+    limits = _broker_settings(admin, str(next(iter(cluster.brokers))))
+    topic = None if settings.schema is None else settings.schema.topic
+    if topic is not None and topic not in cluster.topics and limits.get("auto.create.topics.enable") == "false":
+        raise KafkaFailure(f"Kafka at {settings.bootstrap} has no topic {topic!r}: create it, or correct its name.")
+    most = int(limits.get("transaction.max.timeout.ms", settings.transaction_timeout))
+    if settings.is_transactional and settings.transaction_timeout > most:
+        raise InvalidProgramError(
+            f"KafkaSink: transaction.timeout.ms is {settings.transaction_timeout:,}, and the broker allows at most "
+            f"{most:,} (its transaction.max.timeout.ms): set_property('transaction.timeout.ms', '{most}')."
+        )
+
+
+def _broker_settings(admin: Admin, broker: str) -> dict[str, str]:
+    """Return a broker's settings; none where one may not look at them: then the first record tells."""
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+    (future,) = admin.client.describe_configs([ConfigResource(ConfigResource.Type.BROKER, broker)]).values()
+    try:
+        return {name: entry.value for name, entry in future.result(TIMEOUT).items()}
+    except library().KafkaException:
+        return {}
 
 
 class KafkaSink(Sink[Any], SupportsPreprocessing):
@@ -537,11 +581,8 @@ class KafkaSink(Sink[Any], SupportsPreprocessing):
         return _Writer(self._settings, checkpoints)
 
     def create_committer(self, context: CommitContext) -> Committer | None:
-        if not self._settings.is_transactional:
-            return None
-        committer = _Committer(self._settings, context)
-        committer.check()
-        return committer
+        _check(self._settings)
+        return _Committer(self._settings, context) if self._settings.is_transactional else None
 
 
 class KafkaSinkBuilder:

@@ -8,6 +8,8 @@ import { stateView } from "./state.js";
 import { bytes, count, eventTime, percent, rate } from "./words.js";
 
 const TABS = [["subtasks", "Subtasks"], ["metrics", "Metrics"], ["time", "Where its time goes"], ["state", "State"]];
+// So many of each subtask are shown.
+const MOST = 5;
 const WORDS = { ok: "is not held up", low: "is held up a little", high: "is held up" };
 
 export function vertexDrawer(id) {
@@ -51,7 +53,7 @@ function subtasksView(id, vertex, body) {
   body.append(said, list, hot);
   let tells = true;
   return {
-    async refresh(job, found) {
+    async refresh(job, found, node) {
       const path = `/jobs/${id}/vertices/${vertex}`;
       const [details, marks, pressure] = await Promise.all([ask(path), ask(`${path}/watermarks`), ask(`${path}/backpressure`)]);
       const level = pressure["backpressureLevel"] || pressure["backpressure-level"];
@@ -63,19 +65,20 @@ function subtasksView(id, vertex, body) {
       renew(list, table(["#", "State", "In", "Out", "Sent", "Time", "Event time", "Worker", "Attempt"], rows, { right: [2, 3, 4, 8], label: "Subtasks" }));
       if (tells) {
         const told = await ask(`${path}/insight`).catch((e) => ((tells = e.status !== 404), null));
-        if (told) renew(hot, insights(told, job.now));
+        if (told) renew(hot, insights(told, job.now, node));
       }
     },
   };
 }
 
 // What subtasks tell of themselves: keys that come most often, records that came too late, what waits, how far each split is.
-function insights(told, now) {
-  const of = (name, row) => told.subtasks.flatMap((s) => (s[name] || []).map((x) => [s.subtask, ...row(x)]));
+function insights(told, now, node) {
+  const name = (id) => ((node.operators || []).find((o) => o.id === id) || { name: id }).name;
+  const of = (what, row) => told.subtasks.flatMap((s) => (s[what] || []).slice(0, MOST).map((x) => [s.subtask, ...row(x)]));
   const mono = (x) => el("span", { class: "mono" }, typeof x === "string" ? x : JSON.stringify(x));
   const keys = of("hottest-keys", (k) => [mono(k.key), percent(k.share)]);
-  const late = of("late", (l) => [l.operator, mono(l.record), eventTime(l.timestamp, now), eventTime(l.watermark, now)]);
-  const waiting = of("waiting", (w) => [w.operator, `${count(w.count)} ${w.kind}`, eventTime(w.earliest, now)]);
+  const late = of("late", (l) => [name(l.operator), mono(l.record), eventTime(l.timestamp, now), eventTime(l.watermark, now)]);
+  const waiting = of("waiting", (w) => [name(w.operator), `${count(w.count)} ${w.kind}`, eventTime(w.earliest, now)]);
   const splits = of("splits", (x) => [mono(x.name || ""), eventTime(x.watermark, now), x.idle ? "idle" : ""]);
   return [
     keys.length ? [el("h3", {}, "Hottest keys"), table(["Subtask", "Key", "Share of its records"], keys, { right: [2], label: "Hottest keys" })] : null,

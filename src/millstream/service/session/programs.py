@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -22,7 +21,7 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
-from millstream.common.scratch import SCRATCH_VARIABLE
+from millstream.common.scratch import SCRATCH_VARIABLE, socket_directory
 from millstream.service.archive import Archive
 from millstream.service.history import Shelf
 from millstream.service.pictures.cluster import Slots
@@ -136,7 +135,7 @@ class Programs:
         self._library = library
         self._term = term
         self._is_closing = False
-        self.home = tempfile.mkdtemp(prefix="millstream-cluster-")
+        self.home = socket_directory("millstream-cluster-")
         self._slots = slots
         self._shelf = shelf
         self._settings = settings

@@ -99,15 +99,15 @@ class AggregateBinder:
             rows, start, end = e.name.upper() == "ROW_NUMBER", None, 0
         return Frame(partition, order, rows, start, end)
 
-    def _window(self, over: syntax.Window | str | None, at: int) -> syntax.Window:
+    def _window(self, over: syntax.Window | str | None, at: int, within: frozenset[str] = frozenset()) -> syntax.Window:
         if isinstance(over, str):
-            if over not in self._windows:
+            if over not in self._windows or over in within:
                 raise Refused(f"Window '{over}' not found", at)
-            return self._window(self._windows[over], at)
+            return self._window(self._windows[over], at, within | {over})
         assert over is not None
         if over.base is None:
             return over
-        base = self._window(over.base, at)
+        base = self._window(over.base, at, within)
         return replace(
             base,
             order=base.order or over.order,

@@ -18,6 +18,7 @@ from millstream.sql.bind.tables import Connectors, scanned
 from millstream.sql.bind.terms import cast
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.expressions import Column, Expression
+from millstream.sql.functions.table import unknown
 from millstream.sql.language import statements, syntax
 from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.plan.nodes import Node, Sink
@@ -191,8 +192,7 @@ class Binder(TableSteps):
         """Return a table function, its arguments, and the columns of its rows."""
         user = self.user_function(call.name)
         if user is None or user.kind != "table":
-            arguments = ", ".join(f"<{binder.bind(a).type}>" for a in call.arguments)
-            raise Refused(f"No match found for function signature {call.name}({arguments})", call.at)
+            raise Refused(str(unknown(call.name, [binder.bind(a).type for a in call.arguments])), call.at)
         arguments_bound = [binder.bind(a) for a in call.arguments]
         resolved = resolved_user_call(call.name, user, [a.type for a in arguments_bound], call.at)
         given = tuple(cast(a, t) for a, t in zip(arguments_bound, resolved.arguments, strict=True))

@@ -9,6 +9,7 @@ Words such as units of time are options, in the order in which they stand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from millstream.sql import type_rules
@@ -259,7 +260,11 @@ class ExpressionBinder(AggregateBinder):
         bound = self.bind(count)
         kind = literals.interval_type(unit.word, unit.word).with_nullability(bound.type.is_nullable)
         if isinstance(bound, Constant):
-            return Constant(kind, bound.value * literals.unit_value(unit.word))
+            if bound.value is None:
+                return Constant(kind, None)
+            if not isinstance(bound.value, (int, float, Decimal)) or isinstance(bound.value, bool):
+                raise Refused(f"INTERVAL takes a number, not a {bound.type}", e.at)
+            return Constant(kind, int(bound.value * literals.unit_value(unit.word)))
         one = Constant(kind.with_nullability(False), literals.unit_value(unit.word))
         return self.call("*", [one, bound], (), e.at)
 

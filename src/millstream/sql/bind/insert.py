@@ -64,7 +64,7 @@ def written(
     if table is None:
         raise Refused(
             f"Cannot find table '`{'`.`'.join(path)}`' in any of the catalogs "
-            f"{sorted(binder.catalogs.catalog_names())}, nor as a temporary table.",
+            f"[{', '.join(sorted(binder.catalogs.catalog_names()))}], nor as a temporary table.",
             at,
         )
     if isinstance(table, InlineView) or table.is_view:

@@ -7,7 +7,6 @@ from typing import Any
 
 from millstream.sql.bind.functions import AggregateResolved
 from millstream.sql.bind.terms import cast
-from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Column, Constant, Expression, walk
 from millstream.sql.functions import aggregates, table
 from millstream.sql.functions.evaluate import folded
@@ -61,7 +60,7 @@ class LanguageFunctions:
         function = table.find(name)
         types = [a.type for a in arguments]
         if function is None:
-            raise ValidationException(f"No match found for function signature {table.signature(name, types)}")
+            raise table.unknown(name, types)
         found = aggregates.resolved(function, Arguments.of(arguments), has_rows)
         if found is None:
             raise table.refused(function, types)

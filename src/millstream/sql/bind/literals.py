@@ -174,9 +174,9 @@ def _interval_value(written: syntax.Interval) -> int:
     text = text.lstrip("+-").strip()
     if written.first in _MONTHS:
         if written.first == written.last:
-            return sign * int(text) * _MONTHS[written.first]
+            return sign * _whole(text) * _MONTHS[written.first]
         years, months = text.split("-")
-        return sign * (int(years) * 12 + int(months))
+        return sign * (_whole(years) * 12 + _whole(months))
     if written.first == written.last:
         return sign * _milliseconds(text, written.first)
     units = _PARTS[_PARTS.index(written.first) : _PARTS.index(written.last) + 1]
@@ -188,5 +188,13 @@ def _interval_value(written: syntax.Interval) -> int:
 
 def _milliseconds(text: str, unit: str) -> int:
     if unit == "SECOND":
+        if re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", text) is None:
+            raise ValueError(text)
         return int(Decimal(text) * 1000)
-    return int(text) * _MILLISECONDS[unit]
+    return _whole(text) * _MILLISECONDS[unit]
+
+
+def _whole(text: str) -> int:
+    if re.fullmatch(r"[0-9]+", text) is None:
+        raise ValueError(text)
+    return int(text)

@@ -275,6 +275,8 @@ def _star(star: syntax.Star, scope: Scope) -> list[Item]:
             raise
         parts = star.parts
         return [Item(syntax.Name((*parts, f.name), at=star.at), f.name, True) for f in row]
+    if not columns:
+        raise Refused("SELECT * requires a FROM clause", star.at)
     return [Item(TypedExpression(Column(f.type, i), at=star.at), f.name, True) for i, f in columns]
 
 

@@ -105,10 +105,19 @@ class TableSteps:
 
     def limit(self, node: Node, offset: int = 0, fetch: int | None = None) -> Node:
         """Return some of the rows."""
+        if offset < 0:
+            raise Refused("Offset should be greater than or equal to 0")
+        if fetch is not None and fetch < 0:
+            raise Refused("FETCH count must be equal or larger than 0")
         return steps.sorted_by(node, (), offset, fetch)
 
     def rename(self, node: Node, names: Sequence[str]) -> Node:
         """Return the rows with other names of columns; those behind the names given keep theirs."""
         if len(names) > len(node.fields):
-            raise Refused(f"There are {len(names)} names for {len(node.fields)} columns")
-        return steps.renamed(node, [*names, *node.fields.names[len(names) :]])
+            raise Refused(
+                f"Aliasing more fields than we actually have: {len(names)} names for {len(node.fields)} columns"
+            )
+        every = [*names, *node.fields.names[len(names) :]]
+        if len(set(every)) < len(every):
+            raise Refused(f"Ambiguous column name: {next(n for n in every if every.count(n) > 1)}")
+        return steps.renamed(node, every)

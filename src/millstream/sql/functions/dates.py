@@ -353,9 +353,15 @@ _NAMED = {
     "SECOND": "SECOND",
 }
 
+# Units that an INTERVAL does not have.
+_OF_DATES = frozenset(["WEEK", "DOY", "DOW"])
+
 FUNCTIONS = [
     Function("EXTRACT", _extract_rule, _extract_kernel(None), api="extract"),
-    *(Function(name, takes(_timed, to=BIGINT), _extract_kernel(unit)) for name, unit in _NAMED.items()),
+    *(
+        Function(name, takes(_dated if unit in _OF_DATES else _timed, to=BIGINT), _extract_kernel(unit))
+        for name, unit in _NAMED.items()
+    ),
     Function("TEMPORAL_OVERLAPS", _overlaps_rule, _overlaps, api="temporal_overlaps"),
     Function("OVERLAPS", _periods_rule, _periods_overlap),
     Function("TIMESTAMPADD", _add_rule, _add),

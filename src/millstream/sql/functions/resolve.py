@@ -10,7 +10,16 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Constant, Expression
 from millstream.sql.functions.function import Arguments
 from millstream.sql.functions.table import find, refused, resolve, signature
-from millstream.sql.types import BinaryType, CharType, DataType, VarBinaryType, VarCharType
+from millstream.sql.types import (
+    BinaryType,
+    CharType,
+    DataType,
+    LocalZonedTimestampType,
+    NumericType,
+    TimestampType,
+    VarBinaryType,
+    VarCharType,
+)
 
 
 def call(name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Call:
@@ -60,6 +69,11 @@ def cast(value: Expression, target: DataType, lenient: bool = False) -> Expressi
     """
     source = value.type
     if not type_rules.can_cast(source, target):
+        if isinstance(source, NumericType) and isinstance(target, (TimestampType, LocalZonedTimestampType)):
+            raise ValidationException(
+                "The cast from NUMERIC type to TIMESTAMP type is not allowed. It's recommended to use "
+                "TO_TIMESTAMP(FROM_UNIXTIME(numeric_col)) instead, note the numeric is in seconds."
+            )
         raise ValidationException(f"Cast function cannot convert value of type {source} to type {target}")
     if type_rules.is_interval(target):
         target = type_rules.MONTHS if type(target) is type(type_rules.MONTHS) else type_rules.MILLISECONDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -18,11 +19,11 @@ from millstream.sql.functions.rules import (
     BOOLEAN,
     INT,
     STRING,
+    binary,
     integer,
     same_as,
     takes,
     text,
-    text_or_binary,
     whole,
 )
 from millstream.sql.functions.vectors import as_array, by_row
@@ -83,7 +84,13 @@ def _concat_ws(site: Site, rows: int, values: Sequence[Value]) -> Value:
     if not rest:
         return by_row(lambda s: "")(site, rows, values)
     columns = [as_array(v, rows) for v in rest]
-    return pc.binary_join_element_wise(*columns, as_array(separator, rows), null_handling="skip")
+    missing = [pc.is_null(c) for c in columns]
+    nothing = reduce(pc.and_, missing)
+    # A row without any value is left out by Arrow's kernel: the others would move up.
+    columns[0] = pc.if_else(nothing, "", columns[0])
+    between = as_array(separator, rows)
+    joined = pc.binary_join_element_wise(*columns, pc.fill_null(between, ""), null_handling="skip")
+    return pc.if_else(pc.is_valid(between), joined, pa.scalar(None, pa.string()))
 
 
 # --- parts
@@ -253,6 +260,11 @@ def _edge(operation: Callable[..., Any], test: Callable[[Any, Any], bool]) -> Ke
     return kernel
 
 
+def _both_text_or_binary(arguments: Arguments) -> Resolved | None:
+    found = takes(text, text, to=BOOLEAN)(arguments)
+    return takes(binary, binary, to=BOOLEAN)(arguments) if found is None else found
+
+
 FUNCTIONS = [
     Function("UPPER", takes(text, to=same_as(0)), _upper, ("UPPER(<CHARACTER>)",), "upper_case"),
     Function("LOWER", takes(text, to=same_as(0)), _lower, ("LOWER(<CHARACTER>)",), "lower_case"),
@@ -278,13 +290,13 @@ FUNCTIONS = [
     Function("LIKE", takes(text, text, text, to=BOOLEAN, optional=1), _like, api="like"),
     Function(
         "STARTSWITH",
-        takes(text_or_binary, text_or_binary, to=BOOLEAN),
+        _both_text_or_binary,
         _edge(pc.starts_with, lambda v, e: v.startswith(e)),
         api="starts_with",
     ),
     Function(
         "ENDSWITH",
-        takes(text_or_binary, text_or_binary, to=BOOLEAN),
+        _both_text_or_binary,
         _edge(pc.ends_with, lambda v, e: v.endswith(e)),
         api="ends_with",
     ),

@@ -9,7 +9,19 @@ from importlib import import_module
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Constant
 from millstream.sql.functions.function import Arguments, Function, Resolved
-from millstream.sql.types import DataType, IntType, VarCharType, quoted
+from millstream.sql.types import (
+    BinaryType,
+    CharType,
+    DataType,
+    IntType,
+    LocalZonedTimestampType,
+    NumericType,
+    TimestampType,
+    TimeType,
+    VarBinaryType,
+    VarCharType,
+    quoted,
+)
 
 _FAMILIES = (
     *("arithmetic", "comparison", "forms", "casts", "values", "math", "strings", "texts", "patterns", "codes", "clock"),
@@ -48,7 +60,7 @@ def resolve(
     """
     function = find(name)
     if function is None:
-        raise ValidationException(f"No match found for function signature {signature(name, types)}")
+        raise unknown(name, types)
     found = function.rule(Arguments(tuple(types), tuple(constants), options))
     if found is None:
         raise refused(function, types)
@@ -60,6 +72,21 @@ def signature(name: str, types: Sequence[DataType]) -> str:
     if len(types) == 2 and not name[0].isalpha():
         return f" {name} ".join(f"<{_family(k)}>" for k in types)
     return f"{name}({', '.join(f'<{_family(k)}>' for k in types)})"
+
+
+def unknown(name: str, types: Sequence[DataType]) -> ValidationException:
+    """Return what to say of a function that there is not; of its arguments it is said what they are at large."""
+    families = ", ".join(f"<{next((word for k, word in _AT_LARGE if isinstance(t, k)), _family(t))}>" for t in types)
+    return ValidationException(f"No match found for function signature {name}({families})")
+
+
+_AT_LARGE: list[tuple[type[DataType] | tuple[type[DataType], ...], str]] = [
+    (NumericType, "NUMERIC"),
+    ((CharType, VarCharType), "CHARACTER"),
+    ((BinaryType, VarBinaryType), "BINARY"),
+    ((TimestampType, LocalZonedTimestampType), "TIMESTAMP"),
+    (TimeType, "TIME"),
+]
 
 
 def _family(kind: DataType) -> str:

@@ -71,6 +71,10 @@ def _extreme(operation: Callable[..., Any]) -> Kernel:
         if isinstance(site.type, t.BooleanType):
             whole = operation(*(v.cast(pa.int8()) for v in values), skip_nulls=False)
             return whole.cast(pa.bool_())
+        if isinstance(site.type, t.LocalZonedTimestampType):
+            # Arrow has no kernel for points in time.
+            kind = arrow_type(site.type)
+            return operation(*(v.cast(kind).cast(pa.int64()) for v in values), skip_nulls=False).cast(kind)
         return operation(*values, skip_nulls=False)
 
     return kernel
@@ -211,6 +215,8 @@ def _looked_up(column: pa.Array, key: Value, rows: int) -> pa.Array:
 
 
 def _field_rule(arguments: Arguments) -> Resolved | None:
+    if len(arguments.types) != 1 or not arguments.options:
+        return None
     (kind,) = arguments.types
     if not isinstance(kind, t.RowType) or arguments.options[0] not in kind.names:
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TypeVar
 
 from millstream.common.errors import MillstreamError
@@ -44,6 +43,9 @@ def register_connector(connector: _Class) -> _Class:
 
 @cache
 def _installed() -> dict[str, str]:
+    # It brings a parser of mails along, which a query over tables of our own need not wait for.
+    from importlib.metadata import entry_points
+
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
 
 

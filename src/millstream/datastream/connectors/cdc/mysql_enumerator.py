@@ -25,7 +25,13 @@ from millstream.datastream.connectors.cdc.mysql_chunks import MySqlChunks
 from millstream.datastream.connectors.cdc.mysql_gtids import Gtids
 from millstream.datastream.connectors.cdc.mysql_log import BinlogReader, ChangesShare, Piece
 from millstream.datastream.connectors.cdc.mysql_places import Place, place_of
-from millstream.datastream.connectors.cdc.mysql_positions import bytes_behind, check_file, current_place, place_before
+from millstream.datastream.connectors.cdc.mysql_positions import (
+    bytes_behind,
+    check_file,
+    check_transaction,
+    current_place,
+    place_before,
+)
 from millstream.datastream.connectors.cdc.mysql_session import Database, MySqlFailure, library, said
 from millstream.datastream.connectors.cdc.mysql_values import Convert, from_log
 from millstream.datastream.connectors.cdc.settings import CaptureSettings
@@ -61,6 +67,8 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
     def _open(self, restored: Any) -> None:
         # Transactions that were done where the job began by a GTID; they may stand behind that place, too.
         self._done = Gtids({} if restored is None else restored.get("done", {}))
+        # The last transaction that was dealt out as a whole.
+        self._gtid: str = "" if restored is None else restored.get("gtid", "")
         # By table, columns and key as the log has them.
         self._shapes: dict[tuple[str, tuple[str, ...], tuple[int, ...]], Shape] = {}
         super()._open(restored)
@@ -89,6 +97,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
     def _go_on(self, restored: Any) -> Place:
         place = Place(*restored["place"])
         check_file(self._connection, place)
+        check_transaction(self._connection, place, self._gtid)
         return place
 
     def _horizon(self) -> Place:
@@ -132,6 +141,8 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
     def _add_piece(self, shares: list[ChangesShare], piece: Piece) -> None:
         if not shares:
             shares.append(ChangesShare(False, []))
+        if not piece.after.changes:
+            self._gtid = piece.gtid
         if any(change.table not in self._tables for change in piece.changes):
             self._find_new_tables()
         ours = [self._ours(c) for c in piece.changes if c.table in self._tables]
@@ -167,7 +178,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
         return tuple(places[k] for k in names), converts
 
     def snapshot(self) -> Any:
-        return {**super().snapshot(), "done": dict(self._done.spans)}
+        return {**super().snapshot(), "done": dict(self._done.spans), "gtid": self._gtid}
 
     # --- while tables are read
 

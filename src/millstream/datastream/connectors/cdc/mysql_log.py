@@ -33,9 +33,14 @@ _MISSING, _EMPTY_SET = ("cols bitmap", "same with before values"), "empty set"
 
 @dataclass(kw_only=True)
 class Piece(LogPiece):
-    """Changes of one transaction, named by where it begins."""
+    """Changes of one transaction, named by where it begins.
+
+    Attributes:
+        gtid: of the transaction.
+    """
 
     changes: list[Change] = field(default_factory=list)
+    gtid: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,8 +186,10 @@ class BinlogReader(LogThread[Piece]):
         self._stream.close()
 
     def _failed(self, error: Exception) -> MySqlFailure:
+        words = said(error)
+        if "same server_uuid/server_id" in words:
+            return MySqlFailure(f"Another reader has the same server_id: {words}. Give every job one of its own.")
         if error.args and error.args[0] == _FATAL:
-            words = said(error)
             if any(w in words.lower() for w in ("could not find", "purged", "impossible position")):
                 return MySqlLost(
                     f"MySQL at {self._database.place} no longer has its binlog from where the job left off: {words}. "
@@ -214,7 +221,7 @@ class BinlogReader(LogThread[Piece]):
     def _begin(self, event: Any) -> None:
         self._place = max(self._place, self._start_of(event))
         here, gtid = self._place, str(event.gtid)
-        self._open, self._seen = Piece(transaction=here.at_begin), 0
+        self._open, self._seen = Piece(transaction=here.at_begin, gtid=gtid), 0
         self._source = {"file": here.file, "pos": here.position, "gtid": gtid}
         self._is_done = self._done.has(gtid)
         self._is_prepared = bool(getattr(event, "flags", 0) & _PREPARED)
@@ -267,7 +274,7 @@ class BinlogReader(LogThread[Piece]):
             if piece.count >= PIECE_CHANGES or piece.size >= PIECE_BYTES:
                 piece.after = piece.transaction._replace(changes=self._seen)
                 self._put(piece)
-                self._open = Piece(transaction=piece.transaction)
+                self._open = Piece(transaction=piece.transaction, gtid=piece.gtid)
 
     def _end(self) -> None:
         piece, self._open = self._open or Piece(), None

@@ -55,6 +55,23 @@ def check_file(connection: Any, place: Place) -> None:
         )
 
 
+def check_transaction(connection: Any, place: Place, gtid: str) -> None:
+    """Fail where the log up to a place does not have a transaction, as far as the server can tell."""
+    if not place.prefix or not gtid or not _is_mariadb(connection):
+        return
+    ((found,),) = run(connection, "SELECT binlog_gtid_pos(%s, %s)", (place.file, place.position))
+    if found is None or not Gtids.parse(found).has(gtid):
+        raise MySqlLost(
+            f"The binlog is another one than that the job has read up to {place.file}, {place.position} (GTID {gtid}): "
+            "somebody has reset it, or it is another server. Start the job without its state, so that it reads the "
+            "tables anew."
+        )
+
+
+def _is_mariadb(connection: Any) -> bool:
+    return "mariadb" in str(run(connection, "SELECT version()")[0][0]).lower()
+
+
 def bytes_behind(connection: Any, place: Place) -> int:
     """Return how many bytes of the binlog are behind a place."""
     sizes = {place_of(row[0], 0).number: int(row[1]) for row in run(connection, "SHOW BINARY LOGS")}
@@ -67,7 +84,7 @@ def _files(connection: Any) -> list[str]:
 
 def place_before(connection: Any, done: Gtids, text: str) -> Place:
     """Return a place that no transaction is before but those of a set; fails if the server has deleted it."""
-    is_mariadb = "mariadb" in str(run(connection, "SELECT version()")[0][0]).lower()
+    is_mariadb = _is_mariadb(connection)
     ((now,),) = run(connection, f"SELECT @@global.{'gtid_binlog_pos' if is_mariadb else 'gtid_executed'}")
     if not Gtids.parse(now).covers(done):
         raise InvalidProgramError(f"MySqlSource: the server has not come to GTID {text!r} yet, its last are {now!r}.")

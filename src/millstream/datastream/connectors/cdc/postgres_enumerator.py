@@ -190,7 +190,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         return bool(self._place.lsn >= target)
 
     def _bytes_behind(self) -> int:
-        return max(0, self._end() - int(self._place.lsn))
+        return max(0, self._end() - self._point())
 
     def _hurry(self) -> None:
         assert self._log is not None

@@ -1,0 +1,1 @@
+"""A job that runs for long, with kills, while all that could grow is measured."""

@@ -1,0 +1,54 @@
+"""Whether what was measured over time has grown: slopes that a few odd samples do not change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+# What a start takes is not growth.
+WARM_UP = 1 / 3
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How much something may grow during a run and count as flat: a share of what it is, or so much whatever it is."""
+
+    share: float
+    least: float
+
+
+@dataclass(frozen=True)
+class Trend:
+    """How something went.
+
+    Attributes:
+        name: what it is.
+        level: its median.
+        slope: growth in an hour.
+        grown: growth from the end of the warm-up to the end, by that slope.
+        allowed: how much that may be.
+    """
+
+    name: str
+    level: float
+    slope: float
+    grown: float
+    allowed: float
+
+    @property
+    def is_flat(self) -> bool:
+        return self.grown <= self.allowed
+
+
+def trend(name: str, samples: list[tuple[float, float]], bound: Bound) -> Trend:
+    """Return how something went, from pairs of seconds and values.
+
+    The slope is the median of the slopes between all pairs of samples (Theil and Sen's), so that a process that has
+    just been killed, and is missing in a sample, does not count.
+    """
+    warm = samples[int(len(samples) * WARM_UP) :]
+    slopes = [(y2 - y1) / (x2 - x1) for i, (x1, y1) in enumerate(warm) for x2, y2 in warm[i + 1 :] if x2 > x1]
+    slope = median(slopes) if slopes else 0.0
+    level = median(y for _, y in warm)
+    grown = slope * (warm[-1][0] - warm[0][0])
+    return Trend(name, level, slope * 3600, grown, max(bound.share * level, bound.least))

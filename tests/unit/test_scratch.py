@@ -1,0 +1,30 @@
+"""Directories for what nobody needs when a process has ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from millstream.common.scratch import SCRATCH_VARIABLE, socket_directory
+
+
+@pytest.mark.parametrize("variable", ["TMPDIR", SCRATCH_VARIABLE])
+def test_sockets_of_a_deep_directory_are_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    monkeypatch.delenv(SCRATCH_VARIABLE, raising=False)
+    monkeypatch.setenv(variable, str(deep))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    directory = socket_directory("millstream-test-")
+    try:
+        assert os.path.dirname(directory) == "/tmp"
+        assert os.stat(directory).st_mode & 0o077 == 0
+        assert list(deep.iterdir()) == []
+    finally:
+        shutil.rmtree(directory)
