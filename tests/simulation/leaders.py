@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -273,7 +273,19 @@ class VirtualLock:
 
 
 class SlowStorage(SimulatedStorage):
-    """Files that take a while to be written, in which anything can happen to who writes them."""
+    """Files that take a while to be written, in which anything can happen to who writes them.
+
+    Attributes:
+        is_deposed: tells whether another leader has the job: it deletes what it does not need.
+    """
+
+    is_deposed: Callable[[], bool]
+
+    def make_durable(self, names: Iterable[str]) -> None:
+        wanted = list(names)
+        if self.is_deposed() and any(self._path(name) not in self._disk.files for name in wanted):
+            raise Injected("the files are gone")
+        super().make_durable(wanted)
 
     def publish(self, name: str, data: bytes, private: bool = False) -> None:
         world = self._world
@@ -439,6 +451,7 @@ class JobManager:
         world.note(f"goes on from {origin.location if origin else 'the beginning'}")
         home = f"{ROOT}/{fence.run_id}"
         storage = SlowStorage(world, scene.disk, home)
+        storage.is_deposed = lambda: (now := self._cluster.record()) is not None and now.term > term
         options = JobOptions(
             buffer_timeout=0.05,
             checkpoints=scene.circumstances.checkpoints,
