@@ -389,6 +389,36 @@ def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
     assert sorted(kafka.read(out)) == [b"1", b"2"]
 
 
+def test_a_transaction_that_a_dead_worker_begins_late_is_aborted_too(
+    env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    """It was not gone when the job had gone on already; its name says of which execution it is."""
+    kafka.send(topic, ["1", "2"])
+    out = f"{topic}-out"
+    kafka.create_topic(out)
+    env.enable_checkpointing(200)
+    _restarts(env)
+    flag, again, opened = tmp_path / "flag", tmp_path / "again", tmp_path / "opened"
+
+    def wait(value: str) -> str:
+        if flag.exists():
+            again.touch()
+            while not opened.exists():
+                time.sleep(0.01)
+        return value
+
+    stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(wait).map(Breaks(flag, 2, "raise"))
+    stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE)).uid("out")
+    job = env.execute_async()
+    nodes = [n for v in job._job.view.plan.vertices for n in v.nodes]  # type: ignore[attr-defined]
+    operator = next(n.id for n in nodes if n.uid == "out")
+    _until(again.exists)
+    _open(_producer(kafka, f"{out}-{job.get_job_id()}-{operator}-0-1-run.0.late.1"), out)
+    opened.touch()
+    job.get_job_execution_result().result()
+    assert sorted(kafka.read(out)) == [b"1", b"2"]
+
+
 def test_a_job_that_starts_afresh_ends_what_one_of_its_prefix_has_left(
     env: Env, kafka: KafkaBroker, topic: str
 ) -> None:

@@ -236,11 +236,11 @@ def some_rows() -> list[tuple[Any, ...]]:
         at,
         zoned,
         [1, 2],
-        Row(x=1, y="q"),
+        Row(1, "q"),
         "x",
         1,
     )
-    second = (2, "ü", None, None, False, None, None, None, [3], Row(x=2, y="z"), "y/z", 2)
+    second = (2, "ü", None, None, False, None, None, None, [3], Row(2, "z"), "y/z", 2)
     return [first, second]
 
 

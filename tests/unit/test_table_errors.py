@@ -48,6 +48,7 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
     ("SELECT F(a) FROM t", ValidationException, "No match found for function signature F(<NUMERIC>)"),
     # what a query cannot mean
     ("SELECT *", ValidationException, "SELECT * requires a FROM clause"),
+    ("SELECT MAP[NULL, 1]", ValidationException, "A key of a MAP cannot be NULL"),
     ("SELECT INTERVAL 'x' SECOND", ValidationException, "Illegal interval literal format 'x' for INTERVAL SECOND"),
     ("SELECT INTERVAL '1_0' DAY", ValidationException, "Illegal interval literal format '1_0' for INTERVAL DAY"),
     ("SELECT INTERVAL TRUE DAY", ValidationException, "INTERVAL takes a number, not a BOOLEAN"),

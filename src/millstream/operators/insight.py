@@ -28,6 +28,7 @@ _LOOK = 0.05
 # are, who all tell the one driver; and no later.
 _TIMES, _SOONEST, _FOR_EACH, _LATEST = 500, 0.02, 0.01, 0.5
 _RECORDS = 8
+_BY_HAND = 60.0
 # So many splits, late records and keys are told: the ones that are furthest behind, the last, the hottest.
 _SPLITS, _LATE, _KEYS = 20, 3, 5
 # So many looks at keys say something.
@@ -164,8 +165,8 @@ class Observer:
             return None
         told = self._told(channels, states)
         cost = self._stopwatch() - now
-        # A clock that somebody sets by hand does not say what it has cost.
-        self._next_tell = now + (min(max(cost * _TIMES, self._soonest), _LATEST) if cost > 0 else _LATEST)
+        # A clock that somebody sets by hand does not say what it has cost, and leaps.
+        self._next_tell = now + (min(max(cost * _TIMES, self._soonest), _LATEST) if cost > 0 else _BY_HAND)
         return told
 
     def _told(self, channels: Iterable[Channel], states: Mapping[str, KeyedState]) -> Insight:

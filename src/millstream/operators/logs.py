@@ -35,7 +35,11 @@ class Logged(logging.Handler):
             self._left_out += 1
             return
         who = speaker(inspect.currentframe())
-        said = record.name, record.levelno, self.format(record), record.created
+        text, about = self.format(record), vars(record).get(SAID)
+        if about is not None:
+            # It has its speaker's name already, because a job has run in this very process before.
+            text = text.replace(record.getMessage(), about["said"], 1)
+        said = record.name, record.levelno, text, record.created
         self._lines.append(LogLine(*said, *((None,) if who is None else (who.operator, who.subtask, who.job))))
 
     def take(self) -> list[LogLine]:

@@ -240,6 +240,8 @@ class ExpressionBinder(AggregateBinder):
         if len(members) % 2:
             raise Refused("Map requires an even number of arguments", e.at)
         keys, values = members[::2], members[1::2]
+        if any(isinstance(k.type, NullType) for k in keys):
+            raise Refused("A key of a MAP cannot be NULL", e.at)
         kind = MapType(self._common(keys, "MAP", e.at), self._common(values, "MAP", e.at), False)
         pairs = zip(keys, values, strict=True)
         given = [x for k, v in pairs for x in (cast(k, kind.key_type), cast(v, kind.value_type))]
