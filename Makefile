@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-shuffle test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak clean
+.PHONY: demo test test-unit test-spark test-shuffle test-ha test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +35,10 @@ test-unit test-spark: test-%: $(STAMP)
 # The tests on Spark with an epoch as a Spark job each; without the setting, slots of streaming jobs stay.
 test-shuffle: $(STAMP)
 	MILLSTREAM_TEST_EXCHANGE=spark $(BIN)/python -m pytest tests/spark
+
+# Job managers that are killed, frozen and cut off while one of them leads.
+test-ha: $(STAMP)
+	$(BIN)/python -m tests.high_availability
 
 # Clusters: Spark's, YARN, Kubernetes; machines that are killed, frozen, cut off and added.
 test-cluster: $(STAMP)

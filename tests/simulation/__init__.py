@@ -8,5 +8,7 @@ write to.
 Beside it runs the transport (`transport.py`): the machines of the exchange between slots that stay, with a network that
 loses, doubles and repeats.
 
+And several job managers of one job (`leaders.py`): leases, terms, and leaders that are frozen and woken.
+
     python -m tests.simulation --seeds 10000
 """

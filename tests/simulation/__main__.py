@@ -11,13 +11,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from .leaders import run_leaders
 from .mutants import MUTANTS, Simulation
 from .outcome import Outcome
 from .schedule import run_schedule
 from .transport import run_transport
 
-# Every seed is a schedule of a job, and one of the transport.
-SIMULATIONS = (run_schedule, run_transport)
+# Every seed is a schedule of a job, one of the transport, and one of several job managers.
+SIMULATIONS: tuple[Simulation, ...] = (run_schedule, run_transport, run_leaders)
+# A schedule of several job managers takes as long as some of one.
+_COSTS: dict[Simulation, int] = {run_leaders: 5}
 
 # So many differences are shown.
 _SHOWN = 10
@@ -38,7 +41,7 @@ def main() -> int:
     with mutant.in_place() if mutant else contextlib.nullcontext():
         if asked.seed is not None:
             return max(_run_one(simulation, asked.seed, asked.verbose) for simulation in simulations)
-        return max(_run_many(s, asked.seeds, asked.processes, asked.mutant) for s in simulations)
+        return max(_run_many(s, asked.seeds // _COSTS.get(s, 1), asked.processes, asked.mutant) for s in simulations)
 
 
 def _run_one(simulation: Simulation, seed: int, verbose: bool) -> int:

@@ -43,6 +43,10 @@ class External:
         self.patience = patience
         self._transactions: dict[str, Transaction] = {}
 
+    def promise_exactly_once(self) -> None:
+        """Let nothing count before its checkpoint."""
+        self._waits_for_manifest = True
+
     def stage(self, name: str, sink: str, records: list[Any]) -> None:
         if name in self._transactions:
             self._world.violate(f"transaction {name} is used twice")

@@ -14,6 +14,7 @@ from millstream.jobmaster import instructions as i
 from millstream.jobmaster.clock import JobClock
 from millstream.jobmaster.coordinator import CheckpointStatus
 from millstream.jobmaster.engine import Engine
+from millstream.jobmaster.inbox import Inbox
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
@@ -158,6 +159,7 @@ def make_master(
     storage: SimulatedStorage,
     store: CheckpointStore,
     options: JobOptions,
+    inbox: Inbox | None = None,
     **about: Any,
 ) -> JobMaster:
     """Return the job master, in the simulated world; `about` are further arguments of its own."""
@@ -170,6 +172,6 @@ def make_master(
         store,
         on_end=partial(world.step, "end"),
         clock=clock,
-        inbox=VirtualInbox(scene, storage),
+        inbox=inbox or VirtualInbox(scene, storage),
         **about,
     )

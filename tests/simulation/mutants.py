@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial, partialmethod
@@ -29,6 +29,8 @@ from millstream.jobmaster.ledger import Ledger
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
 from millstream.jobmaster.steps import Epoch, Step, Why
+from millstream.leader.election import Election, Instruction, Lease, LeaseWritten, Role
+from millstream.leader.fence import Fence, JobRecord
 from millstream.operators.blocks import Block, Control, Layout
 from millstream.operators.carried import Unread, Waiting, decode, encode
 from millstream.operators.earlier import EarlierInput
@@ -38,6 +40,7 @@ from millstream.state import restored
 from millstream.state.keyed import KeyedState, Version
 
 from .external import SimulatedCommitter
+from .leaders import run_leaders
 from .outcome import Outcome
 from .schedule import run_schedule
 from .transport import run_transport
@@ -80,11 +83,20 @@ def _instead_of(owner: Any, *names: str) -> Callable[[Callable[..., Any]], Calla
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
         instead = [(owner, n, partialmethod(_swapped, function, getattr(owner, n))) for n in names]
-        simulation = run_transport if owner in (Arrivals, ExchangeMachine) else run_schedule
+        simulation = _SIMULATIONS.get(owner, run_schedule)
         MUTANTS[name] = Mutant(name, str(function.__doc__), instead, simulation)
         return function
 
     return register
+
+
+# Where a mistake is not noticed by the simulation of a job.
+_SIMULATIONS: dict[Any, Simulation] = {
+    Arrivals: run_transport,
+    ExchangeMachine: run_transport,
+    Election: run_leaders,
+    Fence: run_leaders,
+}
 
 
 def _swapped(self: Any, function: Callable[..., Any], real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -570,3 +582,60 @@ MUTANTS["ended-while-input-waits"] = Mutant(
     "A job ends with its sources, although what they have sent waits to be processed.",
     [(Execution, "is_finished", property(lambda self: self.sources <= self.ended))],
 )
+
+
+# --- several job managers
+
+
+@_instead_of(Fence, "_write")
+def no_fencing(real: Real, self: Fence, record: JobRecord) -> None:
+    """What a deposed leader writes down of a job counts like any other's."""
+    _, self._version = self.cell.read()
+    while self.cell.read()[1] != self._version:
+        _, self._version = self.cell.read()
+    real(self, record)
+
+
+@_instead_of(Fence, "claim")
+def not_claimed(real: Real, self: Fence) -> JobRecord:
+    """Who takes over goes on from what the record says, and writes its term there with its first checkpoint."""
+    data, self._version = self.cell.read()
+    found = JobRecord(self.term, self._run, "job") if data is None else JobRecord.from_bytes(data)
+    self._record = replace(found, term=self.term, run=self._run)
+    return self._record
+
+
+@_instead_of(Fence, "end")
+def outcome_not_recorded(real: Real, self: Fence, outcome: str, message: str) -> None:
+    """A job's checkpoints are deleted at its end, and nothing says that it has ended."""
+
+
+@_instead_of(Fence, "withdraw")
+def deleted_before_withdrawn(real: Real, self: Fence, location: str) -> None:
+    """A checkpoint whose publication was not answered is deleted, and may count."""
+    if location in self._own.checkpoints:
+        real(self, location)
+
+
+@_instead_of(Election, "_write")
+def term_reused(real: Real, self: Election, lease: Lease, version: Hashable, now: float) -> list[Instruction]:
+    """Who takes the lease takes the term of who had it."""
+    taking = self.role is Role.CANDIDATE and lease.term > 1
+    return real(self, replace(lease, term=lease.term - 1) if taking else lease, version, now)
+
+
+@_instead_of(Election, "_written")
+def lease_checked_only_at_start(real: Real, self: Election, event: LeaseWritten, now: float) -> list[Instruction]:
+    """Who leads counts on it for ever."""
+    instructions = real(self, event, now)
+    if self.role is Role.LEADER:
+        self.valid_until = math.inf
+    return instructions
+
+
+@_instead_of(Election, "_read")
+def impatient(real: Real, self: Election, event: Any, now: float) -> list[Instruction]:
+    """A candidate waits for half a lease."""
+    if self.role is Role.CANDIDATE and event.lease is not None:
+        event = replace(event, lease=replace(event.lease, duration=event.lease.duration / 2))
+    return real(self, event, now)

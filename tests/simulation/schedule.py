@@ -29,9 +29,9 @@ def run_schedule(seed: int, verbose: bool = False) -> Outcome:
     world = World(seed, verbose)
     scene = Scene.draw(world)
     world.note(scene.circumstances.describe())
-    with _surroundings(scene), suppress(Violated):
+    with surroundings(scene), suppress(Violated):
         _run_to_the_end(scene)
-        _check_output(scene)
+        check_output(scene)
     return Outcome(seed, world.violation, world.faults.happened, world.log)
 
 
@@ -53,7 +53,7 @@ def _run_to_the_end(scene: Scene) -> None:
 # --- the verdict
 
 
-def _check_output(scene: Scene) -> None:
+def check_output(scene: Scene) -> None:
     """Compare what was committed with what the input says."""
     for region, splits in enumerate(scene.records):
         names = Names(region)
@@ -89,7 +89,7 @@ def _check_counts(world: World, sink: str, splits: list[list[Record]], counts: l
 
 
 @contextmanager
-def _surroundings(scene: Scene) -> Iterator[None]:
+def surroundings(scene: Scene) -> Iterator[None]:
     """Have the storage opened, the fault points reached and the log written in the simulated world."""
     world = scene.world
 

@@ -165,10 +165,13 @@ class World:
             if not events or events[0].time > end:
                 self.now = end
                 return
-            event = heapq.heappop(events)
+            event = self._pop()
             if not event.cancelled:
                 self.now = max(self.now, event.time)
                 event.action()
+
+    def _pop(self) -> Event:
+        return heapq.heappop(self._events)
 
     # --- the driver's steps
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -17,6 +18,7 @@ from millstream.checkpoint.store import (
     open_checkpoint,
     read_owner,
     supersede,
+    supersede_home,
 )
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
@@ -61,6 +63,34 @@ def find_origin(config: Configuration, job_name: str) -> Origin | None:
         size = verify(found, options)
     claimed = claim is ClaimMode.CLAIM or path == LATEST
     return Origin(found.manifest, found.location, found.state_url(), allow, claimed, size)
+
+
+def find_published(config: Configuration, job_name: str, locations: Sequence[str]) -> Origin:
+    """Return the newest of a job's published checkpoints that can be read; they are given oldest first."""
+    options, problems = storage_options(config), []
+    for location in reversed(locations):
+        try:
+            found = open_checkpoint(location, options)
+            size = verify(found, options)
+        except DamagedStateError as e:
+            problems.append(str(e))
+            continue
+        for problem in problems:
+            log.warning("%s The job starts from %s instead.", problem, location)
+        return Origin(found.manifest, found.location, found.state_url(), IGNORE_UNCLAIMED.read(config), True, size)
+    raise DamagedStateError(f"No checkpoint of job '{job_name}' can be read: {problems[0]}")
+
+
+def supersede_runs(directory: str, runs: Sequence[str], origin: Origin | None, options: dict[str, Any]) -> None:
+    """Note in the directories of a job's earlier leaders up to where their checkpoints count.
+
+    Whoever looks for the latest one without knowing of leaders would else find what a deposed one has left.
+    """
+    there = set(open_storage(directory, options).list(""))
+    for run in (r for r in runs if r in there):
+        home = open_storage(f"{directory}/{run}", options)
+        is_origin = origin is not None and origin.location.rpartition("/")[0] == home.url
+        supersede_home(home, origin.manifest.id if is_origin and origin is not None else 0)
 
 
 def claim_latest(config: Configuration, job_name: str, origin: Origin | None, home: str) -> None:

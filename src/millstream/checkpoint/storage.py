@@ -37,6 +37,13 @@ class Storage(Protocol):
         """Write a file that is there completely or not at all; in a directory, one that only its owner can read."""
         ...
 
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that is there completely or not at all, unless there is one; tell whether that was done.
+
+        Of several who do that at once, on whatever machines, one does it.
+        """
+        ...
+
     def delete(self, name: str) -> None:
         """Delete a file, or a directory with all in it; it may be gone already."""
         ...
@@ -97,6 +104,9 @@ class StateLocation:
     def open(self) -> Storage:
         return open_storage(self.url, self.options, self.copies)
 
+
+# Where a file can be made on the condition that there is none.
+_CONDITIONAL = ("s3", "s3a", "memory")
 
 _S3_KEYS = {"s3.access-key": "key", "s3.secret-key": "secret", "s3.endpoint": "endpoint_url"}
 
@@ -159,6 +169,13 @@ class DirectoryStorage:
 
     def publish(self, name: str, data: bytes, private: bool = False) -> None:
         path = self._path(name)
+        unfinished = self._unfinished(path, data, private)
+        fault_point("driver.in-manifest")
+        os.replace(unfinished, path)
+        self._sync(os.path.dirname(path))
+
+    def _unfinished(self, path: str, data: bytes, private: bool = False) -> str:
+        """Write a file under another name, and return that."""
         self._make(os.path.dirname(path))
         unfinished = f"{path}.{uuid.uuid4().hex[:8]}.inprogress"
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
@@ -166,9 +183,22 @@ class DirectoryStorage:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
-        fault_point("driver.in-manifest")
-        os.replace(unfinished, path)
+        return unfinished
+
+    def create(self, name: str, data: bytes) -> bool:
+        path = self._path(name)
+        unfinished = self._unfinished(path, data)
+        try:
+            # A rename would replace what is there; a link is refused.
+            os.link(unfinished, path)
+        except FileExistsError:
+            # Over NFS it may have been made and the answer lost.
+            if os.stat(unfinished).st_nlink != 2:
+                return False
+        finally:
+            os.unlink(unfinished)
         self._sync(os.path.dirname(path))
+        return True
 
     def delete(self, name: str) -> None:
         path = self._path(name)
@@ -212,7 +242,7 @@ class RemoteStorage:
         import fsspec
 
         self.url = url.rstrip("/")
-        protocol = url.partition("://")[0]
+        self._protocol = protocol = url.partition("://")[0]
         try:
             self._fs: Any = fsspec.filesystem(protocol, **options.get(protocol, {}))
         except (ImportError, ValueError) as e:
@@ -272,6 +302,23 @@ class RemoteStorage:
         self.write(name, [data])
         # Whoever reads a manifest wants to know what is really there.
         os.unlink(self._copy(name))
+
+    def create(self, name: str, data: bytes) -> bool:
+        if self._protocol not in _CONDITIONAL:
+            raise InvalidProgramError(
+                f"{self.url} cannot be told to make a file only if there is none, which high availability takes: use a "
+                "directory that the machines share, S3, ZooKeeper or Kubernetes for it."
+            )
+        try:
+            # To S3 that is If-None-Match.
+            self._fs.pipe_file(self._url(name), data, mode="create")
+        except FileExistsError:
+            return False
+        except OSError as e:
+            if "PreconditionFailed" in str(e) or "ConditionalRequestConflict" in str(e):
+                return False
+            raise
+        return True
 
     def delete(self, name: str) -> None:
         if name:

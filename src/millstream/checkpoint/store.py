@@ -18,8 +18,8 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.storage import Storage, open_storage
@@ -32,18 +32,48 @@ _SUPERSEDED = "_superseded"
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 
 
+class Register(Protocol):
+    """Which checkpoints of a job count, where several job managers could have it; DeposedError if another has."""
+
+    term: int
+
+    def publish(self, location: str) -> None:
+        """Let a checkpoint count whose manifest is written."""
+        ...
+
+    def keep_only(self, home: str, locations: Collection[str]) -> None:
+        """Let no other checkpoint of a directory count, not even one whose publication was not answered."""
+        ...
+
+    def withdraw(self, location: str) -> None:
+        """Let a checkpoint count no longer."""
+        ...
+
+    def end(self, outcome: str, message: str) -> None:
+        """Write down how the job has ended."""
+        ...
+
+
 class CheckpointStore:
     """Writes and deletes a job's checkpoints. Its methods may be called from several threads."""
 
-    def __init__(self, storage: Storage, owner: dict[str, Any], options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        owner: dict[str, Any],
+        options: dict[str, Any] | None = None,
+        register: Register | None = None,
+    ) -> None:
         """Take a job's directory.
 
         Args:
             storage: the directory.
             owner: who takes it, for whoever finds it taken.
             options: what file systems must be told, for savepoints elsewhere.
+            register: which checkpoints count; None where all that are there do.
         """
         self.storage = storage
+        self._register = register
         self.options: dict[str, Any] = options or {}
         self._token = uuid.uuid4().hex
         self._owner = owner
@@ -79,9 +109,15 @@ class CheckpointStore:
             )
         directory = f"chk-{manifest.id}"
         self.storage.make_durable(f"{SHARED}/{name}" for name in manifest.snapshot.files())
+        location = f"{self.storage.url}/{directory}"
+        if self._register is not None:
+            manifest = replace(manifest, properties={**manifest.properties, "term": self._register.term})
         self.storage.publish(f"{directory}/{NAME}", encode_manifest(manifest))
+        if self._register is not None:
+            fault_point("driver.before-publish")
+            self._register.publish(location)
         fault_point("driver.after-manifest")
-        return f"{self.storage.url}/{directory}"
+        return location
 
     def write_savepoint(self, location: str, manifest: Manifest) -> str:
         """Write the manifest of a savepoint whose state files are written; return where the savepoint is."""
@@ -94,10 +130,29 @@ class CheckpointStore:
 
     def discard(self, checkpoint_id: int) -> None:
         """Delete a checkpoint; its state files go when nobody needs them."""
+        self.withdraw(f"{self.storage.url}/chk-{checkpoint_id}")
         self.storage.delete(f"chk-{checkpoint_id}")
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others could go on with the job."""
+        return self._register is not None
+
+    def withdraw(self, location: str) -> None:
+        """Let a checkpoint count no longer that is about to be deleted."""
+        if self._register is not None:
+            self._register.withdraw(location)
+
+    def record(self, outcome: str, message: str) -> None:
+        """Write down how the job has ended, before anything is deleted that it could go on from."""
+        if self._register is not None:
+            self._register.end(outcome, message)
 
     def discard_all_but(self, kept: Collection[int]) -> None:
         """Delete what a checkpoint that failed may have left: nobody must go on from it once its output is aborted."""
+        if self._register is not None:
+            home = self.storage.url
+            self._register.keep_only(home, [f"{home}/chk-{number}" for number in kept])
         for name in self.storage.list(""):
             found = _CHECKPOINT.fullmatch(name)
             if found is not None and int(found.group(1)) not in kept:
@@ -248,8 +303,14 @@ def supersede(
             last = 0
         else:
             continue
-        if home.url != own and last < _known_last(home):
-            home.publish(_SUPERSEDED, str(last).encode())
+        if home.url != own:
+            supersede_home(home, last)
+
+
+def supersede_home(home: Storage, last: int) -> None:
+    """Note in a job's directory that no checkpoint after the last that counts is to be gone on from."""
+    if last < _known_last(home):
+        home.publish(_SUPERSEDED, str(last).encode())
 
 
 def _known_last(home: Storage) -> float:

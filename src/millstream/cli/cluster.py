@@ -12,17 +12,22 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import click
+from starlette.applications import Starlette
 
 from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.cli.leading import Candidate, start_anew
 from millstream.cli.output import JSON, print_json
 from millstream.cli.remote import at_service
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
 from millstream.common.known_keys import check_keys
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least
+from millstream.leader.options import HaOptions
 from millstream.service.archive import Archive
 from millstream.service.archiver import DIRECTORY
 from millstream.service.client import ServiceError, cluster_of
@@ -33,9 +38,11 @@ from millstream.service.registry import CAPACITY, EXPIRATION
 from millstream.service.run_file import Gone, running_services
 from millstream.service.server import PublicServer
 from millstream.service.session.app import Cluster, cluster_app
+from millstream.service.session.library import Library
 from millstream.service.session.programs import Programs
 from millstream.service.session.slots import SlotPool
 from millstream.service.session.uploads import Uploads
+from millstream.service.standby import Standby
 from millstream.spark.processes import is_alive
 
 SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 0, limit=at_least(1))
@@ -90,17 +97,35 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     from millstream.spark.embedded import is_dead
     from millstream.spark.session import start_for_cluster, stop_context
 
-    is_over = threading.Event()
+    is_over, is_stopped = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        is_stopped.set()
+        is_over.set()
+
     signal.signal(signal.SIGTERM, lambda *_: is_over.set())
+    submit_token = options.token or secrets.token_hex(16)
+    manager = _JobManager.of(config, options, submit_token)
+    if manager is not None and manager.candidate.await_lead(is_over.is_set) is None:
+        manager.end()
+        return 0
     attachment, application, slots = start_for_cluster(config, _slots(config))
     # Behind PySpark, which takes it for itself.
     signal.signal(signal.SIGINT, lambda *_: is_over.set())
     shelf = Shelf(CAPACITY.read(config), EXPIRATION.read(config) / 1000)
     see_to, timeout = partial(_see_to, config), SLOT_TIMEOUT.read(config) / 1000
-    programs = Programs(SlotPool(slots), shelf, _for_programs(config), attachment.as_dict(), timeout, see_to)
+    programs = Programs(
+        SlotPool(slots),
+        shelf,
+        _for_programs(config),
+        attachment.as_dict(),
+        timeout,
+        see_to,
+        None if manager is None else manager.library,
+        None if manager is None else manager.candidate.term,
+    )
     log = RecentLines()
     logging.getLogger("millstream").addHandler(log)
-    submit_token = options.token or secrets.token_hex(16)
     app = cluster_app(
         Cluster(
             programs=programs,
@@ -113,29 +138,75 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
             submits=SUBMIT.read(config),
             most_uploaded=MOST_UPLOADED.read(config),
             keep_seconds=options.keep_seconds,
-            end=is_over.set,
+            end=stop,
             log=log,
         )
     )
     leavings = [programs.home, *([attachment.control] if attachment.control else [])]
     log_path = os.environ.get(_LOG_VARIABLE)
-    server = PublicServer(app, options, "cluster", submit_token, leavings, log_path)
-    server.start()
+    if manager is None:
+        server = PublicServer(app, options, "cluster", submit_token, leavings, log_path)
+        server.start()
+    else:
+        server = manager.server
+        manager.lead(app, leavings, log_path)
     where = f"{attachment.master}, {application}"
     click.echo(f"millstream: a cluster with {slots} slots ({where}) is at {server.url}", err=True)
-    while not is_over.wait(_LOOK) and not is_dead():
+    recovered = programs.recover()
+    if recovered:
+        click.echo(f"millstream: {recovered} program(s) of the leader before go on here", err=True)
+    while not is_over.wait(_LOOK) and not is_dead() and (manager is None or manager.candidate.deposed is None):
         pass
     server.stop()
-    programs.close()
-    if is_dead():
+    programs.close(cancel=manager is None or is_stopped.is_set())
+    has_died = is_dead()
+    if has_died:
         click.echo("millstream: the Java process that runs Spark has ended, and with it the cluster.", err=True)
-        return 1
-    stop_context()
-    if log_path is not None:
+    else:
+        stop_context()
+    if manager is not None:
+        manager.end()
+    if log_path is not None and not has_died:
         # It has ended as it should: there is nothing to find out.
         with contextlib.suppress(FileNotFoundError):
             os.remove(log_path)
-    return 0
+    return int(has_died)
+
+
+@dataclass(frozen=True)
+class _JobManager:
+    """What a cluster has that several job managers could lead."""
+
+    candidate: Candidate
+    standby: Standby
+    server: PublicServer
+    library: Library
+
+    @staticmethod
+    def of(config: Configuration, options: ServiceOptions, submit_token: str) -> _JobManager | None:
+        """Take part in the election, if the settings ask for one."""
+        available = HaOptions.read(config)
+        if available is None:
+            return None
+        cells = available.open()
+        standby = Standby(cells)
+        server = PublicServer(standby, options, "standby", submit_token)
+        server.start()
+        candidate = Candidate(available, cells, server.url)
+        candidate.stand()
+        library = Library(open_storage(f"{available.home}/programs", storage_options(config)))
+        return _JobManager(candidate, standby, server, library)
+
+    def lead(self, app: Starlette, leavings: Sequence[str], log: str | None) -> None:
+        """Answer for the cluster, for as long as this process leads."""
+        self.standby.lead(app, self.candidate.is_leader)
+        self.server.become("cluster", leavings, log)
+
+    def end(self) -> None:
+        """Leave the cluster to others; start anew if this is because another one leads."""
+        if self.candidate.deposed is not None:
+            start_anew(self.candidate.deposed)
+        self.candidate.resign()
 
 
 def _slots(config: Configuration) -> int | None:

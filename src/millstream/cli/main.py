@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 
 import click
 
@@ -116,7 +117,18 @@ def run(
         raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
     if local:
         last_word[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
-    run_program(program, list(arguments), settings, last_word)
+    run_it = partial(run_program, program, list(arguments), settings, last_word)
+    if any(key.startswith(("high-availability", "recovery.")) for key in settings):
+        from millstream.cli.led_application import run_as_leader
+        from millstream.common.configuration import Configuration
+        from millstream.leader.options import HaOptions
+
+        config = Configuration.from_dict(settings)
+        available = HaOptions.read(config)
+        if available is not None:
+            run_as_leader(available, config, run_it)
+            return
+    run_it()
 
 
 @cli.command(context_settings=PROGRAM)

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from millstream.cli.output import JSON, print_json, table, tell
-from millstream.service.client import NO_SERVICE, ServiceError, service_of, services
+from millstream.cli.settings import as_settings
+from millstream.service.client import NO_SERVICE, ServiceError, mean_leader, service_of, services
 from millstream.service.run_file import Gone
 
 
@@ -20,12 +21,14 @@ def at_service(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("-m", "--jobmanager", "address", metavar="HOST:PORT", help="The service; yours when not given."),
         click.option("--token", envvar="MILLSTREAM_TOKEN", help="What the service asks to be shown."),
+        click.option("-D", "defines", multiple=True, metavar="KEY=VALUE", help="high-availability.*: ask who leads."),
     ):
         command = option(command)
 
     @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
+    def run(*args: Any, defines: tuple[str, ...] = (), **kwargs: Any) -> None:
         try:
+            mean_leader(as_settings(defines))
             command(*args, **kwargs)
         except ServiceError as e:
             click.echo(str(e), err=True)

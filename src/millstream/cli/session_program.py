@@ -12,10 +12,14 @@ import click
 
 from millstream.cli.program import run_program
 from millstream.common import pyflink_names
+from millstream.common.configuration import Configuration
 from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.telling import tell_any
 from millstream.datastream.command_line import end_program, set_command_line, watch_jobs
+from millstream.leader.leadership import Leadership, lead
+from millstream.leader.options import HaOptions
 from millstream.service.session.member import Member
+from millstream.service.session.programs import SUSPENDED
 
 _FAILED, _TERMINATED = 1, 143
 
@@ -31,6 +35,7 @@ def main(path: str, descriptor: int) -> int:
     watch_jobs(member.add)
     if spec["pyflink"]:
         pyflink_names.install()
+    _follow(spec)
     master = spec["attachment"]["master"]
     last_word = {**spec["last_word"], ENGINE.key: ENGINE.text(EngineChoice.SPARK), "spark.master": master}
     try:
@@ -41,8 +46,15 @@ def main(path: str, descriptor: int) -> int:
         # Terminated, while it waited for jobs that outlive the program.
         code = _TERMINATED
     if code == _TERMINATED:
-        member.cancel_jobs()
-    return code
+        member.leave_jobs()
+    return SUSPENDED if member.is_suspended else code
+
+
+def _follow(spec: dict[str, Any]) -> None:
+    """Let the jobs of this process run under the cluster's leader, where there may be several."""
+    options = HaOptions.read(Configuration.from_dict(spec["settings"]))
+    if options is not None and spec["term"] is not None:
+        lead(Leadership(options, options.open(), spec["term"], spec["id"]))
 
 
 def _run(spec: dict[str, Any], settings: dict[str, str], last_word: dict[str, str]) -> int:

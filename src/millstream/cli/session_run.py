@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from millstream.service.client import ServiceClient, ServiceError, cluster_of, is_of_this_machine
+from millstream.service.client import ServiceClient, ServiceError, cluster_of, is_of_this_machine, mean_leader
 
 _LOOK = 0.2
 # How long a program on another machine may take to start its first job.
@@ -40,6 +40,7 @@ def run_in_session(
         pyflink: whether `import pyflink` means millstream.
     """
     try:
+        mean_leader(settings)
         client = cluster_of(address, os.environ.get("MILLSTREAM_TOKEN"))
         if not is_of_this_machine(client):
             return _run_uploaded(client, program, arguments, settings, last_word)
@@ -113,8 +114,12 @@ class _Output:
         self._client = client
         self._program_id = program_id
         self._shown = {"out": 0, "err": 0}
+        self._url = client.url
 
     def show(self) -> None:
+        if self._client.url != self._url:
+            # Another leader has started the program again.
+            self._url, self._shown = self._client.url, {"out": 0, "err": 0}
         for stream, terminal in (("out", sys.stdout), ("err", sys.stderr)):
             text = b"..."
             while text:

@@ -61,6 +61,14 @@ class JobCancelledError(MillstreamError):
     """The job was cancelled before it ended by itself."""
 
 
+class DeposedError(MillstreamError):
+    """Another job manager leads, or may: what this one wanted to write does not count."""
+
+
+class JobSuspendedError(MillstreamError):
+    """The job does not run here any more, and has not ended: whoever leads goes on with it."""
+
+
 class JobExecutionError(MillstreamError):
     """A job failed.
 

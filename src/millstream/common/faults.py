@@ -3,7 +3,9 @@
 In production a fault point is one look at a variable that is None. A test arms it, in the driver and in the workers,
 with the setting `millstream.testing.fault`:
 
-    <step>|<what: raise, kill-worker, kill-executor, kill-driver, kill-PID>|<at the how manieth time>|<marker file>
+    <step>|<what>|<at the how manieth time>|<marker file>
+
+where what happens is one of raise, freeze, kill-worker, kill-executor, kill-driver, kill-PID.
 
 The marker file makes it happen once, however many processes and restarts there are.
 """
@@ -43,6 +45,9 @@ DRIVER_POINTS = (
 )
 # Reached only when something else has gone wrong before.
 RECOVERY_POINTS = ("driver.before-recover", "driver.in-recover", "driver.after-recover")
+
+# Reached where several job managers could have the job: the manifest is written, and does not count yet.
+PUBLISH_POINTS = ("driver.before-publish",)
 
 # Reached where a sink commits several transactions, one after the other.
 TRANSACTION_POINTS = ("driver.between-transactions",)
@@ -87,6 +92,13 @@ def _reach(step: str, act: Callable[[str], None], left: list[int], marker: str, 
 
 def _raise(step: str) -> None:
     raise InjectedFault(f"injected at {step}")
+
+
+def _freeze(_: str) -> None:
+    """Stop this process, until somebody wakes it."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    # Another thread may be stopped first.
+    signal.sigtimedwait((), 0.2)
 
 
 def _kill(pid: int, _: str) -> None:
@@ -154,6 +166,7 @@ def _children(pid: int) -> list[int]:
 
 _ACTIONS = {
     "raise": _raise,
+    "freeze": _freeze,
     "kill-worker": _kill_worker,
     "kill-executor": _kill_executor,
     "kill-driver": _kill_driver,

@@ -494,7 +494,7 @@ class StreamExecutionEnvironment:
         try:
             return await_end(job)
         except (KeyboardInterrupt, SystemExit):
-            job.cancel()
+            job.leave()
             job.result.exception()
             raise
 

@@ -143,7 +143,9 @@ class Chronicle:
     def ends(self, outcome: JobStatus, now: float) -> None:
         """It is decided how the job will have ended."""
         self.outcome = outcome
-        if outcome is JobStatus.FINISHED:
+        if outcome is JobStatus.SUSPENDED:
+            self._tasks.cancel(now)
+        elif outcome is JobStatus.FINISHED:
             self._tasks.finish(now)
         else:
             self.become(JobStatus.CANCELLING if outcome is JobStatus.CANCELED else JobStatus.FAILING, now)

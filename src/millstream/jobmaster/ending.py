@@ -23,6 +23,8 @@ class Last(Enum):
     # Nobody must start from a checkpoint whose output is aborted.
     AWAIT_MANIFESTS = auto()
     ABORT_STAGED = auto()
+    # Before anything is deleted that others could go on from.
+    RECORD_OUTCOME = auto()
     CLOSE = auto()
     LEAVE_CHECKPOINTS = auto()
     CLEAN_UP = auto()
@@ -31,17 +33,24 @@ class Last(Enum):
 # What only a job does that ends before its time, having run; and what one does that has got its directory and output.
 _BEFORE_ITS_TIME = (Last.FINISH_OUTPUT, Last.AWAIT_MANIFESTS, Last.ABORT_STAGED)
 _ONCE_OPENED = (Last.CLOSE, Last.LEAVE_CHECKPOINTS)
+# What a job does that is left to others: nothing that they could see.
+_SUSPENDED = (Last.RELEASE_SLOTS, Last.CLOSE, Last.CLEAN_UP)
 
 
 class Ending:
     """The end of one job."""
 
-    def __init__(self, ledger: Ledger, outcome: JobStatus) -> None:
+    def __init__(self, ledger: Ledger, outcome: JobStatus, message: str = "") -> None:
         self._ledger = ledger
-        self._outcome = outcome
+        self.outcome = outcome
+        self._message = message
         left_out = set(_BEFORE_ITS_TIME if outcome is JobStatus.FINISHED or not ledger.has_run else ())
         if not ledger.is_open:
             left_out |= set(_ONCE_OPENED)
+        if outcome is JobStatus.SUSPENDED:
+            left_out |= set(Last) - set(_SUSPENDED)
+        if ledger.options.ended is not None:
+            left_out.add(Last.RECORD_OUTCOME)
         self._left = deque(step for step in Last if step not in left_out)
 
     def next(self) -> Last | None:
@@ -68,6 +77,8 @@ class Ending:
                 return []
             case Last.ABORT_STAGED:
                 return self._ledger.give_up_output()
+            case Last.RECORD_OUTCOME:
+                return [i.RecordOutcome(outcome=self.outcome, message=self._message)]
             case Last.CLOSE:
                 return [i.CloseSources(), i.CloseOutput()]
             case Last.LEAVE_CHECKPOINTS:
@@ -81,8 +92,8 @@ class Ending:
         if not self._ledger.has_run:
             # Nothing of this job's is in it.
             return [i.ReleaseDirectory()]
-        instructions = coordinator.drop_origin() if self._outcome is JobStatus.FINISHED else []
-        if not _outlive(self._ledger.options.checkpoints.retention, self._outcome):
+        instructions = coordinator.drop_origin() if self.outcome is JobStatus.FINISHED else []
+        if not _outlive(self._ledger.options.checkpoints.retention, self.outcome):
             return [*instructions, i.RemoveDirectory()]
         return [*instructions, *coordinator.clean_up(), *coordinator.sweep(set()), i.ReleaseDirectory()]
 

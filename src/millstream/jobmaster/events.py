@@ -36,6 +36,13 @@ class CancelAsked:
 
 
 @record(frozen=True, kw_only=True)
+class SuspendAsked:
+    """This process leads no longer, or ends: the job shall stop at once, and be left as it is to whoever leads."""
+
+    reason: str
+
+
+@record(frozen=True, kw_only=True)
 class Requested:
     """Somebody wants something done between two epochs."""
 
@@ -109,10 +116,15 @@ class ManifestWritten:
 
 @record(frozen=True, kw_only=True)
 class ManifestLost:
-    """The manifest of a checkpoint could not be written; it may be on storage in spite of what was said."""
+    """The manifest of a checkpoint could not be written; it may be on storage in spite of what was said.
+
+    Attributes:
+        deposed: whether that is because another leader has the job.
+    """
 
     checkpoint: int
     reason: str
+    deposed: bool = False
 
 
 @record(frozen=True, kw_only=True)
@@ -168,6 +180,7 @@ Event = (
     | TimePassed
     | StepFailed
     | CancelAsked
+    | SuspendAsked
     | Requested
     | SlotsOpened
     | SourcesPolled

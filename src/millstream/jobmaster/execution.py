@@ -211,7 +211,7 @@ class Execution:
         assert self._in_memory is None, "there are changes of state that no file has"
         settings = self.plan.settings
         return Snapshot(
-            settings.job_id,
+            settings.writes_as,
             settings.job_name,
             self.epoch,
             {v.head.id: self._vertex(v) for v in self.plan.vertices},

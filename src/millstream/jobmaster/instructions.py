@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
 from millstream.common.job_execution_result import JobExecutionResult
+from millstream.common.job_status import JobStatus
 from millstream.common.records import record
 from millstream.jobmaster.execution import Positions
 from millstream.jobmaster.requests import Request
@@ -168,6 +169,14 @@ class DeleteOrigin:
 
 
 @record(frozen=True, kw_only=True)
+class RecordOutcome:
+    """Write down how the job has ended, where others could go on with it."""
+
+    outcome: JobStatus
+    message: str
+
+
+@record(frozen=True, kw_only=True)
 class RemoveDirectory:
     """Delete the job's directory with all that is in it."""
 
@@ -278,6 +287,7 @@ Instruction = (
     | DeleteState
     | SweepState
     | DeleteOrigin
+    | RecordOutcome
     | RemoveDirectory
     | ReleaseDirectory
     | Replan

@@ -17,7 +17,7 @@ from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.origin import delete_origin
 from millstream.checkpoint.owner import is_alive
 from millstream.checkpoint.store import CheckpointStore
-from millstream.common.errors import JobCancelledError, JobExecutionError
+from millstream.common.errors import DeposedError, JobCancelledError, JobExecutionError
 from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.jobmaster import events as e
@@ -79,7 +79,8 @@ class JobMaster:
         self._clock = clock or JobClock()
         self._inbox = inbox or ThreadInbox()
         self._todo: deque[i.Instruction] = deque()
-        self._is_cancelled = threading.Event()
+        # What it was asked to stop by.
+        self._stop_event: e.CancelAsked | e.SuspendAsked | None = None
         self._is_woken = threading.Event()
         self._lock = threading.Lock()
         self._has_broken_down = False
@@ -102,12 +103,26 @@ class JobMaster:
 
     def cancel(self) -> None:
         """Ask the job to stop; `result` is done when it has. A job that is already ending ends as it would."""
+        self._stop(e.CancelAsked())
+
+    def suspend(self, reason: str) -> None:
+        """Ask the job to stop, and to leave all as it is to whoever leads from now on."""
+        self._stop(e.SuspendAsked(reason=reason))
+
+    def leave(self) -> None:
+        """Ask the job to stop because this process ends: others go on with it, where there are any."""
+        if self._store.is_shared:
+            self.suspend("the process that ran it was told to end")
+        else:
+            self.cancel()
+
+    def _stop(self, event: e.CancelAsked | e.SuspendAsked) -> None:
         with self._lock:
-            if self.view.outcome is not None or self._is_cancelled.is_set():
+            if self.view.outcome is not None or self._stop_event is not None:
                 return
-            self._is_cancelled.set()
+            self._stop_event = event
             runner = self._runner
-        self._inbox.put(e.CancelAsked())
+        self._inbox.put(event)
         if runner is not None:
             runner.cancel()
 
@@ -169,9 +184,9 @@ class JobMaster:
             event = self._WAYS[type(instruction)](self, instruction)
         except (Exception, SystemExit) as error:
             self._drop_rest()
-            cancelled = self._is_cancelled.is_set() and self.view.outcome is None
+            stopped = self._stop_event if self.view.outcome is None else None
             # An epoch that was broken off has not failed.
-            event = e.CancelAsked() if cancelled else e.StepFailed(error=_as_exception(error))
+            event = stopped or e.StepFailed(error=_as_exception(error))
         if event is not None:
             self._tell(event)
 
@@ -235,7 +250,7 @@ class JobMaster:
     def _run_epoch(self, asked: i.RunEpoch) -> None:
         fault_point("driver.before-epoch")
         assert self._runner is not None
-        if self._is_cancelled.is_set():
+        if self._stop_event is not None:
             raise JobCancelledError(f"Job '{self.view.job_name}' was cancelled.")
         tasks = asked.tasks
         if self._sampled_until > time.monotonic():
@@ -301,7 +316,8 @@ class JobMaster:
         try:
             return e.ManifestWritten(checkpoint=manifest.id, location=self._store.write(manifest))
         except Exception as error:
-            return e.ManifestLost(checkpoint=manifest.id, reason=str(error) or repr(error))
+            deposed = isinstance(error, DeposedError)
+            return e.ManifestLost(checkpoint=manifest.id, reason=str(error) or repr(error), deposed=deposed)
 
     def _write_savepoint(self, asked: i.WriteSavepoint) -> e.SavepointWritten:
         return e.SavepointWritten(location=self._store.write_savepoint(asked.location, asked.manifest))
@@ -331,7 +347,12 @@ class JobMaster:
 
     def _delete_origin(self, asked: i.DeleteOrigin) -> e.OriginDeleted | None:
         what = f"the checkpoint that the job has started from, {asked.origin.location},"
-        done = self._tidy(what, partial(delete_origin, asked.origin, self._store.options))
+
+        def delete() -> None:
+            self._store.withdraw(asked.origin.location)
+            delete_origin(asked.origin, self._store.options)
+
+        done = self._tidy(what, delete)
         return e.OriginDeleted() if done else None
 
     def _tidy(self, what: str, delete: Callable[[], None]) -> bool:
@@ -342,6 +363,9 @@ class JobMaster:
             log.warning("%s could not be deleted yet: %s", what, error)
             return False
         return True
+
+    def _record_outcome(self, asked: i.RecordOutcome) -> None:
+        self._store.record(asked.outcome.name, asked.message)
 
     def _remove_directory(self, _: i.RemoveDirectory) -> None:
         self._store.remove()
@@ -423,6 +447,7 @@ class JobMaster:
         i.DeleteState: _delete_state,
         i.SweepState: _sweep_state,
         i.DeleteOrigin: _delete_origin,
+        i.RecordOutcome: _record_outcome,
         i.RemoveDirectory: _remove_directory,
         i.ReleaseDirectory: _release_directory,
         i.Replan: _plan_again,

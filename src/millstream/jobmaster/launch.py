@@ -16,7 +16,7 @@ from typing import Any
 
 from millstream.checkpoint.manifest import SHARED, Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.origin import claim_latest, find_origin
+from millstream.checkpoint.origin import claim_latest, find_origin, find_published, supersede_runs
 from millstream.checkpoint.owner import this_process
 from millstream.checkpoint.restore import restore
 from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
@@ -25,6 +25,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.execution_config import global_job_parameters
 from millstream.common.faults import SETTING, arm
+from millstream.common.job_status import JobStatus
 from millstream.common.memory_on_spark import executor_memory
 from millstream.common.records import record
 from millstream.common.scratch import scratch
@@ -37,8 +38,10 @@ from millstream.jobmaster.instructions import KeepFailure
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.kept_failures import directory_of, keep
 from millstream.jobmaster.machine import JobMachine
-from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.options import Ended, JobOptions
 from millstream.jobmaster.restart import restart_strategy
+from millstream.leader.fence import Fence, JobRecord, run_id
+from millstream.leader.leadership import Leadership, leadership_of
 from millstream.operators.protocol import JobPlan
 from millstream.operators.source import SourceOperator
 from millstream.operators.vertex import INLINING, JobSettings
@@ -83,6 +86,9 @@ class Prepared:
     launch: Launch
     plan: JobPlan
     options: JobOptions
+    # Under which leader it runs, and what its checkpoints have to pass, where there may be several.
+    leadership: Leadership | None = None
+    fence: Fence | None = None
 
     def replan(self, parallelism: int) -> JobPlan:
         """Plan the program for another parallelism."""
@@ -101,10 +107,19 @@ def prepare(launch: Launch) -> Prepared:
     """Plan a job and check its settings."""
     config = launch.config
     checkpoints = CheckpointOptions.read(config)
-    job_id = _job_id(config)
+    leadership = leadership_of(config)
     graph = launch.graph(None)
+    job_id = _job_id(config) or (uuid.uuid4().hex if leadership is None else leadership.job_id(graph.job_name))
+    fence = None if leadership is None else leadership.fence(job_id, graph.job_name)
+    record = None if fence is None else fence.claim()
     settings = settings_of(
-        config, graph, job_id, batch=launch.batch, clock=launch.clock, compressed=checkpoints.compression
+        config,
+        graph,
+        job_id,
+        batch=launch.batch,
+        clock=launch.clock,
+        compressed=checkpoints.compression,
+        run_id=None if fence is None else fence.run_id,
     )
     options = JobOptions(
         buffer_timeout=_gathering(launch.buffer_timeout_ms),
@@ -114,11 +129,33 @@ def prepare(launch: Launch) -> Prepared:
         sizer=_sizer(config),
         checkpoints=checkpoints,
         restart=restart_strategy(config, checkpoints.enabled),
-        origin=find_origin(config, graph.job_name),
+        origin=_origin(config, graph.job_name, fence, record),
+        ended=_ended(record),
     )
     plan = JobPlan(settings=settings, vertices=graph.vertices)
-    _check_start(plan, options.origin)
-    return Prepared(launch, plan, options)
+    if options.ended is None:
+        _check_start(plan, options.origin)
+    return Prepared(launch, plan, options, leadership, fence)
+
+
+def _origin(config: Configuration, job_name: str, fence: Fence | None, record: JobRecord | None) -> Origin | None:
+    """Return what a job starts from: what an earlier leader has left, else what the settings say."""
+    if fence is None or record is None:
+        return find_origin(config, job_name)
+    if record.outcome is not None:
+        return None
+    if not record.checkpoints:
+        return find_origin(config, job_name)
+    found = find_published(config, job_name, record.checkpoints)
+    fence.go_on_from(found.location)
+    return found
+
+
+def _ended(record: JobRecord | None) -> Ended | None:
+    """Return how a job has ended under an earlier leader."""
+    if record is None or record.outcome is None:
+        return None
+    return Ended(JobStatus[record.outcome], record.message)
 
 
 def _check_start(plan: JobPlan, origin: Origin | None) -> None:
@@ -157,10 +194,10 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
     config, options, settings = prepared.launch.config, prepared.options, prepared.plan.settings
     arm(config.get_string(SETTING, "") or None)
     directory = _make_directory(config, f"millstream-{settings.job_id[:8]}-")
-    checkpoints = (options.checkpoints.directory or os.path.join(directory, "checkpoints")).rstrip("/")
+    checkpoints = (options.checkpoints.directory or _own_checkpoints(prepared, directory)).rstrip("/")
     reach, scratch = storage_options(config), os.path.join(directory, "scratch")
-    storage = open_storage(f"{checkpoints}/{settings.job_id}", reach, scratch)
-    store = CheckpointStore(storage, this_process(settings.job_name), reach)
+    storage = open_storage(f"{checkpoints}/{settings.writes_as}", reach, scratch)
+    store = CheckpointStore(storage, this_process(settings.job_name), reach, prepared.fence)
     try:
         engine = make_engine(Home(directory, StateLocation(f"{storage.url}/{SHARED}", reach, scratch)))
     except InvalidProgramError:
@@ -172,15 +209,33 @@ def start(prepared: Prepared, make_engine: Callable[[Home], Engine]) -> JobMaste
         engine,
         store,
         replan=prepared.replan,
-        claim=partial(claim_latest, config, settings.job_name, options.origin),
+        claim=_claim(prepared, checkpoints),
         on_end=partial(_remove, directory),
         keep_failure=partial(_keep_failure, directory_of(config)),
         clock=clock,
     )
     master.start()
+    if prepared.leadership is not None:
+        prepared.leadership.on_end(master.suspend)
     if options.origin is not None and not config.get_boolean("millstream.quiet", False):
         print(f"millstream: job '{settings.job_name}' goes on from {options.origin.describe()}", file=sys.stderr)
     return master
+
+
+def _own_checkpoints(prepared: Prepared, directory: str) -> str:
+    """Return where checkpoints go that nobody has given a place: beside the job, or where the next leader sees them."""
+    if prepared.leadership is None:
+        return os.path.join(directory, "checkpoints")
+    return f"{prepared.leadership.options.home}/checkpoints"
+
+
+def _claim(prepared: Prepared, checkpoints: str) -> Callable[[str], None]:
+    """Return what makes sure that nobody goes on from another checkpoint than this job."""
+    config, settings, origin = prepared.launch.config, prepared.plan.settings, prepared.options.origin
+    if prepared.fence is None:
+        return partial(claim_latest, config, settings.job_name, origin)
+    former = [run_id(settings.job_id, term) for term in range(1, prepared.fence.term)]
+    return lambda _: supersede_runs(checkpoints, former, origin, storage_options(config))
 
 
 def _keep_failure(directory: str, asked: KeepFailure, at: float) -> None:
@@ -212,9 +267,9 @@ def _clock(wall: Callable[[], int] | None) -> JobClock:
     return JobClock() if wall is None else JobClock(lambda: wall() / 1000)
 
 
-def _job_id(config: Configuration) -> str:
-    chosen = config.get_string(_JOB_ID, "") or uuid.uuid4().hex
-    if not re.fullmatch("[0-9a-f]{32}", chosen):
+def _job_id(config: Configuration) -> str | None:
+    chosen = config.get_string(_JOB_ID, "") or None
+    if chosen is not None and not re.fullmatch("[0-9a-f]{32}", chosen):
         raise InvalidProgramError(f"{_JOB_ID}={chosen!r} must be 32 lowercase hexadecimal digits.")
     return chosen
 

@@ -205,7 +205,7 @@ class Ledger:
     def _recovery(self, checkpoint: Checkpoint | None, operators: set[str] | None) -> i.RecoverOutput:
         """Commit the output that a checkpoint names, and abort all other; of all sinks, or of some."""
         if checkpoint is None:
-            return i.RecoverOutput(named={}, former_job_id=self.plan.settings.job_id, operators=operators)
+            return i.RecoverOutput(named={}, former_job_id=self.plan.settings.writes_as, operators=operators)
         cut = checkpoint.cut
         return i.RecoverOutput(named=cut.committables, former_job_id=cut.job_id, operators=operators)
 

@@ -12,6 +12,7 @@ instructions out, on Spark, in this process, or in a simulation, and tells what 
     before EPOCH, at most once:    TAKING -> STORING (-> PAUSING -> TAKING ...)
     from anywhere, at a failure:   BACKING_OFF -> ABANDONING -> DEPLOYING -> READY, or ENDING
     from anywhere, cancelled:      ENDING -> OVER
+    from anywhere, deposed:        ENDING -> OVER, with nothing written or deleted that others could see
 
 Here is what follows what. What the machine knows is in its `Ledger`: there, the rules of checkpoints and output are in
 `coordinator.py`, what the subtasks have left behind in `execution.py`, what others want to know in `chronicle.py`. How
@@ -34,10 +35,12 @@ from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restore import Start, restore
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.errors import (
+    DeposedError,
     IncurableError,
     InvalidProgramError,
     JobCancelledError,
     JobExecutionError,
+    JobSuspendedError,
     MillstreamError,
 )
 from millstream.common.job_status import JobStatus
@@ -50,7 +53,7 @@ from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.execution import merged
 from millstream.jobmaster.flow import QUICK, Slices
 from millstream.jobmaster.ledger import Instructions, Ledger
-from millstream.jobmaster.options import JobOptions
+from millstream.jobmaster.options import Ended, JobOptions
 from millstream.jobmaster.polling import Gathering
 from millstream.jobmaster.requests import (
     CheckpointRequest,
@@ -154,12 +157,23 @@ class JobMachine:
     def _cancel_asked(self, event: e.CancelAsked) -> Instructions:
         return [] if self._ending is not None else self._end(JobStatus.CANCELED, None)
 
+    def _suspend_asked(self, event: e.SuspendAsked) -> Instructions:
+        return [] if self._ending is not None else self._suspend(event.reason)
+
+    def _suspend(self, reason: str) -> Instructions:
+        """Leave the job as it is to whoever leads."""
+        job = self._ledger.plan.settings
+        text = f"Job '{job.job_name}' ({job.job_id}) is suspended: {reason}"
+        return [i.Warn(text=text), *self._end(JobStatus.SUSPENDED, JobSuspendedError(text))]
+
     def _manifest_written(self, event: e.ManifestWritten) -> Instructions:
         return self._checkpoint_answered(self._coordinator.written(event.checkpoint, event.location, self._now))
 
     def _manifest_lost(self, event: e.ManifestLost) -> Instructions:
         why = self._coordinator.lost(event.checkpoint, event.reason, self._now)
         self._ledger.has_changed = True
+        if event.deposed and self._ending is None:
+            return self._suspend(event.reason)
         warning = i.Warn(text=f"checkpoint {event.checkpoint} failed: {event.reason}")
         # It may be on storage in spite of what was said.
         instructions = self._checkpoint_answered([warning, *self._coordinator.clean_up()])
@@ -190,6 +204,9 @@ class JobMachine:
         return [] if why is None or busy else self._fail(JobExecutionError(why))
 
     def _step_failed(self, event: e.StepFailed) -> Instructions:
+        suspends = self._ending is not None and self._ending.outcome is JobStatus.SUSPENDED
+        if isinstance(event.error, DeposedError) and not suspends:
+            return self._suspend(str(event.error))
         # The outcome of a job that ends is what the user must hear; this is only what was left behind.
         return self._fail(event.error) if self._ending is None else [self._left_behind(event.error)]
 
@@ -198,6 +215,8 @@ class JobMachine:
     def _job_started(self, event: e.JobStarted) -> Instructions:
         job, origin = self._ledger, self._options.origin
         job.chronicle.become(JobStatus.CREATED, self._now)
+        if self._options.ended is not None:
+            return self._end_as_before(self._options.ended)
         instructions: Instructions = [i.TakeDirectory(), i.OpenOutput(plan=job.plan, afresh=origin is None)]
         if origin is not None:
             snapshot = origin.manifest.snapshot
@@ -208,6 +227,13 @@ class JobMachine:
             instructions.append(i.RecoverOutput(named=snapshot.committables, former_job_id=snapshot.job_id))
         self._go(Step.OPENING)
         return instructions
+
+    def _end_as_before(self, ended: Ended) -> Instructions:
+        """The job has ended under an earlier leader, and its program is run again: it hears what came of it."""
+        job = self._ledger
+        if ended.outcome is JobStatus.FINISHED:
+            job.chronicle.become(JobStatus.RUNNING, self._now)
+        return self._end(ended.outcome, JobExecutionError(ended.message) if ended.message else None)
 
     def _deploy(self) -> Instructions:
         self._go(Step.DEPLOYING)
@@ -630,7 +656,7 @@ class JobMachine:
         """It is decided how the job ends."""
         self._error = error
         self._ledger.chronicle.ends(outcome, self._now)
-        self._ending = Ending(self._ledger, outcome)
+        self._ending = Ending(self._ledger, outcome, "" if error is None else str(error))
         self._go(Step.ENDING)
         return []
 
@@ -681,6 +707,7 @@ class JobMachine:
         e.TimePassed: _time_passed,
         e.StepFailed: _step_failed,
         e.CancelAsked: _cancel_asked,
+        e.SuspendAsked: _suspend_asked,
         e.Requested: _requested,
         e.SlotsOpened: _slots_opened,
         e.SourcesPolled: _sources_polled,

@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.checkpointing_mode import CheckpointingMode
+from millstream.common.job_status import JobStatus
 from millstream.jobmaster.flow import EpochSizer, Slices
 from millstream.jobmaster.restart import NoRestart, RestartStrategy
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job has ended, and why."""
+
+    outcome: JobStatus
+    message: str
 
 
 @dataclass(kw_only=True)
@@ -23,6 +32,7 @@ class JobOptions:
             the next.
         haste: less than 1 where latency is asked for: slices are then shorter in that proportion.
         origin: the checkpoint or savepoint it goes on from.
+        ended: how it has ended under another leader; None where it has not.
     """
 
     buffer_timeout: float = 0.1
@@ -33,6 +43,7 @@ class JobOptions:
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restart: RestartStrategy = field(default_factory=NoRestart)
     origin: Origin | None = None
+    ended: Ended | None = None
 
     def __post_init__(self) -> None:
         if self.at_most_once:

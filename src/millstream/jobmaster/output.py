@@ -24,7 +24,7 @@ class Output:
         self._committers: dict[str, Committer] = {}
         for node in (n for v in plan.vertices for n in v.nodes):
             if isinstance(node.operator, SinkOperator):
-                committer = node.operator.sink.create_committer(CommitContext(plan.settings.job_id, node.id))
+                committer = node.operator.sink.create_committer(CommitContext(plan.settings.writes_as, node.id))
                 if committer is not None:
                     self._names[node.id], self._committers[node.id] = node.label, committer
 

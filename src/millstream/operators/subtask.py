@@ -237,7 +237,7 @@ class Subtask:
         name = f"{self.index}-{task.epoch}-{attempt}"
         for node in self._nodes:
             if isinstance(node.operator, SinkOperator):
-                transaction = f"{self._settings.job_id}-{node.id}-{name}"
+                transaction = f"{self._settings.writes_as}-{node.id}-{name}"
                 self._guarded(partial(node.operator.writer.begin, transaction), node)
             if task.last_checkpoint > self._notified:
                 self._guarded(partial(node.operator.notify_checkpoint_complete, task.last_checkpoint), node)

@@ -59,3 +59,10 @@ class JobSettings:
     keep_bytes: int = 1 << 20
     # The bytes of memory that a slot may have; None if nobody has said.
     slot_memory: int | None = None
+    # Under which id it writes, where that is not its own: another one for every leader of its job managers.
+    run_id: str | None = None
+
+    @property
+    def writes_as(self) -> str:
+        """The id in the names of all that it writes: of its directory, and of the transactions of its sinks."""
+        return self.run_id or self.job_id

@@ -12,16 +12,30 @@ from collections.abc import Iterator
 from email.message import Message
 from typing import Any
 
+from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
+from millstream.leader.cells import Cells
+from millstream.leader.elector import find_leader
+from millstream.leader.options import HaOptions
 from millstream.service.run_file import Found, Gone, running_services
 
 _TIMEOUT = 30.0
 # What was asked for is looked after so often, in seconds.
 _POLL = 0.2
+# For so long a client looks for a leader, in seconds.
+_LEADER_SECONDS = 120.0
 
 
 class ServiceError(MillstreamError):
     """A job service has refused something, or cannot be reached."""
+
+
+class ServiceUnreachableError(ServiceError):
+    """There is nobody where a job service was said to be, or nobody who leads."""
+
+
+# What a job manager answers that does not lead.
+_NOT_LEADING = (307, 503)
 
 
 class ServiceClient:
@@ -55,10 +69,11 @@ class ServiceClient:
                 return answer.read(), answer.headers
         except urllib.error.HTTPError as e:
             with e:
-                raise ServiceError(_reason(e)) from None
+                kind = ServiceUnreachableError if e.code in _NOT_LEADING else ServiceError
+                raise kind(_reason(e)) from None
         except (urllib.error.URLError, OSError) as e:
             why = getattr(e, "reason", e)
-            raise ServiceError(f"There is no job service at {self.url}: {why}.") from None
+            raise ServiceUnreachableError(f"There is no job service at {self.url}: {why}.") from None
 
     def upload(self, path: str) -> str:
         """Upload a program; return its id."""
@@ -99,6 +114,45 @@ class ServiceClient:
             time.sleep(_POLL)
 
 
+class LeaderClient(ServiceClient):
+    """Asks whichever of several job managers leads; when that is another one than before, the same of the new one."""
+
+    def __init__(self, cells: Cells, token: str | None) -> None:
+        super().__init__("")
+        self._cells = cells
+        self._given = token
+        self._find(time.monotonic() + _LEADER_SECONDS)
+
+    def _find(self, deadline: float) -> None:
+        """Find out who leads."""
+        why: Exception | None = None
+        while time.monotonic() < deadline:
+            try:
+                lease = find_leader(self._cells)
+            except Exception as e:
+                why = e
+                lease = None
+            if lease is not None and lease.address:
+                self.url = lease.address
+                self._token = self._given or _token_of(self.url)
+                return
+            time.sleep(_POLL)
+        raise ServiceError(f"No job manager has led for {_LEADER_SECONDS:g} s" + (f": {why}" if why else "."))
+
+    def _send(
+        self, path: str, method: str, body: bytes | None, content_type: str | None, timeout: float = _TIMEOUT
+    ) -> bytes:
+        deadline = time.monotonic() + _LEADER_SECONDS
+        while True:
+            try:
+                return super()._send(path, method, body, content_type, timeout)
+            except ServiceUnreachableError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL)
+            self._find(deadline)
+
+
 def _reason(error: urllib.error.HTTPError) -> str:
     try:
         return "; ".join(json.loads(error.read())["errors"])
@@ -106,19 +160,32 @@ def _reason(error: urllib.error.HTTPError) -> str:
         return f"The service answers with status {error.code}."
 
 
+# The leader that is meant, if the settings of the command line name a cluster with several job managers.
+_leader: list[HaOptions] = []
+
+
+def mean_leader(settings: dict[str, str]) -> None:
+    """Mean the job manager that leads from now on, if settings say how that is found."""
+    options = HaOptions.read(Configuration.from_dict(settings))
+    _leader[:] = [] if options is None else [options]
+
+
 def services(address: str | None, token: str | None, gone: list[Gone] | None = None) -> Iterator[ServiceClient]:
-    """Yield the services that are meant: the one at an address, else all of this user's processes.
+    """Yield the services that are meant: the one at an address, the leader, else all of this user's processes.
 
     Args:
         address: of the one that is meant.
         token: what it asks to be shown.
         gone: gets those whose processes were killed.
     """
+    if address is None and _leader:
+        yield LeaderClient(_leader[0].open(), token)
+        return
     if address is not None:
         url = address if "://" in address else f"http://{address}"
         yield ServiceClient(url, token or _token_of(url))
         return
-    for found in running_services(gone):
+    for found in (s for s in running_services(gone) if s.kind != "standby"):
         yield ServiceClient(found.url, found.token)
 
 
@@ -129,8 +196,8 @@ def _token_of(url: str) -> str | None:
 
 
 def cluster_of(address: str | None, token: str | None) -> ServiceClient:
-    """Return the cluster that is meant: the one at an address, else this user's."""
-    if address is not None:
+    """Return the cluster that is meant: the one at an address, the leader's, else this user's."""
+    if address is not None or _leader:
         return next(services(address, token))
     gone: list[Gone] = []
     found = [service for service in running_services(gone) if service.kind == "cluster"]

@@ -7,7 +7,8 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -24,6 +25,7 @@ from millstream.service.options import PORT, ServiceOptions
 from millstream.service.registry import JOBS, Registry
 from millstream.service.reporting import report
 from millstream.service.run_file import RunFile
+from millstream.service.standby import Standby
 
 _SAMPLE_SECONDS = 1.0
 
@@ -95,11 +97,19 @@ class PublicServer:
         tls = None if options.certificate is None or options.key is None else (options.certificate, options.key)
         self._server = Server(Gate(app, options.names), listener, tls)
         host, port = listener.getsockname()[:2]
+        # Who listens everywhere is found by the machine's name.
+        host = socket.getfqdn() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         self.url = f"{'https' if tls else 'http'}://{host}:{port}"
-        self._run_file = RunFile(self.url, token or options.token, kind, leavings, log)
+        self._token = token or options.token
+        self._run_file = RunFile(self.url, self._token, kind, leavings, log)
 
     def start(self) -> None:
         self._server.start()
+        self._run_file.write()
+
+    def become(self, kind: str, leavings: Sequence[str] = (), log: str | None = None) -> None:
+        """Tell who looks for it that it is something else now."""
+        self._run_file = RunFile(self.url, self._token, kind, leavings, log)
         self._run_file.write()
 
     def stop(self) -> None:
@@ -177,6 +187,38 @@ def serve(config: Configuration) -> bool:
             _samplers.append(Sampler(JOBS))
             _samplers[0].start()
         return True
+
+
+@dataclass(frozen=True)
+class StandbyServer:
+    """The service of a process that may lead one day."""
+
+    server: PublicServer
+    standby: Standby
+    app: ASGIApp
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def lead(self, leads: Callable[[], bool]) -> None:
+        """Answer for the jobs of this process from now on, for as long as it leads."""
+        self.standby.lead(self.app, leads)
+        self.server.become("jobs")
+
+
+def serve_behind(config: Configuration, standby: Standby) -> StandbyServer | None:
+    """Serve the jobs of this process once it leads; until then say where the leader is. None if nothing is served."""
+    options = ServiceOptions.read(config)
+    if options is None:
+        return None
+    with _lock:
+        service = service_of(JOBS, config.to_dict(), options.token, options.refresh_ms, options.keep_seconds)
+        server = PublicServer(standby, options, "standby")
+        server.start()
+        Sampler(JOBS).start()
+        _servers.append(server)
+    return StandbyServer(server, standby, make_app(service))
 
 
 def leave_to_cluster() -> None:

@@ -24,7 +24,7 @@ _START_SECONDS = 60.0
 _FOLDERS = ("/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
 
 
-class _Server(ABC):
+class LocalServer(ABC):
     """A server in a process and a directory of its own."""
 
     name = ""
@@ -116,7 +116,7 @@ class _Server(ABC):
         return os.path.join(found, name)
 
 
-class PostgresServer(_Server):
+class PostgresServer(LocalServer):
     """PostgreSQL, with logical replication.
 
     Over its socket everybody is let in; over TCP the user `postgres` with the password `secret`.
@@ -192,7 +192,7 @@ class PostgresServer(_Server):
         return True
 
 
-class MariaDbServer(_Server):
+class MariaDbServer(LocalServer):
     """MariaDB, with its binlog in row format.
 
     The user `root` has no password on its socket; over TCP there is `app` with the password `secret`.
@@ -273,7 +273,7 @@ class MariaDbServer(_Server):
         super()._end(signal.SIGTERM if how == signal.SIGINT else how)
 
 
-class RedisServer(_Server):
+class RedisServer(LocalServer):
     """Redis."""
 
     name = "Redis"

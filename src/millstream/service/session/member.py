@@ -13,6 +13,7 @@ from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import IncurableError
+from millstream.common.job_status import JobStatus
 from millstream.operators.protocol import JobPlan
 from millstream.service.app import make_app
 from millstream.service.archive import Archive
@@ -84,13 +85,18 @@ class Member:
             entry.job.result.exception()
         self._archiver.wait()
 
-    def cancel_jobs(self) -> None:
-        """Cancel all jobs: the cluster ends."""
+    def leave_jobs(self) -> None:
+        """End all jobs: the cluster ends. They are cancelled, or left to another leader where there may be one."""
         results = [entry.job.result for entry in JOBS.entries()]
         for entry in JOBS.entries():
-            entry.job.cancel()
+            entry.job.leave()
         wait(results, _CANCEL_SECONDS)
         self._archiver.wait()
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether a job was left to another leader."""
+        return any(entry.job.view.outcome is JobStatus.SUSPENDED for entry in JOBS.entries())
 
     def _ended(self, entry: Entry, archive: Callable[[], Archive]) -> None:
         made = archive()
@@ -124,6 +130,11 @@ class Member:
 
     def _listen(self) -> None:
         for message in self._line:
+            if message.get("cancel"):
+                # Before the process is told to end, which would leave them to others.
+                for entry in JOBS.entries():
+                    entry.job.cancel()
+                continue
             self._answers[message["job"]].put(message)
         # The cluster is gone, and its Spark with it.
         os.kill(os.getpid(), signal.SIGTERM)

@@ -25,6 +25,7 @@ from millstream.common.scratch import SCRATCH_VARIABLE, socket_directory
 from millstream.service.archive import Archive
 from millstream.service.history import Shelf
 from millstream.service.pictures.cluster import Slots
+from millstream.service.session.library import Library
 from millstream.service.session.line import Line
 from millstream.service.session.output import read_from, trim
 from millstream.service.session.planning import plan_program
@@ -39,6 +40,8 @@ STREAMS = ("out", "err")
 _TRIM_SECONDS = 2.0
 # The process of a program.
 _MAIN = "millstream.cli.session_program"
+# What a program's process ends with whose jobs are left to another leader.
+SUSPENDED = 75
 # What a program's process puts here goes with it; the name is short, for paths of sockets have few bytes.
 _SCRATCH = "t"
 # How long programs may take to cancel their jobs when the cluster ends.
@@ -113,6 +116,8 @@ class Programs:
         attachment: dict[str, Any],
         slot_seconds: float,
         left_behind: Callable[[str, Archive | None], None] = lambda job_id, archive: None,
+        library: Library | None = None,
+        term: int | None = None,
     ) -> None:
         """Take what programs run with.
 
@@ -124,7 +129,12 @@ class Programs:
             slot_seconds: how long a job may wait for slots.
             left_behind: given a job whose process was gone before it had ended, and what is known of it, sees to what
                 that process would have seen to.
+            library: where other job managers find the programs; None where there are none.
+            term: in which this one leads.
         """
+        self._library = library
+        self._term = term
+        self._is_closing = False
         self.home = socket_directory("millstream-cluster-")
         self._slots = slots
         self._shelf = shelf
@@ -166,9 +176,21 @@ class Programs:
 
     # --- running
 
+    def recover(self) -> int:
+        """Start the programs that other job managers have left; return how many."""
+        left = {} if self._library is None else self._library.all(self.home)
+        for program_id, submission in left.items():
+            self._start(program_id, submission)
+        return len(left)
+
     def submit(self, submission: Submission) -> Program:
         """Start a program."""
         program_id = uuid.uuid4().hex
+        if self._library is not None:
+            self._library.put(program_id, submission)
+        return self._start(program_id, submission)
+
+    def _start(self, program_id: str, submission: Submission) -> Program:
         directory = os.path.join(self.home, program_id[:12])
         work = os.path.join(directory, "work")
         scratch = os.path.join(directory, _SCRATCH)
@@ -180,6 +202,8 @@ class Programs:
             "settings": {**self._settings, **submission.settings},
             "home": directory,
             "attachment": self._attachment,
+            "id": program_id,
+            "term": self._term,
         }
         path = os.path.join(directory, "program.json")
         with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
@@ -309,17 +333,34 @@ class Programs:
             except (MillstreamError, OSError) as e:
                 log.warning("Job %s: %s", job_id, e)
             self._put_away(program, job_id, archive)
+        if self._library is not None and not self._is_closing and code != SUSPENDED:
+            self._library.remove(program.id)
         shutil.rmtree(os.path.join(program.directory, _SCRATCH), ignore_errors=True)
         if not program.first_job.done():
             program.first_job.set_exception(ProgramEnded(program.last_words()))
 
     # --- the end
 
-    def close(self) -> None:
-        """End all programs: their jobs are cancelled."""
+    def _cancel(self, programs: list[Program]) -> None:
+        """Cancel jobs that would be left to others when their programs' processes are told to end."""
+        for program in programs:
+            program.line.send(cancel=True)
+        deadline = time.monotonic() + _END_SECONDS
+        while any(not all(p.jobs.values()) for p in programs) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    def close(self, cancel: bool = True) -> None:
+        """End all programs.
+
+        Args:
+            cancel: whether their jobs are cancelled; else other job managers go on with them, where there are any.
+        """
         self._is_closed.set()
         with self._lock:
             running = [p for p in self._programs.values() if p.exit_code is None]
+            self._is_closing = not cancel
+        if cancel and self._library is not None:
+            self._cancel(running)
         for program in running:
             program.process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS

@@ -1,0 +1,205 @@
+"""The fence: what a job's checkpoints must pass to count, and what keeps those of a deposed leader out.
+
+A job has one record, in a cell that the job managers share: the term of the leader whose job it is, its checkpoints,
+and how it has ended, once it has. The newest checkpoint of the record is the one to go on from, and no other counts,
+whatever manifests there are on storage. Every write names the version before it, so:
+
+* Who takes over writes its term first, and goes on from what the record says then. A checkpoint that the leader before
+  it publishes later is refused: its version is not the last any more.
+* One that was published before is in what the new leader reads; its output is committed by the new leader, too. So a
+  deposed leader that wakes up in the middle of a commit only does again what was done, or will be.
+* A job's checkpoints are deleted at its end only behind a record that says how it has ended.
+
+What one leader writes, state files, manifests, staged output, has names of its own (`run_id`): nothing that a deposed
+one still stages, aborts or deletes is anybody else's.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Collection, Hashable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from millstream.common.errors import DeposedError, InvalidProgramError, MillstreamError
+from millstream.leader.cells import Cell, OvertakenError
+
+# A term at the end of a run's id, in hexadecimal.
+_TERM_DIGITS = 8
+
+
+def run_id(job_id: str, term: int) -> str:
+    """Return the id under which a job writes while one leader leads.
+
+    Example:
+        >>> run_id("0123456789abcdef0123456789abcdef", 3)
+        '0123456789abcdef0123456700000003'
+    """
+    return f"{job_id[:-_TERM_DIGITS]}{term:0{_TERM_DIGITS}x}"
+
+
+def _number(location: str) -> int:
+    """Return the number of a checkpoint."""
+    return int(location.rpartition("-")[2])
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """What is known of a job beyond the process that runs it.
+
+    Attributes:
+        term: the term of the leader whose job it is.
+        run: one of that leader's attempts to have the job.
+        job_name: for people.
+        checkpoints: where those that count are, oldest first.
+        outcome: how the job has ended; None while it has not.
+        message: why, if it has failed.
+    """
+
+    term: int
+    run: str
+    job_name: str
+    checkpoints: tuple[str, ...] = ()
+    outcome: str | None = None
+    message: str = ""
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> JobRecord:
+        try:
+            read: dict[str, Any] = json.loads(data)
+            return JobRecord(**{**read, "checkpoints": tuple(read["checkpoints"])})
+        except (ValueError, KeyError, TypeError) as e:
+            raise MillstreamError(f"The record of a job is damaged, or of another version: {e!r}") from None
+
+
+@dataclass
+class Fence:
+    """One leader's hold on one job. Its methods may be called from several threads.
+
+    Attributes:
+        job_id: the job.
+        term: the leader's.
+    """
+
+    cell: Cell
+    job_id: str
+    job_name: str
+    term: int
+    _run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _record: JobRecord | None = None
+    _version: Hashable = 0
+    # Whether a write was not answered: the record may say more than is known here.
+    _is_unsure: bool = False
+
+    @property
+    def run_id(self) -> str:
+        """The id under which the job writes now."""
+        return run_id(self.job_id, self.term)
+
+    def claim(self) -> JobRecord:
+        """Take the job: from here on nothing counts that an earlier leader does. Return what to go on from."""
+        with self._lock:
+            while True:
+                data, version = self.cell.read()
+                found = None if data is None else JobRecord.from_bytes(data)
+                if found is not None and found.run == self._run:
+                    # The answer to the write was lost.
+                    self._record, self._version = found, version
+                    return found
+                if found is not None and found.outcome is not None:
+                    return found
+                if found is not None and found.term > self.term:
+                    raise self._deposed(found)
+                if found is not None and found.term == self.term:
+                    raise InvalidProgramError(
+                        f"Job '{self.job_name}' was started twice under one leader: with high availability, give every "
+                        "job of a program a name of its own."
+                    )
+                own = JobRecord(self.term, self._run, self.job_name, found.checkpoints if found else ())
+                try:
+                    self._version = self.cell.write(own.to_bytes(), version)
+                except OvertakenError:
+                    continue
+                self._record = own
+                return own
+
+    def publish(self, location: str) -> None:
+        """Let a checkpoint count; DeposedError if another leader has the job."""
+        with self._lock:
+            # One that was begun earlier may come later; numbers go on from leader to leader.
+            checkpoints = sorted({*self._own.checkpoints, location}, key=_number)
+            self._write(replace(self._own, checkpoints=tuple(checkpoints)))
+
+    def keep_only(self, home: str, locations: Collection[str]) -> None:
+        """Let no other checkpoint of a directory count, not even one whose publication was not answered."""
+        with self._lock:
+            kept = tuple(c for c in self._own.checkpoints if c in locations or not c.startswith(f"{home}/"))
+            # Written in any case: what is still on its way is refused from then on.
+            self._write(replace(self._own, checkpoints=kept))
+
+    def go_on_from(self, location: str) -> None:
+        """Let no checkpoint count behind the one that the job goes on from: they cannot be read."""
+        with self._lock:
+            at = self._own.checkpoints.index(location)
+            if at + 1 < len(self._own.checkpoints):
+                self._write(replace(self._own, checkpoints=self._own.checkpoints[: at + 1]))
+
+    def withdraw(self, location: str) -> None:
+        """Let a checkpoint count no longer: it is about to be deleted."""
+        with self._lock:
+            if self._own.outcome is not None:
+                # Nobody goes on from any.
+                return
+            was_last = self._own.checkpoints[-1:] == (location,)
+            left = replace(self._own, checkpoints=tuple(c for c in self._own.checkpoints if c != location))
+            if was_last or self._is_unsure:
+                self._write(left)
+            else:
+                # Nobody goes on from it while there is a newer one: the next write says so.
+                self._record = left
+
+    def end(self, outcome: str, message: str) -> None:
+        """Write down how the job has ended; DeposedError if that cannot be, so that others will go on with it."""
+        with self._lock:
+            try:
+                self._write(replace(self._own, outcome=outcome, message=message))
+            except DeposedError:
+                raise
+            except Exception as e:
+                raise DeposedError(
+                    f"How job '{self.job_name}' has ended could not be written down: {e}. Whoever leads next goes on "
+                    "from its last checkpoint."
+                ) from e
+
+    @property
+    def _own(self) -> JobRecord:
+        assert self._record is not None, "the job was not claimed"
+        return self._record
+
+    def _write(self, record: JobRecord) -> None:
+        while True:
+            try:
+                self._version = self.cell.write(record.to_bytes(), self._version)
+            except OvertakenError:
+                data, version = self.cell.read()
+                found = None if data is None else JobRecord.from_bytes(data)
+                if found is None or found.run != self._run:
+                    raise self._deposed(found) from None
+                # A write of our own whose answer was lost.
+                self._version = version
+                continue
+            except Exception:
+                self._is_unsure = True
+                raise
+            self._record, self._is_unsure = record, False
+            return
+
+    def _deposed(self, found: JobRecord | None) -> DeposedError:
+        other = "its record is gone" if found is None else f"the leader of term {found.term} has it"
+        return DeposedError(f"Job '{self.job_name}' is not this process's any more (term {self.term}): {other}.")

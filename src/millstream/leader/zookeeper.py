@@ -1,0 +1,149 @@
+"""Cells in ZooKeeper: a node each, written behind its version. A session that ends tells at once who is gone."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.leader.cells import OvertakenError
+
+log = logging.getLogger("millstream")
+
+# How long an answer may take, as a share of the session's timeout.
+_PATIENCE = 0.5
+
+
+class ZooKeeperCells:
+    """The cells of a cluster."""
+
+    def __init__(self, quorum: str, root: str, session_seconds: float) -> None:
+        """Connect, and go on trying.
+
+        Args:
+            quorum: the servers, host:port, parted by commas.
+            root: the node below which the cells are.
+            session_seconds: for how long ZooKeeper waits for a silent client.
+        """
+        kazoo = _library()
+        self._root = root
+        self.patience = session_seconds * _PATIENCE
+        self.client: Any = kazoo.client.KazooClient(
+            quorum,
+            timeout=session_seconds,
+            # It says everything twice, and we say what matters.
+            logger=_quiet(),
+        )
+        self._on_lost: list[Callable[[str], None]] = []
+        self.client.add_listener(self._state_changed)
+        self._is_live = self.client.start_async()
+        # The node that goes with this client's session.
+        self.sign = f"{root}/alive"
+
+    def _state_changed(self, state: Any) -> bool | None:
+        if state == "LOST":
+            for on_lost in self._on_lost:
+                on_lost("the session with ZooKeeper is lost")
+        return None
+
+    def cell(self, name: str) -> ZooKeeperCell:
+        return ZooKeeperCell(self, f"{self._root}/{name}")
+
+    def watch(self, on_lost: Callable[[str], None]) -> None:
+        self._on_lost.append(on_lost)
+
+    def ask(self, what: str, *arguments: Any, **options: Any) -> Any:
+        """Have something done; no answer in time is an error."""
+        kazoo = _library()
+        if not self.client.connected:
+            raise MillstreamError(f"ZooKeeper at {self._quorum()} does not answer.")
+        try:
+            return getattr(self.client, what)(*arguments, **options).get(timeout=self.patience)
+        except kazoo.handlers.threading.KazooTimeoutError:
+            raise MillstreamError(f"ZooKeeper has not answered for {self.patience:g} s.") from None
+
+    def _quorum(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self.client.hosts)
+
+    def await_connection(self, seconds: float) -> None:
+        """Wait until there is a connection; that there is none is an error."""
+        if not self._is_live.wait(seconds):
+            raise MillstreamError(f"ZooKeeper at {self._quorum()} cannot be reached.")
+
+    def close(self) -> None:
+        self.client.stop()
+        self.client.close()
+
+
+class ZooKeeperCell:
+    """A node. What is in the cell of a lease counts as given up when the session of its holder has ended."""
+
+    def __init__(self, cells: ZooKeeperCells, path: str) -> None:
+        self._cells = cells
+        self._path = path
+
+    def read(self) -> tuple[bytes | None, Hashable]:
+        kazoo = _library()
+        try:
+            data, about = self._cells.ask("get_async", self._path)
+        except kazoo.exceptions.NoNodeError:
+            return None, 0
+        # 0 is the version of a node that was just made, and here of none at all.
+        return self._with_sign(data), about.version + 1
+
+    def write(self, data: bytes, version: Hashable) -> Hashable:
+        kazoo = _library()
+        assert isinstance(version, int)
+        self._leave_sign(data)
+        try:
+            if version == 0:
+                self._cells.ask("create_async", self._path, data, makepath=True)
+                return 1
+            about = self._cells.ask("set_async", self._path, data, version - 1)
+            return int(about.version) + 1
+        except (kazoo.exceptions.NodeExistsError, kazoo.exceptions.BadVersionError, kazoo.exceptions.NoNodeError):
+            raise OvertakenError(f"{self._path} was written by another process.") from None
+
+    # --- a lease's holder, who is alive as long as its session
+
+    def _leave_sign(self, data: bytes) -> None:
+        holder = _holder(data)
+        if holder is None:
+            return
+        kazoo = _library()
+        try:
+            self._cells.ask("create_async", f"{self._cells.sign}/{holder}", b"", ephemeral=True, makepath=True)
+        except kazoo.exceptions.NodeExistsError:
+            return
+
+    def _with_sign(self, data: bytes) -> bytes:
+        """Return what a cell holds; a lease whose holder's session has ended as one that was given up."""
+        holder = _holder(data)
+        if holder is None or self._cells.ask("exists_async", f"{self._cells.sign}/{holder}") is not None:
+            return data
+        return json.dumps({**json.loads(data), "is_released": True}).encode()
+
+
+def _holder(data: bytes) -> str | None:
+    found = json.loads(data).get("holder")
+    return found if isinstance(found, str) else None
+
+
+def _quiet() -> logging.Logger:
+    found = logging.getLogger("kazoo")
+    found.setLevel(logging.ERROR)
+    return found
+
+
+def _library() -> Any:
+    try:
+        import kazoo.client
+        import kazoo.exceptions
+        import kazoo.handlers.threading
+    except ImportError:
+        raise InvalidProgramError(
+            "high-availability.type is ZOOKEEPER, which needs kazoo: pip install 'millstream[zookeeper]'."
+        ) from None
+    return kazoo

@@ -1,0 +1,155 @@
+"""Job managers in processes of their own, for tests: what they run, what it must come to, how they are disturbed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millstream.common.configuration import Configuration
+from millstream.leader.elector import find_leader
+from millstream.leader.options import HaOptions
+
+KEYS = 7
+
+PROGRAM = f"""
+import os, sys, time
+from millstream.common import Encoder, Types, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.file_system import FileSink
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+
+records, out = int(sys.argv[1]), sys.argv[2]
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+env.enable_checkpointing(200)
+
+def slowly(i):
+    if not os.path.exists(out + ".go"):
+        time.sleep(0.005)
+    return i % {KEYS}, 1, i
+
+numbers = env.from_source(NumberSequenceSource(0, records - 1), WatermarkStrategy.no_watermarks(), "numbers")
+counted = numbers.map(slowly).key_by(lambda x: x[0]).reduce(lambda a, b: (a[0], a[1] + b[1], a[2] + b[2])).uid("counts")
+counted.map(lambda x: f"{{x[0]}},{{x[1]}}", Types.STRING()).sink_to(
+    FileSink.for_row_format(out, Encoder.simple_string_encoder()).build()
+)
+env.execute("counts")
+"""
+
+
+def wanted(records: int) -> Counter[str]:
+    """Return the lines that the program must have written: each key is counted one by one."""
+    counts = Counter(i % KEYS for i in range(records))
+    return Counter(f"{key},{n}" for key, count in counts.items() for n in range(1, count + 1))
+
+
+def written(out: Path) -> Counter[str]:
+    """Return the lines that count: those of finished files."""
+    files = [p for p in out.rglob("*") if p.is_file() and not p.name.startswith(".")]
+    return Counter(line for p in files for line in p.read_text().splitlines())
+
+
+@dataclass
+class Managers:
+    """Job managers of one application or cluster."""
+
+    directory: Path
+    settings: dict[str, str]
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def out(self) -> Path:
+        return self.directory / "out"
+
+    def start(self, *command: str, **settings: str) -> subprocess.Popen[bytes]:
+        """Start another one; what it says is in a file of its own."""
+        number = len(self.processes)
+        given = {**self.settings, **{k.replace("__", "."): v for k, v in settings.items()}}
+        defines = [word for key, value in given.items() for word in ("-D", f"{key}={value}")]
+        head, rest = command[: _options(command)], command[_options(command) :]
+        with open(self.directory / f"log-{number}", "wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "millstream", *head, *defines, *rest],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.directory,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def log(self, number: int) -> str:
+        return (self.directory / f"log-{number}").read_text(errors="replace")
+
+    def everything(self) -> str:
+        return "\n".join(f"--- {n}\n{self.log(n)}" for n in range(len(self.processes)))
+
+    def term(self) -> int:
+        """Return the term of who leads, or did last."""
+        options = HaOptions.read(Configuration.from_dict(self.settings))
+        assert options is not None
+        cells = options.open()
+        lease = find_leader(cells)
+        cells.close()
+        return 0 if lease is None else lease.term
+
+    def until(self, holds: object, seconds: float = 60.0) -> float:
+        """Wait until something is so; return how long that took."""
+        assert callable(holds)
+        began = time.monotonic()
+        while not holds():
+            is_dead = all(process.poll() is not None for process in self.processes)
+            assert time.monotonic() - began < seconds and not is_dead, self.everything()
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+    def lines(self) -> int:
+        return sum(written(self.out).values())
+
+    def hurry(self) -> None:
+        """Have the program get to its end."""
+        Path(f"{self.out}.go").touch()
+
+
+def _options(command: tuple[str, ...]) -> int:
+    """Return where settings go: before the program and what is its own."""
+    return next((n for n, word in enumerate(command) if word.endswith(".py")), len(command))
+
+
+@contextmanager
+def managers(directory: Path, settings: dict[str, str]) -> Iterator[Managers]:
+    """Start none yet; end all that were."""
+    (directory / "job.py").write_text(PROGRAM)
+    found = Managers(directory, settings)
+    try:
+        yield found
+    finally:
+        for process in found.processes:
+            for how in (signal.SIGCONT, signal.SIGKILL):
+                try:
+                    os.killpg(process.pid, how)
+                except ProcessLookupError:
+                    break
+            process.wait()
+
+
+def quick(directory: Path, **more: str) -> dict[str, str]:
+    """Return settings of job managers that take over within seconds."""
+    return {
+        "high-availability.type": "filesystem",
+        "high-availability.storageDir": str(directory / "ha"),
+        "high-availability.cluster-id": "shop",
+        "millstream.high-availability.lease-duration": "1500 ms",
+        "millstream.high-availability.renew-deadline": "1000 ms",
+        "millstream.high-availability.retry-period": "200 ms",
+        **more,
+    }

@@ -1,0 +1,4 @@
+"""Job managers that are killed, frozen and cut off: every record counts once, whoever leads.
+
+make test-ha
+"""

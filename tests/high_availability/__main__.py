@@ -1,0 +1,205 @@
+"""Runs every scenario, and prints how long it took to take over: python -m tests.high_availability [--only WORD]."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from ha_runs import Managers, managers, quick, wanted, written
+from kubernetes_api import lease_server
+
+from millstream.testing.zookeeper import ZooKeeperServer
+
+from .proxy import Proxy
+
+_RECORDS = 8000
+_PATIENCE = 180.0
+
+# Settings of the first job manager, and of the others.
+Settings = tuple[dict[str, str], dict[str, str]]
+
+
+@contextmanager
+def filesystem(directory: Path) -> Iterator[Settings]:
+    yield quick(directory), quick(directory)
+
+
+@contextmanager
+def zookeeper(directory: Path) -> Iterator[Settings]:
+    with ZooKeeperServer() as server:
+        found = quick(directory, **_zookeeper(server.port))
+        yield found, found
+
+
+def _zookeeper(port: int) -> dict[str, str]:
+    return {"high-availability.type": "zookeeper", "high-availability.zookeeper.quorum": f"127.0.0.1:{port}"}
+
+
+@contextmanager
+def kubernetes(directory: Path) -> Iterator[Settings]:
+    (directory / "token").write_text("secret")
+    with lease_server("secret") as api:
+        found = quick(
+            directory,
+            **{
+                "high-availability.type": "kubernetes",
+                "kubernetes.namespace": "streams",
+                "millstream.high-availability.kubernetes.server": api.url,
+                "millstream.high-availability.kubernetes.token-file": str(directory / "token"),
+            },
+        )
+        yield found, found
+
+
+# --- an application, in the processes of its job managers
+
+
+def _application(found: Managers, **settings: str) -> subprocess.Popen[bytes]:
+    return found.start("run", "--local", "job.py", str(_RECORDS), str(found.out), **settings)
+
+
+def _both(found: Managers, first: dict[str, str]) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    leader = _application(found, **first)
+    found.until(lambda: "leads cluster" in found.log(0), _PATIENCE)
+    standby = _application(found)
+    found.until(lambda: "is a standby" in found.log(1) and found.lines() > 50, _PATIENCE)
+    return leader, standby
+
+
+def _took_over(found: Managers, began: float) -> str:
+    found.until(lambda: "term 2" in found.log(1), _PATIENCE)
+    led = time.monotonic() - began
+    before = found.lines()
+    found.until(lambda: found.lines() > before, _PATIENCE)
+    return f"leads after {led:.1f} s, first new output after {time.monotonic() - began:.1f} s"
+
+
+def _check(found: Managers, process: subprocess.Popen[bytes]) -> None:
+    found.hurry()
+    assert process.wait(_PATIENCE) == 0, found.everything()
+    assert written(found.out) == wanted(_RECORDS), found.everything()
+
+
+def killed(found: Managers, first: dict[str, str]) -> str:
+    """kill -9."""
+    leader, standby = _both(found, {})
+    os.killpg(leader.pid, signal.SIGKILL)
+    told = _took_over(found, time.monotonic())
+    _check(found, standby)
+    return told
+
+
+def frozen(point: str, found: Managers, first: dict[str, str]) -> str:
+    """SIGSTOP at a point of the protocol, past the lease, then SIGCONT."""
+    marker = found.directory / "frozen"
+    leader = _application(found, millstream__testing__fault=f"{point}|freeze|4|{marker}")
+    found.until(marker.exists, _PATIENCE)
+    began = time.monotonic()
+    standby = _application(found)
+    told = _took_over(found, began)
+    os.kill(leader.pid, signal.SIGCONT)
+    found.until(lambda: "it starts anew, as a standby" in found.log(0), _PATIENCE)
+    assert "is suspended" in found.log(0), found.everything()
+    _check(found, standby)
+    assert leader.wait(_PATIENCE) == 0, found.everything()
+    assert written(found.out) == wanted(_RECORDS), found.everything()
+    return told
+
+
+def cut_off(directory: Path) -> str:
+    """The leader is cut off from ZooKeeper, and joined again when the other leads."""
+    with ZooKeeperServer() as server:
+        proxy = Proxy(server.port)
+        through = {"high-availability__zookeeper__quorum": f"127.0.0.1:{proxy.port}"}
+        with managers(directory, quick(directory, **_zookeeper(server.port))) as found:
+            leader, standby = _both(found, through)
+            began = time.monotonic()
+            proxy.cut()
+            told = _took_over(found, began)
+            # It knows by itself, without anybody telling it, and before the other leads.
+            assert "it starts anew, as a standby" in found.log(0), found.everything()
+            proxy.join()
+            _check(found, standby)
+            assert leader.wait(_PATIENCE) == 0, found.everything()
+            assert written(found.out) == wanted(_RECORDS), found.everything()
+    return told
+
+
+# --- a session cluster, on Spark
+
+
+def session(directory: Path) -> str:
+    """kill -9 the leader of a cluster on Spark; a client that waits for the program goes on at the new one."""
+    with managers(directory, quick(directory)) as found:
+        start = ("cluster", "start", "-m", "local[2]")
+        leader = found.start(*start, rest__port="auto")
+        found.until(lambda: "a cluster with" in found.log(0), _PATIENCE)
+        found.start(*start, rest__port="auto")
+        found.until(lambda: "is a standby" in found.log(1), _PATIENCE)
+        client = found.start("run", "-t", "session", "job.py", str(_RECORDS), str(found.out))
+        found.until(lambda: found.lines() > 50, _PATIENCE)
+        job = _jobs(found)
+        assert len(job) == 1 and " RUNNING " in job[0], (job, found.everything())
+        began = time.monotonic()
+        os.killpg(leader.pid, signal.SIGKILL)
+        told = _took_over(found, began)
+        after = _jobs(found)
+        assert len(after) == 1 and after[0].split()[0] == job[0].split()[0], (job, after)
+        found.hurry()
+        assert client.wait(_PATIENCE) == 0, found.everything()
+        assert written(found.out) == wanted(_RECORDS), found.everything()
+    return told
+
+
+def _jobs(found: Managers) -> list[str]:
+    """Return the lines of jobs in what `millstream list` says, asked of whoever leads."""
+    defines = [word for key, value in found.settings.items() for word in ("-D", f"{key}={value}")]
+    listed = subprocess.run(
+        [sys.executable, "-m", "millstream", "list", "-a", *defines], capture_output=True, text=True, timeout=_PATIENCE
+    )
+    assert listed.returncode == 0, listed.stderr + found.everything()
+    return listed.stdout.splitlines()[1:]
+
+
+def _on(kind: Callable[[Path], object], scenario: Callable[..., str], directory: Path) -> str:
+    with kind(directory) as (first, others), managers(directory, others) as found:  # type: ignore[attr-defined]
+        return scenario(found, first)
+
+
+_POINTS = ("driver.before-publish", "driver.before-commit", "driver.in-commit", "driver.after-commit")
+_IN_COMMIT = partial(frozen, "driver.in-commit")
+_SCENARIOS: dict[str, Callable[[Path], str]] = {
+    **{f"{kind.__name__}: kill -9": partial(_on, kind, killed) for kind in (filesystem, zookeeper, kubernetes)},
+    **{f"filesystem: frozen at {point}": partial(_on, filesystem, partial(frozen, point)) for point in _POINTS},
+    "zookeeper: frozen at driver.in-commit": partial(_on, zookeeper, _IN_COMMIT),
+    "kubernetes: frozen at driver.in-commit": partial(_on, kubernetes, _IN_COMMIT),
+    "zookeeper: cut off": cut_off,
+    "filesystem: session cluster on Spark, kill -9": session,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("python -m tests.high_availability")
+    parser.add_argument("--only", default="", help="those whose name has this in it")
+    only = parser.parse_args().only
+    print("lease 1.5 s, renewed every 0.2 s, counted on for 1 s")
+    for name, scenario in _SCENARIOS.items():
+        if only in name:
+            with tempfile.TemporaryDirectory(prefix="millstream-ha-") as directory:
+                print(f"{name}: {scenario(Path(directory))}; every record counts once", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+"""A small TCP proxy that can be cut: what is behind it is gone for who goes through it, and nobody hears of it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+
+
+class Proxy:
+    """Passes bytes on to a server until it is cut."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._is_cut = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Pass nothing on any more: connections stay open, and are silent."""
+        self._is_cut.set()
+
+    def join(self) -> None:
+        """Pass everything on again."""
+        self._is_cut.clear()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                for one, other in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                while self._is_cut.is_set():
+                    time.sleep(0.02)
+                other.sendall(data)
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.close()

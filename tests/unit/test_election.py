@@ -1,0 +1,273 @@
+"""The election machine: who leads, by candidates whose clocks have nothing in common."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from millstream.common.errors import InvalidProgramError
+from millstream.leader.election import (
+    Election,
+    Lead,
+    Lease,
+    LeaseRead,
+    LeaseRefused,
+    LeaseUnreachable,
+    LeaseWritten,
+    ReadLease,
+    Resigned,
+    Role,
+    SessionLost,
+    StepDown,
+    Ticked,
+    Timing,
+    WriteLease,
+)
+
+TIMING = Timing(duration=10.0, renew_deadline=6.0, retry_period=2.0)
+
+
+def candidate(name: str = "a") -> Election:
+    return Election(name, f"http://{name}", TIMING)
+
+
+def lead(election: Election, now: float = 0.0) -> None:
+    """Have an election that begins with no lease come out for this candidate."""
+    assert election.handle(Ticked(), now) == [ReadLease()]
+    (write,) = election.handle(LeaseRead(None, 0), now)
+    assert isinstance(write, WriteLease) and write.version == 0
+    assert election.handle(LeaseWritten(1), now) == [Lead(1)]
+
+
+def test_the_first_candidate_leads_in_term_one() -> None:
+    election = candidate()
+    lead(election)
+    assert election.is_leader(5.9) and not election.is_leader(6.0)
+    assert election.deadline == 2.0
+
+
+def test_a_leader_renews_what_it_has_and_counts_from_when_it_sent() -> None:
+    election = candidate()
+    lead(election)
+    (write,) = election.handle(Ticked(), 2.0)
+    assert write == WriteLease(Lease("a", 1, "http://a", 10.0, renewals=1), 1)
+    # The answer takes three seconds: the lease counts from 2.0, not from 5.0.
+    assert election.handle(LeaseWritten(2), 5.0) == []
+    assert election.valid_until == 8.0
+
+
+def test_a_leader_that_gets_no_answer_steps_down_before_the_lease_is_over() -> None:
+    election = candidate()
+    lead(election)
+    election.handle(Ticked(), 2.0)
+    assert election.handle(LeaseUnreachable("no route"), 3.0) == []
+    assert election.deadline == 5.0
+    election.handle(Ticked(), 5.0)
+    assert election.deadline == 6.0
+    (down,) = election.handle(Ticked(), 6.0)
+    assert isinstance(down, StepDown) and "could not be renewed for 6 s" in down.reason
+    assert election.role is Role.CANDIDATE and not election.is_leader(6.0)
+
+
+def test_a_leader_that_was_frozen_steps_down_whatever_it_hears_first() -> None:
+    for late in (Ticked(), LeaseWritten(2), LeaseRefused(), LeaseRead(None, 0)):
+        election = candidate()
+        lead(election)
+        election.handle(Ticked(), 2.0)
+        (down,) = election.handle(late, 100.0)
+        assert isinstance(down, StepDown), late
+
+
+def test_a_candidate_waits_for_the_whole_lease_by_its_own_clock_and_takes_the_next_term() -> None:
+    election = candidate("b")
+    held = Lease("a", 7, "http://a", 10.0)
+    # Its clock has nothing to do with that of the leader.
+    start = 1e9
+    election.handle(Ticked(), start)
+    assert election.handle(LeaseRead(held, 41), start) == []
+    now = start
+    while now < start + 9.9:
+        now = election.deadline
+        assert election.handle(Ticked(), now) == [ReadLease()]
+        done = election.handle(LeaseRead(held, 41), now)
+    (write,) = done
+    assert now == start + 10.0
+    assert write == WriteLease(Lease("b", 8, "http://b", 10.0), 41)
+    assert election.handle(LeaseWritten(42), now) == [Lead(8)]
+
+
+def test_a_renewal_that_is_seen_begins_the_wait_anew() -> None:
+    election = candidate("b")
+    for n in range(20):
+        now = election.deadline if n else 0.0
+        election.handle(Ticked(), now)
+        assert election.handle(LeaseRead(Lease("a", 1, "", 10.0, renewals=n), n + 1), now) == []
+
+
+def test_a_lease_that_was_given_up_is_taken_at_once() -> None:
+    election = candidate("b")
+    election.handle(Ticked(), 0.0)
+    (write,) = election.handle(LeaseRead(Lease("a", 3, "", 10.0, is_released=True), 9), 0.0)
+    assert isinstance(write, WriteLease) and write.lease.term == 4
+
+
+def test_who_comes_second_looks_again() -> None:
+    election = candidate("b")
+    election.handle(Ticked(), 0.0)
+    election.handle(LeaseRead(None, 0), 0.0)
+    assert election.handle(LeaseRefused(), 0.1) == [ReadLease()]
+    assert election.handle(LeaseRead(Lease("a", 1, "", 10.0), 1), 0.2) == []
+    assert election.role is Role.CANDIDATE
+
+
+def test_a_leader_that_is_refused_looks_whether_it_was_its_own_write() -> None:
+    election = candidate()
+    lead(election)
+    election.handle(Ticked(), 2.0)
+    election.handle(LeaseUnreachable("timeout"), 3.0)
+    election.handle(Ticked(), 5.0)
+    # The first renewal was done though nobody said so.
+    assert election.handle(LeaseRefused(), 5.1) == [ReadLease()]
+    (again,) = election.handle(LeaseRead(Lease("a", 1, "http://a", 10.0, renewals=1), 2), 5.2)
+    assert again == WriteLease(Lease("a", 1, "http://a", 10.0, renewals=2), 2)
+    assert election.handle(LeaseWritten(3), 5.3) == []
+    assert election.is_leader(11.1)
+
+
+def test_a_leader_that_was_overtaken_steps_down() -> None:
+    election = candidate()
+    lead(election)
+    election.handle(Ticked(), 2.0)
+    election.handle(LeaseRefused(), 2.1)
+    (down,) = election.handle(LeaseRead(Lease("b", 2, "", 10.0), 2), 2.2)
+    assert isinstance(down, StepDown) and "term 2" in down.reason
+
+
+def test_a_candidate_whose_write_was_answered_too_late_does_not_lead() -> None:
+    election = candidate()
+    election.handle(Ticked(), 0.0)
+    election.handle(LeaseRead(None, 0), 0.0)
+    assert election.handle(LeaseWritten(1), 6.0) == []
+    assert election.role is Role.CANDIDATE
+    # It waits like everybody else, and takes another term.
+    election.handle(Ticked(), 6.0)
+    assert election.handle(LeaseRead(Lease("a", 1, "", 10.0), 1), 6.0) == []
+    election.handle(Ticked(), 16.0)
+    (write,) = election.handle(LeaseRead(Lease("a", 1, "", 10.0), 1), 16.0)
+    assert isinstance(write, WriteLease) and write.lease.term == 2
+
+
+def test_a_renewal_that_is_answered_after_stepping_down_makes_no_leader() -> None:
+    election = candidate()
+    lead(election)
+    election.handle(Ticked(), 2.0)
+    (down,) = election.handle(Ticked(), 6.0)
+    assert isinstance(down, StepDown)
+    assert election.handle(LeaseWritten(2), 6.1) == []
+    assert election.role is Role.CANDIDATE
+    # Nor does it make one of a try of later that was refused.
+    election.handle(Ticked(), 8.0)
+    election.handle(LeaseRead(Lease("a", 1, "", 10.0, is_released=True), 3), 8.0)
+    election.handle(LeaseUnreachable("lost"), 8.1)
+    assert election.handle(LeaseWritten(4), 8.2) == []
+
+
+def test_a_lost_session_ends_leading_at_once_and_means_nothing_to_a_candidate() -> None:
+    election = candidate()
+    assert election.handle(SessionLost("expired"), 0.0) == []
+    lead(election)
+    assert election.handle(SessionLost("expired"), 1.0) == [StepDown("expired")]
+
+
+def test_who_resigns_gives_the_lease_up_after_it_has_stepped_down() -> None:
+    election = candidate()
+    lead(election)
+    down, write = election.handle(Resigned(), 1.0)
+    assert isinstance(down, StepDown)
+    assert isinstance(write, WriteLease) and write.lease.is_released and write.lease.term == 1
+    assert election.handle(Ticked(), 9.0) == [] and election.deadline == float("inf")
+    assert candidate().handle(Resigned(), 0.0) == []
+
+
+@pytest.mark.parametrize("times", [(10.0, 10.0, 2.0), (10.0, 6.0, 6.0), (10.0, 6.0, 0.0)])
+def test_times_that_cannot_work_are_refused(times: tuple[float, float, float]) -> None:
+    with pytest.raises(InvalidProgramError, match="cannot work"):
+        Election("a", "", Timing(*times))
+
+
+@dataclass
+class Machine:
+    """A candidate on a machine of its own: with a clock that began elsewhere and runs a little too fast or too slow."""
+
+    election: Election
+    offset: float
+    rate: float
+    frozen_until: float = 0.0
+    cut_off_until: float = 0.0
+    # What it asked for, and when that is done and answered.
+    asked: list[tuple[float, object]] = field(default_factory=list)
+    answers: list[tuple[float, object]] = field(default_factory=list)
+
+    def clock(self, now: float) -> float:
+        return self.offset + self.rate * now
+
+
+class Cell:
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self.version = 0
+        self.terms: list[tuple[int, str]] = []
+
+    def do(self, asked: object) -> object:
+        if isinstance(asked, ReadLease):
+            return LeaseRead(self.lease, self.version)
+        assert isinstance(asked, WriteLease)
+        if asked.version != self.version:
+            return LeaseRefused()
+        if self.lease is None or asked.lease.term != self.lease.term:
+            self.terms.append((asked.lease.term, asked.lease.holder))
+        self.lease, self.version = asked.lease, self.version + 1
+        return LeaseWritten(self.version)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_two_that_are_awake_lead_at_once_and_no_term_is_used_twice(seed: int) -> None:
+    """Three candidates with clocks apart, by offset and rate; slow answers, lost ones, freezes and cuts."""
+    chance = random.Random(seed)
+    cell = Cell()
+    machines = [
+        Machine(candidate(name), chance.uniform(-1e6, 1e6), chance.choice((0.9, 1.0, 1.1))) for name in ("a", "b", "c")
+    ]
+    step, led = 0.05, 0
+    for tick in range(8000):
+        now = tick * step
+        for m in machines:
+            if chance.random() < 0.001:
+                m.frozen_until = now + chance.uniform(1, 30)
+            if chance.random() < 0.001:
+                m.cut_off_until = now + chance.uniform(1, 30)
+            # What was asked is done at the cell, whether or not who asked is awake by then.
+            for due in [x for x in m.asked if x[0] <= now]:
+                m.asked.remove(due)
+                lost = now < m.cut_off_until
+                done: object = LeaseUnreachable("cut off") if lost and chance.random() < 0.5 else cell.do(due[1])
+                m.answers.append((now + chance.random(), LeaseUnreachable("lost") if lost else done))
+            if now < m.frozen_until:
+                continue
+            events = [x for x in m.answers if x[0] <= now]
+            m.answers = [x for x in m.answers if x[0] > now]
+            todo: list[object] = []
+            for _, event in events:
+                todo += m.election.handle(event, m.clock(now))  # type: ignore[arg-type]
+            if m.election.deadline <= m.clock(now):
+                todo += m.election.handle(Ticked(), m.clock(now))
+            m.asked += [(now + chance.random(), x) for x in todo if isinstance(x, (ReadLease, WriteLease))]
+        # Who is frozen does nothing; when it wakes, the first thing it is asked about is its own clock.
+        leaders = [m for m in machines if now >= m.frozen_until and m.election.is_leader(m.clock(now))]
+        assert len(leaders) <= 1, [m.election.term for m in leaders]
+        led += bool(leaders)
+    terms = [term for term, _ in cell.terms]
+    assert terms == list(range(1, len(terms) + 1))
+    assert led > 1000 and len(terms) > 1

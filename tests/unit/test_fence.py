@@ -1,0 +1,231 @@
+"""Cells that job managers share, and the fence that is made of one: what a deposed leader publishes does not count."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kubernetes_api import lease_server
+from object_store import BUCKET, object_store
+
+from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.common.configuration import Configuration
+from millstream.common.errors import DeposedError, InvalidProgramError
+from millstream.leader.cells import Cell, Cells, OvertakenError
+from millstream.leader.fence import Fence
+from millstream.leader.kubernetes import Access, KubernetesCells
+from millstream.leader.storage_cells import StorageCells
+
+JOB = "0123456789abcdef0123456789abcdef"
+
+
+@contextmanager
+def cells_of(kind: str, tmp_path: Path) -> Iterator[Cells]:
+    if kind == "directory":
+        yield StorageCells(open_storage(str(tmp_path / "ha")))
+        return
+    if kind == "zookeeper":
+        pytest.importorskip("kazoo")
+        from millstream.leader.zookeeper import ZooKeeperCells
+        from millstream.testing.zookeeper import ZooKeeperServer
+
+        with ZooKeeperServer() as zookeeper:
+            found = ZooKeeperCells(zookeeper.quorum, "/millstream/test", 10.0)
+            found.await_connection(10.0)
+            yield found
+            found.close()
+        return
+    if kind == "kubernetes":
+        (tmp_path / "token").write_text("secret")
+        with lease_server("secret") as api:
+            access = Access.find(api.url, "streams", str(tmp_path / "token"), None)
+            yield KubernetesCells(access, "shop_1", 5.0)
+        return
+    with object_store() as settings:
+        yield StorageCells(open_storage(f"s3://{BUCKET}/ha", storage_options(Configuration.from_dict(settings))))
+
+
+@pytest.fixture(scope="module", params=["directory", "s3", "zookeeper", "kubernetes"])
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cells]:
+    """One service for all tests."""
+    with cells_of(request.param, tmp_path_factory.mktemp("ha")) as found:
+        yield found
+
+
+@dataclass
+class _Fresh:
+    """Cells whose names no other test has."""
+
+    inner: Cells
+    prefix: str
+
+    def cell(self, name: str) -> Cell:
+        return self.inner.cell(f"{self.prefix}-{name}")
+
+    def watch(self, on_lost: Callable[[str], None]) -> None:
+        self.inner.watch(on_lost)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@pytest.fixture
+def cells(shared: Cells) -> Cells:
+    return _Fresh(shared, uuid.uuid4().hex[:8])
+
+
+def test_a_cell_takes_the_write_that_names_its_version(cells: Cells) -> None:
+    one, other = cells.cell("a"), cells.cell("a")
+    assert one.read() == (None, 0)
+    first = last = one.write(b"{}", 0)
+    assert other.read() == (b"{}", first)
+    with pytest.raises(OvertakenError):
+        other.write(b"{}", 0)
+    for n in range(12):
+        last = other.write(b'{"n": %d}' % n, last)
+    assert one.read() == (b'{"n": 11}', last)
+    # A version that is so old that its file is deleted cannot be written again either.
+    with pytest.raises(OvertakenError):
+        one.write(b"{}", first)
+    with pytest.raises(OvertakenError):
+        one.write(b"{}", 0)
+    assert one.read() == (b'{"n": 11}', last)
+
+
+def test_of_many_who_write_at_once_one_is_written(tmp_path: Path) -> None:
+    cells = StorageCells(open_storage(str(tmp_path)))
+    won: list[Hashable] = []
+
+    def write(n: int) -> None:
+        cell = cells.cell("a")
+        while (version := cell.read()[1]) != 30:
+            with suppress(OvertakenError):
+                won.append(cell.write(b"%d" % n, version))
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    # Who was overtaken between its write and its look back thinks it was not written: never the other way round.
+    assert 0 < len(won) == len(set(won)) <= 30 + len(threads)
+
+
+def fence(cells: Cells, term: int) -> Fence:
+    return Fence(cells.cell("job"), JOB, "shop", term)
+
+
+def test_what_a_deposed_leader_publishes_is_refused(cells: Cells) -> None:
+    old, new = fence(cells, 1), fence(cells, 2)
+    assert old.claim().checkpoints == ()
+    old.publish("/c/1/chk-1")
+    old.publish("/c/1/chk-2")
+    assert new.claim().checkpoints == ("/c/1/chk-1", "/c/1/chk-2")
+    for late in (
+        lambda: old.publish("/c/1/chk-3"),
+        lambda: old.keep_only("/c/1", []),
+        lambda: old.withdraw("/c/1/chk-2"),
+        lambda: old.end("FINISHED", ""),
+    ):
+        with pytest.raises(DeposedError, match=r"term 1.*the leader of term 2 has it"):
+            late()
+    new.publish("/c/2/chk-3")
+    assert fence(cells, 3).claim().checkpoints == ("/c/1/chk-1", "/c/1/chk-2", "/c/2/chk-3")
+
+
+def test_a_leader_of_an_earlier_term_cannot_claim_and_no_term_claims_twice(cells: Cells) -> None:
+    fence(cells, 5).claim()
+    with pytest.raises(DeposedError, match="term 5"):
+        fence(cells, 4).claim()
+    with pytest.raises(InvalidProgramError, match="started twice under one leader"):
+        fence(cells, 5).claim()
+    assert fence(cells, 6).run_id != fence(cells, 5).run_id
+
+
+def test_who_comes_after_the_end_hears_how_it_was(cells: Cells) -> None:
+    first = fence(cells, 1)
+    first.claim()
+    first.end("FAILED", "no luck")
+    found = fence(cells, 2).claim()
+    assert (found.outcome, found.message) == ("FAILED", "no luck")
+
+
+def test_checkpoints_count_by_their_numbers_and_others_do_not(tmp_path: Path) -> None:
+    cells = StorageCells(open_storage(str(tmp_path)))
+    own = fence(cells, 2)
+    before = fence(cells, 1)
+    before.claim()
+    before.publish("/c/1/chk-1")
+    own.claim()
+    own.publish("/c/2/chk-3")
+    own.publish("/c/2/chk-2")
+    # One that came late is not the newest.
+    own.withdraw("/c/2/chk-1")
+    own.keep_only("/c/2", ["/c/2/chk-3"])
+    assert fence(cells, 3).claim().checkpoints == ("/c/1/chk-1", "/c/2/chk-3")
+
+
+def test_what_cannot_be_read_counts_no_longer_once_the_job_goes_on_before_it(tmp_path: Path) -> None:
+    cells = StorageCells(open_storage(str(tmp_path)))
+    old, new = fence(cells, 1), fence(cells, 2)
+    old.claim()
+    old.publish("/c/1/chk-1")
+    old.publish("/c/1/chk-2")
+    new.claim()
+    new.go_on_from("/c/1/chk-1")
+    new.publish("/c/2/chk-2")
+    assert fence(cells, 3).claim().checkpoints == ("/c/1/chk-1", "/c/2/chk-2")
+
+
+class Forgetful:
+    """A cell that does what it is asked for, and now and then says that it did not."""
+
+    def __init__(self, inner: Cell) -> None:
+        self.inner = inner
+        self.loses = False
+
+    def read(self) -> tuple[bytes | None, Hashable]:
+        return self.inner.read()
+
+    def write(self, data: bytes, version: Hashable) -> Hashable:
+        written = self.inner.write(data, version)
+        if self.loses:
+            self.loses = False
+            raise TimeoutError("no answer")
+        return written
+
+
+def test_a_write_whose_answer_was_lost_is_found_again(tmp_path: Path) -> None:
+    cells = StorageCells(open_storage(str(tmp_path)))
+    cell = Forgetful(cells.cell("job"))
+    own = Fence(cell, JOB, "shop", 1)
+    cell.loses = True
+    with pytest.raises(TimeoutError):
+        own.claim()
+    own.claim()
+    cell.loses = True
+    with pytest.raises(TimeoutError):
+        own.publish("/c/1/chk-1")
+    # The job does not count on it, and sees to it that nobody else does.
+    own.keep_only("/c/1", [])
+    own.publish("/c/1/chk-2")
+    assert fence(cells, 2).claim().checkpoints == ("/c/1/chk-2",)
+
+
+def test_an_end_that_cannot_be_written_down_is_none(tmp_path: Path) -> None:
+    cell = Forgetful(StorageCells(open_storage(str(tmp_path))).cell("job"))
+    own = Fence(cell, JOB, "shop", 1)
+    own.claim()
+    cell.loses = True
+    with pytest.raises(DeposedError, match="could not be written down: no answer"):
+        own.end("FINISHED", "")
+
+
+def test_storage_that_makes_no_promise_is_refused() -> None:
+    with pytest.raises(InvalidProgramError, match="only if there is none"):
+        open_storage("http://somewhere/ha").create("x", b"")

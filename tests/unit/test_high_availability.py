@@ -1,0 +1,153 @@
+"""Two job managers of one application, in processes of their own: one leads, and when it does not, the other does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ha_runs import Managers, managers, quick, wanted, written
+
+RECORDS = 8000
+
+
+def run(found: Managers, **settings: str) -> subprocess.Popen[bytes]:
+    return found.start("run", "--local", "job.py", str(RECORDS), str(found.out), **settings)
+
+
+def both(found: Managers) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    """Start two, of which the first leads."""
+    leader = run(found)
+    found.until(lambda: "leads cluster" in found.log(0))
+    standby = run(found)
+    found.until(lambda: "is a standby" in found.log(1))
+    return leader, standby
+
+
+def check(found: Managers, process: subprocess.Popen[bytes]) -> None:
+    """The application ends, and every record counts once."""
+    found.hurry()
+    assert process.wait(60) == 0, found.everything()
+    assert written(found.out) == wanted(RECORDS), found.everything()
+
+
+def test_the_standby_goes_on_when_the_leader_is_killed(tmp_path: Path) -> None:
+    with managers(tmp_path, quick(tmp_path)) as found:
+        leader, standby = both(found)
+        found.until(lambda: found.lines() > 50)
+        os.killpg(leader.pid, signal.SIGKILL)
+        seconds = found.until(lambda: "term 2" in found.log(1))
+        check(found, standby)
+        assert "goes on from checkpoint" in found.log(1)
+        print(f"led after {seconds:.1f} s")
+        # Whoever comes later does not run it again.
+        late = run(found)
+        assert late.wait(30) == 0
+        assert "has ended already" in found.log(2)
+        check(found, late)
+
+
+def test_a_leader_that_is_frozen_in_the_middle_of_a_commit_and_wakes_does_no_harm(tmp_path: Path) -> None:
+    with managers(tmp_path, quick(tmp_path)) as found:
+        frozen = tmp_path / "frozen"
+        leader = run(found, millstream__testing__fault=f"driver.in-commit|freeze|3|{frozen}")
+        found.until(frozen.exists)
+        standby = run(found)
+        found.until(lambda: "term 2" in found.log(1) and "goes on from" in found.log(1))
+        before = found.lines()
+        found.until(lambda: found.lines() > before + 20)
+        os.kill(leader.pid, signal.SIGCONT)
+        # It notices by itself, leaves the job alone, and becomes a standby.
+        found.until(lambda: "it starts anew, as a standby" in found.log(0))
+        assert "is suspended" in found.log(0)
+        check(found, standby)
+        assert leader.wait(30) == 0, found.everything()
+        assert written(found.out) == wanted(RECORDS)
+
+
+def test_what_a_deposed_leader_publishes_is_refused_even_if_nobody_tells_it(tmp_path: Path) -> None:
+    """A leader that does not look at its lease, and is frozen before it publishes."""
+    with managers(tmp_path, quick(tmp_path)) as found:
+        frozen = tmp_path / "frozen"
+        patient = {"millstream__high-availability__lease-duration": "600 s"}
+        patient |= {"millstream__high-availability__renew-deadline": "500 s"}
+        patient |= {"millstream__high-availability__retry-period": "400 s"}
+        fault = f"driver.before-publish|freeze|3|{frozen}"
+        leader = run(found, millstream__testing__fault=fault, **patient)
+        found.until(frozen.exists)
+        # Somebody who knows better gives its lease away.
+        _release(found)
+        standby = run(found)
+        found.until(lambda: "term 2" in found.log(1) and "goes on from" in found.log(1))
+        os.kill(leader.pid, signal.SIGCONT)
+        found.until(lambda: "is not this process's any more (term 1): the leader of term 2 has it" in found.log(0))
+        check(found, standby)
+
+
+def _release(found: Managers) -> None:
+    import json
+    from dataclasses import asdict, replace
+
+    from millstream.common.configuration import Configuration
+    from millstream.leader.elector import LEADER, read_lease
+    from millstream.leader.options import HaOptions
+
+    options = HaOptions.read(Configuration.from_dict(found.settings))
+    assert options is not None
+    cell = options.open().cell(LEADER)
+    read = read_lease(cell)
+    assert read.lease is not None
+    cell.write(json.dumps(asdict(replace(read.lease, is_released=True))).encode(), read.version)
+
+
+def test_a_leader_that_is_told_to_end_leaves_the_job_at_once(tmp_path: Path) -> None:
+    with managers(tmp_path, quick(tmp_path, **_long())) as found:
+        leader, standby = both(found)
+        found.until(lambda: found.lines() > 50)
+        leader.terminate()
+        assert leader.wait(20) == 143, found.everything()
+        seconds = found.until(lambda: "term 2" in found.log(1))
+        # Not for as long as its lease would have lasted.
+        assert seconds < 15
+        check(found, standby)
+
+
+def _long() -> dict[str, str]:
+    return {
+        "millstream.high-availability.lease-duration": "60 s",
+        "millstream.high-availability.renew-deadline": "40 s",
+    }
+
+
+def test_a_program_without_millstream_run_is_told(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(
+        "from millstream.common import Configuration\nfrom millstream.datastream import StreamExecutionEnvironment\n"
+        "c = Configuration.from_dict({'high-availability.type': 'filesystem',"
+        f" 'high-availability.storageDir': '{tmp_path}', 'millstream.engine': 'local'}})\n"
+        "env = StreamExecutionEnvironment.get_execution_environment(c)\n"
+        "env.from_collection([1]).print()\nenv.execute()\n"
+    )
+    done = subprocess.run([sys.executable, str(tmp_path / "job.py")], capture_output=True, text=True, timeout=60)
+    assert "Start this one with `millstream run`" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"high-availability.type": "filesystem"}, "high-availability.storageDir"),
+        ({"high-availability.type": "zookeeper", "high-availability.storageDir": "/tmp/x"}, "zookeeper.quorum"),
+        ({"high-availability.type": "raft", "high-availability.storageDir": "/tmp/x"}, "it must be one of NONE"),
+    ],
+)
+def test_settings_that_are_not_enough_are_told(settings: dict[str, str], said: str) -> None:
+    from millstream.common.configuration import Configuration
+    from millstream.common.errors import InvalidProgramError
+    from millstream.leader.options import HaOptions
+
+    with pytest.raises(InvalidProgramError, match=said):
+        options = HaOptions.read(Configuration.from_dict(settings))
+        assert options is not None
+        options.open()
