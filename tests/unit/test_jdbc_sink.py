@@ -240,7 +240,8 @@ def test_options() -> None:
 )
 def test_urls_of_postgresql(url: str, settings: dict[str, Any]) -> None:
     # A server that is not there is waited for only so long.
-    assert jdbc_url._postgresql_settings(options_for(url)) == {"connect_timeout": 10, **settings}
+    settings = {"connect_timeout": 10, **settings}
+    assert jdbc_url._postgresql_settings(options_for(url)) == settings
     assert jdbc_url._postgresql_settings(options_for(url, "me", "pw")) == {"user": "me", "password": "pw"} | settings
 
 
