@@ -77,7 +77,7 @@ def test_doctor_names_machines_that_do_not_see_checkpoints(cluster: SparkCluster
     command = [sys.executable, "-m", "millstream", "doctor", "-m", told.pop("spark.master")]
     command += [part for key, value in told.items() for part in ("-D", f"{key}={value}")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
-    hosts = [line.split()[0] for line in done.stdout.splitlines() if f"cannot use {tmp_path / 'own'}" in line]
+    hosts = [line.split()[1] for line in done.stdout.splitlines() if f"cannot use {tmp_path / 'own'}" in line]
     assert (done.returncode, len(set(hosts))) == (1, len(cluster.workers)), done.stdout + done.stderr[-2000:]
     assert "does not reach" not in done.stdout
     # What it tried is gone.

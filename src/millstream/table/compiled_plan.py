@@ -25,9 +25,14 @@ class CompiledPlan:
     """A plan: operators, expressions and tables, with the names under which operators find their state again.
 
     Example:
-        >>> plan = t_env.compile_plan_sql("INSERT INTO sink SELECT word, COUNT(*) FROM source GROUP BY word")
-        >>> plan.write_to_file("count.json")
-        >>> t_env.execute_plan(PlanReference.from_file("count.json")).wait()
+        >>> import tempfile
+        >>> from millstream.table import EnvironmentSettings, PlanReference, TableEnvironment
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> _ = t_env.execute_sql("CREATE TABLE nothing (n BIGINT) WITH ('connector' = 'blackhole')")
+        >>> plan = t_env.compile_plan_sql("INSERT INTO nothing SELECT COUNT(*) FROM (VALUES (1), (2)) AS t (x)")
+        >>> path = tempfile.mkdtemp() + "/count.json"
+        >>> plan.write_to_file(path)
+        >>> t_env.execute_plan(PlanReference.from_file(path)).wait()
     """
 
     def __init__(self, runner: Runner, plans: Sequence[Planned], known: KnownByName) -> None:
