@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from millstream.datastream.connectors.base import StreamTransformer, SupportsPre
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_sink import FileSink
 from millstream.datastream.local_job_client import LocalJobClient
+from millstream.jobmaster.requests import RequestFailedError
 from millstream.testing import ABORT, CollectSink, LocalEnvironment, TestingSource
 
 
@@ -68,6 +70,22 @@ def test_a_savepoint_is_gone_on_from(tmp_path: Path) -> None:
     second = sums(local, read + 10, 1e6)
     assert local.execute().records_in == 10
     assert last(second) == expected(read + 10)
+
+
+def test_a_savepoint_that_cannot_be_written_does_not_touch_the_job(tmp_path: Path) -> None:
+    local = LocalEnvironment()
+    sums(local, 100_000, rate=1000)
+    client = local.execute_async()
+    (tmp_path / "file").touch()
+    # A file in the way, and names that no file can have.
+    for target in (str(tmp_path / "file"), "a\0b", "/nowhere/\ud800"):
+        with pytest.raises(RequestFailedError, match="No savepoint can be written to .*, and the job goes on without"):
+            client.trigger_savepoint(target).result()
+    assert os.path.isdir(client.trigger_savepoint(str(tmp_path / "new")).result())
+    assert client.get_job_status().result() is JobStatus.RUNNING
+    # What was tried is gone.
+    assert [p.name[:10] for p in (tmp_path / "new").iterdir()] == ["savepoint-"]
+    client.cancel().result()
 
 
 def test_another_parallelism_while_it_runs() -> None:

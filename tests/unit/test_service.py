@@ -403,7 +403,8 @@ def test_an_environment_serves_its_jobs_when_a_port_is_set(capsys: pytest.Captur
     assert told.count("millstream: jobs are served at http://127.0.0.1:") == 1
     url = told.split("served at ")[1].split()[0]
     with urllib.request.urlopen(f"{url}/jobs/overview") as answer:
-        assert [j["name"] for j in json.load(answer)["jobs"]] == ["served"]
+        # Others of this process may have been served before.
+        assert "served" in [j["name"] for j in json.load(answer)["jobs"]]
 
 
 def test_jobs_that_have_ended_are_archived_and_shown_with_the_same_pages(tmp_path: Any) -> None:

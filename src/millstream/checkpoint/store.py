@@ -119,6 +119,20 @@ class CheckpointStore:
         fault_point("driver.after-manifest")
         return location
 
+    def unwritable(self, directory: str) -> str | None:
+        """Return why no savepoint can be written to a directory; None if one can.
+
+        Slots write there: one that could not would fail with the job.
+        """
+        name = f".try-{uuid.uuid4().hex}"
+        try:
+            storage = open_storage(directory, self.options)
+            storage.publish(name, b"")
+            storage.delete(name)
+        except (OSError, ValueError, MillstreamError) as e:
+            return str(e)
+        return None
+
     def write_savepoint(self, location: str, manifest: Manifest) -> str:
         """Write the manifest of a savepoint whose state files are written; return where the savepoint is."""
         storage = open_storage(location, self.options)

@@ -28,7 +28,7 @@ from millstream.jobmaster.engine import Engine, EpochRunner
 from millstream.jobmaster.inbox import Inbox, ThreadInbox, patience
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.output import Output
-from millstream.jobmaster.requests import Request
+from millstream.jobmaster.requests import Request, RequestFailedError, SavepointRequest
 from millstream.jobmaster.sources import Sources
 from millstream.jobmaster.view import JobView
 from millstream.operators.logs import pass_on
@@ -128,6 +128,10 @@ class JobMaster:
 
     def ask(self, request: Request) -> None:
         """Have something done between two epochs; the request's future tells when it is."""
+        if isinstance(request, SavepointRequest) and (why := self._store.unwritable(request.directory)) is not None:
+            error = f"No savepoint can be written to {request.directory!r}, and the job goes on without: {why}"
+            request.done.set_exception(RequestFailedError(error))
+            return
         self._inbox.put(e.Requested(request=request))
         if self._machine.is_over or self._has_broken_down:
             self._refuse_late()
