@@ -277,7 +277,7 @@ def test_a_cluster_that_is_killed_is_missed_and_leaves_nothing_behind(session: S
     family = session.cluster.children(recursive=True)
     run_file = session.folder / "run" / "millstream" / f"{session.cluster.pid}.json"
     leavings = [Path(path) for path in json.loads(run_file.read_text())["leavings"]]
-    assert len(family) > 3 and [path.is_dir() for path in leavings] == [True, True]
+    assert len(family) > 1 and [path.is_dir() for path in leavings] == [True, True]
     session.cluster.kill()
     status = session.call("cluster", "status")
     assert status.returncode == 1

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +188,13 @@ def test_owners_live_and_die() -> None:
     assert is_alive(me)
     assert not is_alive({**me, "started": "1"})
     assert not is_alive({**me, "pid": 1 << 22})
+    ended = subprocess.Popen([sys.executable, "-c", "pass"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    # It is still in the list of processes.
+    with open(f"/proc/{ended.pid}/stat") as stat:
+        started = stat.read().rpartition(")")[2].split()[19]
+    assert not is_alive({**me, "pid": ended.pid, "started": started})
+    ended.wait()
     # Nobody here can know.
     assert is_alive({**me, "host": "far away", "pid": 1 << 22})
 

@@ -28,6 +28,8 @@ def _started(pid: int) -> str | None:
     """Return when a process was started, in ticks since the machine was; None when there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()[19]
+            state, *rest = f.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+    # One that has ended and that nobody has asked about yet is still listed, but does nothing any more.
+    return None if state in "ZX" else rest[18]
