@@ -274,7 +274,9 @@ class ExpressionBinder(AggregateBinder):
         words = [self._json_default(x) for x in (e.empty, e.error)]
         options = (e.returning, *words, e.wrapper, e.null)
         if e.name.endswith("AGG"):
-            call = syntax.Call(e.name, e.arguments, condition=e.condition, at=e.at)
+            *key, value = e.arguments
+            shown = syntax.Call("JSON_STRING", (value,), at=value.at)
+            call = syntax.Call(e.name, (*key, shown), condition=e.condition, at=e.at)
             return self._aggregate(call, options)
         arguments = [self.bind(a) for a in e.arguments]
         return self.call(e.name, arguments, options, e.at)
