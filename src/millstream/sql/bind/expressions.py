@@ -224,6 +224,8 @@ class ExpressionBinder(AggregateBinder):
         return self.bind(e.arguments[0])
 
     def _row(self, e: syntax.Call) -> Expression:
+        if not e.arguments:
+            raise Refused("ROW takes at least one value", e.at)
         members = [self.bind(a) for a in e.arguments]
         fields = [RowField(f"EXPR${i}", m.type) for i, m in enumerate(members)]
         return Call(RowType(fields, False), "ROW", tuple(members))
@@ -236,6 +238,8 @@ class ExpressionBinder(AggregateBinder):
         return Call(ArrayType(kind, False), "ARRAY", tuple(cast(m, kind) for m in members))
 
     def _map(self, e: syntax.Call) -> Expression:
+        if any(isinstance(a, syntax.Subquery) for a in e.arguments):
+            raise Refused("MAP(query) is not supported; use MAP[..] or JSON_OBJECTAGG", e.at)
         members = [self.bind(a) for a in e.arguments]
         if len(members) % 2:
             raise Refused("Map requires an even number of arguments", e.at)
