@@ -61,7 +61,7 @@ class Percentile(ObjectAccumulator):
             below, above = ordered[low], ordered[high]
         else:
             below, above = self._counting(counts, ordered, low), self._counting(counts, ordered, high)
-        return below if low == high or below == above else (high - place) * below + (place - low) * above
+        return below if low == high or below == above else below + (above - below) * (place - low)
 
     @staticmethod
     def _counting(counts: dict[float, int], ordered: list[float], place: int) -> float:
