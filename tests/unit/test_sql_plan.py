@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sql_planning import Scalar, Session, kinds, nodes
 
+from millstream.sql.changes import INSERTS
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column, Constant
 from millstream.sql.language.statement_grammar import read_statements
@@ -271,13 +272,14 @@ def test_only_one_end_of_a_window_is_a_plain_group(session: Session) -> None:
     assert kinds(only(session, query, n.Aggregate)) == "I,UB,UA"
 
 
-def test_sessions_of_another_key_stay_window_functions(session: Session) -> None:
+def test_rows_of_sessions_are_grouped_by_another_key(session: Session) -> None:
     query = (
         "SELECT {}, COUNT(*) FROM TABLE(SESSION(TABLE t PARTITION BY a, DESCRIPTOR(ts), INTERVAL '5' MINUTE)) "
         "GROUP BY {}, window_start, window_end"
     )
     assert only(session, query.format("a", "a"), n.WindowAggregate).node.has_window is None
-    assert only(session, query.format("c", "c"), n.WindowAggregate).node.has_window is not None
+    assert only(session, query.format("c", "c"), n.Aggregate)
+    assert only(session, query.format("c", "c"), n.WindowTable).traits.changes == INSERTS
 
 
 @pytest.mark.parametrize(
