@@ -56,6 +56,9 @@ class Storm:
             for fault in faults:
                 self._do(fault, driver)
             code = driver.wait(_MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            told = f"{self._results()} of {sum(job.expected().values())} results"
+            raise AssertionError(f"the job did not end after {self.happened}: {told}\n{self._log()}") from None
         finally:
             driver.kill()
         if code:
@@ -86,6 +89,15 @@ class Storm:
             worker.cut_off()
             time.sleep(OUTAGE_SECONDS)
             worker.join()
+        elif fault == "part-from-driver":
+            worker.part_from_driver()
+            time.sleep(OUTAGE_SECONDS)
+            worker.reunite()
+        elif fault == "part":
+            others = [w for w in self._at_work() if w is not worker]
+            worker.part_from(self.dice.choice(others))
+            time.sleep(OUTAGE_SECONDS)
+            worker.reunite()
         else:
             raise ValueError(fault)
         recorded.join()
