@@ -33,6 +33,8 @@ class Storm:
     directory: Path
     exchange: str
     dice: random.Random = field(default_factory=lambda: random.Random(0))
+    # Further settings of the job.
+    settings: dict[str, str] = field(default_factory=dict)
     happened: list[str] = field(default_factory=list)
     # The longest time without a result after each fault.
     silences: list[float] = field(default_factory=list)
@@ -45,6 +47,7 @@ class Storm:
             "spark.cores.max": "3",
             "millstream.exchange": self.exchange,
             job.RATE: "150",
+            **self.settings,
         }
         told = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         command = [sys.executable, "-m", "tests.faults.job", str(self.directory), *told]
