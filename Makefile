@@ -30,7 +30,7 @@ test: $(STAMP)
 
 test-unit test-spark: SHELL := bash -o pipefail
 test-unit test-spark: test-%: $(STAMP)
-	$(BIN)/python -m pytest tests/$* | sed -u 's/^/$*: /'
+	$(BIN)/python -m tests.again tests/$* | sed -u 's/^/$*: /'
 
 # The tests on Spark with an epoch as a Spark job each; without the setting, slots of streaming jobs stay.
 test-shuffle: $(STAMP)

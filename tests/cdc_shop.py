@@ -87,7 +87,7 @@ class MariaDbShop:
         return any(row[4] == "Binlog Dump" for row in self.run("SHOW PROCESSLIST"))
 
 
-def until(holds: Callable[[], Any], seconds: float = 30) -> None:
+def until(holds: Callable[[], Any], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end

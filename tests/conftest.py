@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from millstream.common import Configuration
 from millstream.common.errors import MillstreamError
@@ -21,6 +22,10 @@ from millstream.testing.databases import MariaDbServer, PostgresServer, RedisSer
 from millstream.testing.kafka import KafkaBroker
 
 Env = StreamExecutionEnvironment
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("millstream", deadline=None)
+settings.load_profile("millstream")
 
 
 @pytest.fixture(scope="session", autouse=True)
