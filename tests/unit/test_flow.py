@@ -49,6 +49,13 @@ def test_epochs_that_are_slow_of_themselves_do_not_become_empty() -> None:
     assert 0.6 < took < 0.9
 
 
+def test_epochs_without_records_say_nothing_of_them() -> None:
+    sizer = EpochSizer(budget=100)
+    for seconds in (5.0, 5.0, 0.0, 0.0, 5.0):
+        sizer.finished(seconds, limited=True, records=0, most_bytes=0)
+    assert 1 <= sizer.budget <= 100 * 16**2
+
+
 def test_records_that_are_slow_are_not_taken_for_slow_epochs() -> None:
     sizer = EpochSizer()
     sizer.aim_at(1.0)

@@ -140,7 +140,7 @@ class EpochSizer:
         wish = (target - self._overhead) / max(seconds - self._overhead, 1e-3)
         if not limited and wish >= 1:
             return
-        self._larger = (records, seconds) if wish < 1 else None
+        self._larger = (records, seconds) if wish < 1 and seconds > 0 else None
         # Small steps near the target, so that noise does not make the size swing.
         factor = min(max(wish, self._SHRINK), self._GROWTH)
         # What it took is what the records took that were read, which may be fewer than the budget: see `budget_of`.
@@ -155,7 +155,7 @@ class EpochSizer:
             self._overhead *= 1 - self._FORGOTTEN
         more, longer = self._larger or (0, 0.0)
         # Else they differ by too little to say, or it was the records that took the time.
-        if records <= more / 2 and seconds / longer > (1 + records / more) / 2:
+        if more and records <= more / 2 and seconds / longer > (1 + records / more) / 2:
             of_itself = (seconds * more - longer * records) / (more - records)
             self._overhead = max(self._overhead, min(of_itself, self._MOST_OVERHEAD * self.target_seconds))
         self._overhead = min(self._overhead, seconds)
