@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-shuffle test-ha test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak clean
+.PHONY: demo test test-unit test-spark test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,6 +39,10 @@ test-shuffle: $(STAMP)
 # Job managers that are killed, frozen and cut off while one of them leads.
 test-ha: $(STAMP)
 	$(BIN)/python -m tests.high_availability
+
+# A job moved between wheels of older versions and of this one, by savepoint and by checkpoint, each in a venv of its own.
+test-upgrade: $(STAMP)
+	$(BIN)/python -m tests.upgrade
 
 # Clusters: Spark's, YARN, Kubernetes; machines that are killed, frozen, cut off and added.
 test-cluster: $(STAMP)
