@@ -51,7 +51,9 @@ class ExchangeEpochs:
         name: str,
         settings: ExchangeSettings,
         executable: str | None = None,
+        takes_all: bool = False,
     ) -> None:
+        """Take what runs the slots; with `takes_all`, no core is left free for others."""
         self._context = context
         self._job = job
         self._job_id = plan.settings.job_id
@@ -59,7 +61,7 @@ class ExchangeEpochs:
         self._group = f"millstream-{job.key}"
         self._widths = [plan.slots(level) for level in range(plan.levels)]
         self._python = interpreter(context, executable)
-        self._leaves_a_core = settings.choice is ExchangeChoice.AUTO
+        self._leaves_a_core = settings.choice is ExchangeChoice.AUTO and not takes_all
         host = _driver_host(context, settings.transport)
         self._credentials = Credentials(secrets.token_bytes(32), settings.identity() if host is not None else None)
         self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host, self._tell_lost)
