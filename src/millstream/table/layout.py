@@ -64,11 +64,17 @@ def _fitted(text: str, width: int) -> str:
     return " " * (width - display_width(short)) + short
 
 
+def shown_texts(column: pa.Array, kind: t.DataType, zone: str) -> list[str | None]:
+    """Return the values of a column as they are shown, None for null."""
+    if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
+        return [None if v is None else f"x'{v.hex()}'" for v in column.to_pylist()]
+    texts: list[str | None] = to_text(column, kind, zone).to_pylist()
+    return texts
+
+
 def texts_of(column: pa.Array, kind: t.DataType, zone: str) -> list[str]:
     """Return the values of a column as they are printed."""
-    if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
-        return [NULL if v is None else f"x'{v.hex()}'" for v in column.to_pylist()]
-    return [NULL if v is None else v for v in to_text(column, kind, zone).to_pylist()]
+    return [NULL if v is None else v for v in shown_texts(column, kind, zone)]
 
 
 class Tableau:
