@@ -53,7 +53,8 @@ test-cluster: $(STAMP)
 
 # The tests against apache-flink, which is installed into a venv of its own first.
 test-pyflink: $(STAMP)
-	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/test_parity.py tests/unit/test_flink_cli.py tests/spark/test_pyflink_examples.py
+	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/test_parity.py tests/unit/test_flink_cli.py \
+		tests/unit/test_flink_sql_client.py tests/spark/test_pyflink_examples.py
 
 # Every answer over REST against Flink's OpenAPI file, with schemathesis, which is installed into a venv of its own first.
 test-openapi: $(STAMP)
