@@ -20,7 +20,9 @@ BUILT_IN = {
     "blackhole": "blackhole:BlackHoleConnector",
     "datagen": "datagen:DataGenConnector",
     "filesystem": "filesystem:FileSystemConnector",
+    "kafka": "kafka:KafkaConnector",
     "print": "printing:PrintConnector",
+    "upsert-kafka": "kafka:UpsertKafkaConnector",
 }
 _registered: dict[str, type[Connector]] = {}
 
