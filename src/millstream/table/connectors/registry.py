@@ -20,6 +20,7 @@ BUILT_IN = {
     "blackhole": "blackhole:BlackHoleConnector",
     "datagen": "datagen:DataGenConnector",
     "filesystem": "filesystem:FileSystemConnector",
+    "jdbc": "jdbc:JdbcConnector",
     "kafka": "kafka:KafkaConnector",
     "print": "printing:PrintConnector",
     "upsert-kafka": "kafka:UpsertKafkaConnector",
