@@ -22,6 +22,8 @@ BUILT_IN = {
     "filesystem": "filesystem:FileSystemConnector",
     "jdbc": "jdbc:JdbcConnector",
     "kafka": "kafka:KafkaConnector",
+    "mysql-cdc": "cdc:MySqlCdcConnector",
+    "postgres-cdc": "cdc:PostgresCdcConnector",
     "print": "printing:PrintConnector",
     "upsert-kafka": "kafka:UpsertKafkaConnector",
 }
