@@ -20,13 +20,15 @@ from millstream.datastream.connectors.jdbc_url import connector
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.values import to_column
 from millstream.sql.connectors import Found, LookupSource
-from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.errors import CatalogException, TableException, ValidationException
 from millstream.sql.operators.lookup_join import Retrying
 from millstream.sql.types import DataTypes
 from millstream.table import EnvironmentSettings, StreamTableEnvironment
+from millstream.table.catalog import JdbcCatalog
 from millstream.table.connectors.jdbc_reading import parts_of
 from millstream.table.connectors.lookup_cache import FullCache, PartialCache, Periodic, Timed
 from millstream.testing import LocalEnvironment
+from millstream.testing.databases import PostgresServer
 
 PARTITION = [f"scan.partition.{o}" for o in ("column", "num", "lower-bound", "upper-bound")]
 Run = Callable[..., list[Any]]
@@ -260,6 +262,53 @@ def test_what_a_database_refuses_is_told(database: Database) -> None:
     ):
         t_env.execute_sql("INSERT INTO t VALUES (1), (1)").wait()
     assert run("SELECT * FROM t") == []
+
+
+# --- a server as a catalog
+
+
+def test_a_server_of_postgresql_is_a_catalog(postgres: PostgresServer) -> None:
+    words = dict(w.split("=") for w in postgres.new_database().split())
+    base = f"jdbc:postgresql:///?host={words['host']}&port={words['port']}"
+    run = runner(f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}")
+    run(
+        "CREATE TABLE things (b int, a varchar(5), n numeric(8, 2), at timestamp(3), tags text[], j jsonb, "
+        "PRIMARY KEY (a, b))",
+        "CREATE SCHEMA other",
+        "CREATE TABLE other.short (c char(3) NOT NULL)",
+        "INSERT INTO things VALUES (1, 'x', 1.25, '2024-01-02 03:04:05.678', '{p,q}', '{\"k\": 1}')",
+        "INSERT INTO other.short VALUES ('abc')",
+    )
+    t_env = local()
+    catalog = JdbcCatalog("shop", words["dbname"], words["user"], "", base)
+    t_env.register_catalog("shop", catalog)
+    t_env.use_catalog("shop")
+    assert t_env.get_current_database() == words["dbname"]
+    assert {"other.short", "public.things"} <= set(t_env.list_tables())
+    assert "postgres" in catalog.list_databases()
+    described = rows(t_env, "DESCRIBE things")
+    assert [(name, kind, key) for name, kind, _, key, *_ in described] == [
+        ("b", "INT", "PRI(a, b)"),
+        ("a", "VARCHAR(5)", "PRI(a, b)"),
+        ("n", "DECIMAL(8, 2)", None),
+        ("at", "TIMESTAMP(3)", None),
+        ("tags", "ARRAY<STRING>", None),
+        ("j", "STRING", None),
+    ]
+    found = rows(t_env, "SELECT b, a, n, `at`, tags, j FROM things")
+    when = dt.datetime(2024, 1, 2, 3, 4, 5, 678_000)
+    assert found == [(1, "x", Decimal("1.25"), when, ["p", "q"], '{"k": 1}')]
+    t_env.execute_sql("INSERT INTO `other.short` VALUES ('xyz')").wait()
+    assert sorted(rows(t_env, "SELECT * FROM `other.short`")) == [("abc",), ("xyz",)]
+    with pytest.raises(CatalogException, match="tables are made and dropped there, or as temporary ones"):
+        t_env.execute_sql("CREATE TABLE mine (a INT) WITH ('connector' = 'print')")
+    options = f"'type' = 'jdbc', 'default-database' = 'postgres', 'username' = '{words['user']}', 'password' = ''"
+    t_env.execute_sql(f"CREATE CATALOG again WITH ({options}, 'base-url' = '{base}')")
+    assert words["dbname"] in [name for (name,) in rows(t_env, "SHOW DATABASES IN again")]
+    with pytest.raises(ValidationException, match="Missing required options are:\n\nbase-url"):
+        t_env.execute_sql(f"CREATE CATALOG wrong WITH ({options})")
+    with pytest.raises(ValidationException, match="the base URL is one of PostgreSQL"):
+        JdbcCatalog("c", "d", "u", "p", "jdbc:mysql://localhost/")
 
 
 # --- looking up

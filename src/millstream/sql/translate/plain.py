@@ -7,7 +7,6 @@ from millstream.operators.partitioners import GlobalPartitioner
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.operators.calc import CalcOperator
 from millstream.sql.operators.source import ScanOperator, ValuesSource, values_batch
-from millstream.sql.operators.split_watermark import SplitWatermarkOperator
 from millstream.sql.operators.watermark import RowWatermarkOperator
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
@@ -54,6 +53,8 @@ def watermark(to: Translator, planned: Planned) -> list[StreamEnd]:
     node = planned.node
     assert isinstance(node, nodes.Watermark)
     if _is_by_split(planned) and not to.session.batch:
+        from millstream.sql.operators.split_watermark import SplitWatermarkOperator
+
         idle = to.session.milliseconds(IDLE_TIMEOUT, 0)
         return to.behind(planned, SplitWatermarkOperator(node.column, node.strategy, to.session, idle))
     operator = RowWatermarkOperator(

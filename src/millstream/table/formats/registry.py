@@ -31,6 +31,13 @@ _MESSAGES = {
 }
 
 
+def format_options_by_name() -> dict[str, frozenset[str]]:
+    """Return the options of all formats, of files and of messages, without the names before them."""
+    names = sorted({*_FORMATS, *_MESSAGES})
+    places = [(name, [f for f in (_FORMATS, _MESSAGES) if name in f]) for name in names]
+    return {name: frozenset().union(*(_found(name, f).optional for f in where)) for name, where in places}
+
+
 def format_class(identifier: str) -> type[TableFormat]:
     """Return the format of an identifier."""
     return _found(identifier, _FORMATS)
