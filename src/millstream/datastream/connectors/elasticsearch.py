@@ -118,7 +118,8 @@ class _Writer(SinkWriter):
     def _send(self, actions: Sequence[Action]) -> tuple[list[Action], str]:
         """Send a bulk request; return what is to be sent again, and why."""
         answer = self._client.ask("POST", "/_bulk", bulk_body([action.lines for action in actions]))
-        again, why = [], ""
+        again: list[Action] = []
+        why = ""
         if not answer["errors"]:
             return again, why
         for action, item in zip(actions, answer["items"], strict=True):
