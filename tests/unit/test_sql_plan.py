@@ -67,6 +67,34 @@ def test_filters_go_to_the_side_of_a_join_they_are_about(session: Session) -> No
     ]
 
 
+def test_what_all_sides_of_an_or_demand_is_demanded_once(session: Session) -> None:
+    sides = "(t.a = u.k AND t.b > 4 AND u.v = 'x') OR (t.b < 2 AND t.a = u.k) OR (t.a = u.k AND u.v = 'y' AND t.b > 4)"
+    join = only(session, f"SELECT t.a, u.v FROM t, u WHERE {sides}", n.Join)
+    assert (join.node.left_keys, join.node.right_keys) == ((0,), (0,))
+    assert (
+        session.plan("SELECT a FROM files WHERE (a = 1 AND b = 2) OR (b = 2)")[0] == "Calc(select=[a], where=[(b = 2)])"
+    )
+    told = session.plan("SELECT a FROM files WHERE (a = 1 AND b = 2) OR (RAND() > 0.5 AND a = 3) OR (RAND() > 0.5)")[0]
+    assert told.count("RAND") == 2
+
+
+def test_in_batch_a_table_waits_until_something_says_which_of_its_rows_belong() -> None:
+    session = Session(batch=True)
+    session.run("CREATE TABLE links (x INT, y BIGINT, z STRING) WITH ('connector' = 'none')")
+    query = "SELECT f.b, k, z, f.a FROM files f, u, links WHERE f.a = x AND y + 1 = f.b AND v = z AND f.b < k"
+    upper, lower = (p.node for p in nodes(session.planned(query)[0]) if type(p.node) is n.Join)
+    assert len(lower.left_keys) == 2 and len(upper.left_keys) == 1
+    assert upper.condition is not None and lower.condition is None
+    # As written where each has something in common with those before it.
+    assert [
+        line.strip() for line in session.plan("SELECT 1 FROM links, files, u WHERE a = x AND v = z") if "fields" in line
+    ] == [
+        scan("links", "x", "z"),
+        scan("files", "a"),
+        scan("u", "v"),
+    ]
+
+
 def test_a_filter_does_not_pass_an_outer_join_or_a_watermark(session: Session) -> None:
     join = only(session, "SELECT a FROM t LEFT JOIN u ON a = k AND b > 1 WHERE v IS NULL", n.Join)
     assert join.node.kind is n.JoinKind.LEFT

@@ -137,11 +137,16 @@ class Binder(TableSteps):
 
     # --- relations
 
-    def relation(self, relation: syntax.Relation | None, outer: Scope | None) -> tuple[Node, Scope]:
-        """Return what stands in FROM, and the names it lets see."""
+    def relation(
+        self, relation: syntax.Relation | None, outer: Scope | None, hints: Sequence[syntax.Hint] = ()
+    ) -> tuple[Node, Scope]:
+        """Return what stands in FROM, and the names it lets see; `hints` are those of its SELECT."""
         if relation is None:
             return steps.one_row(), Scope(outer=outer)
-        return RelationBinder(self, outer).bind(relation)
+        binder = RelationBinder(self, outer, hints)
+        found = binder.bind(relation)
+        binder.check_hints(found[1])
+        return found
 
     def table(self, name: syntax.TableName) -> tuple[Node, tuple[str, ...]]:
         """Return the rows of a table, view or named query, and how it is called."""

@@ -8,14 +8,24 @@ from enum import Enum
 from millstream.sql.changes import ALL_CHANGES, INSERTS, Changes
 from millstream.sql.expressions import columns_of, conjuncts
 from millstream.sql.plan import nodes as n
-from millstream.sql.plan.keys import Keys
+from millstream.sql.plan.keys import Keys, finds_one
 from millstream.sql.schema import TimeAttribute
 
 Kinds = frozenset[Changes]
 # In which of Flink's ways a Top-N works: of inserts alone, of rows that are updated by key and never fall back, of all.
 APPEND_FAST, UPDATE_FAST, RETRACT = "AppendFastStrategy", "UpdateFastStrategy", "RetractStrategy"
 _UPDATE = frozenset([Changes.UPDATE_BEFORE, Changes.UPDATE_AFTER])
-_ROW_BY_ROW = (n.MiniBatch, n.Calc, n.Project, n.Filter, n.Watermark, n.Correlate, n.Expand, n.WindowTable)
+_ROW_BY_ROW = (
+    n.MiniBatch,
+    n.Calc,
+    n.Project,
+    n.Filter,
+    n.Watermark,
+    n.Correlate,
+    n.Expand,
+    n.WindowTable,
+    n.LookupJoin,
+)
 
 
 class Updates(Enum):
@@ -139,6 +149,8 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
     if isinstance(node, n.WindowTable) and node.is_session:
         # What is taken back before the session ends is not told.
         return [Updates.PAIRS]
+    if isinstance(node, n.LookupJoin) and wanted is Updates.AFTER and not _keeps_rows(node):
+        return None
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):
         return [wanted] * len(inputs)
     if isinstance(node, n.TemporalJoin):
@@ -149,6 +161,11 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
     if isinstance(node, (n.Rank, n.Sort)) and node.strategy == UPDATE_FAST:
         return [Updates.AFTER]
     return [Updates.PAIRS] * len(inputs)
+
+
+def _keeps_rows(node: n.LookupJoin) -> bool:
+    """Tell whether there is one row for each of the input's: else the new half of an update may leave an old row."""
+    return node.kind is n.JoinKind.LEFT and finds_one(node)
 
 
 def _of_side(wanted: Updates, on: Sequence[int], unique: Keys) -> Updates:

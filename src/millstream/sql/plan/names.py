@@ -416,6 +416,27 @@ def _temporal_join(node: n.TemporalJoin, inputs: Any, style: Style) -> str:
     )
 
 
+def _lookup_join(node: n.LookupJoin, inputs: Any, style: Style) -> str:
+    left, found = node.input.fields.names, node.scan.columns
+    pairs = [f"{found[k]}={left[i]}" for k, i in zip(node.lookup_keys, node.left_keys, strict=True)]
+    parts = [
+        f"table=[{'.'.join(node.scan.name)}]",
+        f"joinType=[{node.kind.value}]",
+        f"lookup=[{_join(pairs)}]",
+    ]
+    if node.filter is not None:
+        parts.append(f"where=[{text(node.filter, by_name(node.scan.fields.names), style)}]")
+    if node.condition is not None:
+        parts.append(f"joinCondition=[{text(node.condition, by_name(node.fields.names), style)}]")
+    parts.append(f"select=[{_join(node.fields.names)}]")
+    if node.at_once > 1:
+        parts.append("async=[true]")
+    if node.retry is not None:
+        delay = int(node.retry.seconds * 1000)
+        parts.append(f"retry=[lookup_miss, FIXED_DELAY, {delay}ms, {node.retry.attempts}]")
+    return f"LookupJoin({', '.join(parts)})"
+
+
 def _union(node: n.Union, inputs: Any, style: Style) -> str:
     return f"Union(all=[true], union=[{_join(node.fields.names)}])"
 
@@ -510,6 +531,7 @@ _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.WindowJoin: _window_join,
     n.IntervalJoin: _interval_join,
     n.TemporalJoin: _temporal_join,
+    n.LookupJoin: _lookup_join,
     n.Union: _union,
     n.SetOperation: _set_operation,
     n.Sort: _sort,

@@ -42,6 +42,7 @@ MAKERS: Mapping[type[nodes.Node], tuple[str, str]] = {
     nodes.Join: ("joins", "join"),
     nodes.IntervalJoin: ("joins", "interval_join"),
     nodes.TemporalJoin: ("joins", "temporal_join"),
+    nodes.LookupJoin: ("lookups", "lookup_join"),
     nodes.Expand: ("several", "expand"),
     nodes.Correlate: ("several", "correlate"),
     nodes.SetOperation: ("several", "set_operation"),
