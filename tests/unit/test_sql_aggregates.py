@@ -146,6 +146,10 @@ def test_json_of_rows() -> None:
     (row,) = t_env.sql_query(f"SELECT {said} FROM t WHERE id > '00:03'").execute().collect()
     assert tuple(row) == ("[null,3]", '{"00:05":3}', '["a\\"","b\\""]')
     (row,) = (
+        t_env.sql_query("SELECT JSON_ARRAYAGG(JSON_OBJECT(KEY 'n' VALUE x)) FROM t WHERE x > 2").execute().collect()
+    )
+    assert tuple(row) == ('[{"n":3},{"n":3}]',)
+    (row,) = (
         t_env.sql_query("SELECT JSON_ARRAYAGG(x), JSON_OBJECTAGG(KEY id VALUE x) FROM t WHERE x > 9")
         .execute()
         .collect()

@@ -279,7 +279,7 @@ class ExpressionBinder(AggregateBinder):
         options = (e.returning, *words, e.wrapper, e.null)
         if e.name.endswith("AGG"):
             *key, value = e.arguments
-            shown = syntax.Call("JSON_STRING", (value,), at=value.at)
+            shown = value if _is_json(value) else syntax.Call("JSON_STRING", (value,), at=value.at)
             call = syntax.Call(e.name, (*key, shown), condition=e.condition, at=e.at)
             return self._aggregate(call, options)
         arguments = [self.bind(a) for a in e.arguments]
@@ -361,6 +361,13 @@ def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, at
 
 def _both(left: syntax.Expression, right: syntax.Expression) -> syntax.Call:
     return syntax.Call("AND", (left, right), at=left.at)
+
+
+def _is_json(e: syntax.Expression) -> bool:
+    """Tell whether what an expression gives is written as JSON already."""
+    if isinstance(e, syntax.Call):
+        return e.name.upper() == "JSON"
+    return isinstance(e, syntax.Json) and e.name in ("JSON_OBJECT", "JSON_ARRAY")
 
 
 _HANDLERS: dict[type, Callable[[ExpressionBinder, Any], Expression]] = {

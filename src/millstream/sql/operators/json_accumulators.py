@@ -53,8 +53,8 @@ class JsonObject(ObjectAccumulator):
             raise TableException("A key of JSON_OBJECTAGG is null: leave such rows out with FILTER or WHERE.")
         if key in kept:
             raise TableException(
-                f"Key '{key}' is already present. Duplicate keys are not allowed when using JSON_OBJECTAGG. Please "
-                "ensure that keys are unique."
+                f"Key '{key}' is already present. Duplicate keys are not allowed in JSON_OBJECTAGG. Please ensure that "
+                "keys are unique."
             )
         if value is not None or _keeps_nulls(self.call, True):
             kept[key] = "null" if value is None else value
