@@ -164,7 +164,8 @@ class _Enumerator(SplitEnumerator):
         )
         restored = restored or {"next": {}, "stop": {}}
         self._next: dict[Partition, int] = dict(restored["next"])
-        self._stop: dict[Partition, int] = dict(restored["stop"])
+        # The program says whether there is an end: what it goes on from may have been without, or with one.
+        self._stop: dict[Partition, int] = {} if settings.stop is None else dict(restored["stop"])
         self._looks_at: float | None = None
         self._turn = 0
         # Partitions that no subtask knows of yet.
@@ -179,8 +180,9 @@ class _Enumerator(SplitEnumerator):
         self._new += new
         start = self._settings.start if first else KafkaOffsetsInitializer.earliest()
         stop = self._settings.stop
-        if new and stop is not None:
-            self._stop |= self._cluster.offsets(new, stop)
+        if stop is not None:
+            endless = [p for p in (*self._next, *new) if p not in self._stop]
+            self._stop |= self._cluster.offsets(endless, stop)
         self._next |= self._cluster.offsets(new, start)
 
     def _found(self) -> list[Partition]:

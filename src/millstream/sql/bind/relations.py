@@ -155,8 +155,8 @@ class RelationBinder:
         return node, self._scope(node, (relation.name,))
 
     def _function(self, relation: syntax.TableFunction) -> tuple[Node, Scope]:
-        if relation.call.name.upper() in self._binder.WINDOW_FUNCTIONS:
-            node = self._binder.window_function(relation.call, self._outer)
+        if relation.call.name.upper() in self._binder.TABLE_FUNCTIONS:
+            node = self._binder.function_of_table(relation.call, self._outer)
             return node, self._scope(node, ())
         return self._correlated(steps.one_row(), Scope(outer=self._outer), relation, "", (), JoinKind.INNER, None)
 
@@ -167,7 +167,7 @@ class RelationBinder:
         kind = _KINDS[join.kind]
         inner, name, columns = _unaliased(join.right)
         if isinstance(inner, syntax.Unnest) or (
-            isinstance(inner, syntax.TableFunction) and inner.call.name.upper() not in self._binder.WINDOW_FUNCTIONS
+            isinstance(inner, syntax.TableFunction) and inner.call.name.upper() not in self._binder.TABLE_FUNCTIONS
         ):
             return self._correlated(left, left_scope, inner, name, columns, kind, join.condition)
         if isinstance(inner, syntax.Derived) and inner.lateral:

@@ -48,7 +48,9 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
         return full(node.source.changes)
     if isinstance(node, n.StreamScan):
         return full(node.changes) if node.changelog else INSERTS
-    if isinstance(node, n.Values):
+    if isinstance(node, n.FromChangelog):
+        return frozenset(Changes[kind] for _, kind in node.codes)
+    if isinstance(node, (n.Values, n.ToChangelog)) or (isinstance(node, n.WindowTable) and node.is_session):
         return INSERTS
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):
         return frozenset().union(*inputs) if inputs else INSERTS
@@ -90,7 +92,7 @@ def takes_inserts_alone(node: n.Node) -> bool:
         return is_over_time(node)
     if isinstance(node, n.Sort):
         return bool(node.order) and node.limit is None and not node.offset
-    return isinstance(node, (n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match))
+    return isinstance(node, (n.IntervalJoin, n.WindowRank, n.WindowJoin, n.Match, n.FromChangelog))
 
 
 def full(kinds: Kinds) -> Kinds:
@@ -141,6 +143,12 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
         if wanted is Updates.AFTER and node.condition is not None and not _filters_by_key(node, keys[0]):
             return None
         return [wanted]
+    if isinstance(node, n.FromChangelog):
+        # Its rows say both halves of an update.
+        return [wanted] if wanted is Updates.PAIRS else None
+    if isinstance(node, n.WindowTable) and node.is_session:
+        # What is taken back before the session ends is not told.
+        return [Updates.PAIRS]
     if isinstance(node, n.LookupJoin) and wanted is Updates.AFTER and not _keeps_rows(node):
         return None
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):

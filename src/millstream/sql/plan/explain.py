@@ -11,7 +11,7 @@ from millstream.sql.plan import nodes as n
 from millstream.sql.plan.advice import Advice, advised
 from millstream.sql.plan.costs import Costs
 from millstream.sql.plan.distribution import exchanges
-from millstream.sql.plan.names import frame_text, name_of
+from millstream.sql.plan.names import changelog_call, frame_text, name_of, record_type
 from millstream.sql.plan.planner import plan
 from millstream.sql.plan.subqueries import Subquery
 from millstream.sql.plan.text import Style, by_place, constant_text, text, type_text
@@ -308,6 +308,10 @@ def _watermark(node: n.Watermark) -> str:
     return f"LogicalWatermarkAssigner(rowtime=[{name}], watermark=[{_said(node.strategy)}])"
 
 
+def _changelog(node: n.ToChangelog | n.FromChangelog) -> str:
+    return f"LogicalTableFunctionScan(invocation=[{changelog_call(node)}], rowType=[{record_type(node)}])"
+
+
 def _sink(node: Any) -> str:
     return name_of(node, ()).replace("Sink(", "LogicalSink(", 1)
 
@@ -331,6 +335,8 @@ _LOGICAL: dict[type, Callable[[Any], str]] = {
     n.SetOperation: _set_operation,
     n.Sort: _sort,
     n.Correlate: _correlated,
+    n.ToChangelog: _changelog,
+    n.FromChangelog: _changelog,
     n.Sink: _sink,
     n.ToStream: _sink,
 }

@@ -476,6 +476,33 @@ def _to_stream(node: n.ToStream, inputs: Any, style: Style) -> str:
     return f"Sink(table=[*anonymous_datastream_sink*], fields=[{_join(node.fields.names)}])"
 
 
+def _process_table_function(node: n.ToChangelog | n.FromChangelog, inputs: Any, style: Style) -> str:
+    function = changelog_function(node)
+    columns, kinds = ",".join(node.fields.names), record_type(node)
+    call = f"invocation=[{changelog_call(node)}], uid=[{function}]"
+    return f"ProcessTableFunction({call}, select=[{columns}], rowType=[{kinds}])"
+
+
+def changelog_function(node: n.ToChangelog | n.FromChangelog) -> str:
+    """Return the name of the function."""
+    return "TO_CHANGELOG" if isinstance(node, n.ToChangelog) else "FROM_CHANGELOG"
+
+
+def changelog_call(node: n.ToChangelog | n.FromChangelog) -> str:
+    """Return the call of the function as text."""
+    function = changelog_function(node)
+    op = node.fields[0].name if isinstance(node, n.ToChangelog) else node.input.fields[node.op].name
+    column = "DEFAULT()" if op == "op" else f"DESCRIPTOR(_UTF-16LE'{op}')"
+    words = _join([f"_UTF-16LE'{word}'" for pair in node.codes for word in pair])
+    codes = "DEFAULT()" if all(a == b for a, b in node.codes) else f"MAP({words})"
+    return f"{function}(TABLE(#0), {column}, {codes}, DEFAULT(), _UTF-16LE'{function}')"
+
+
+def record_type(node: n.Node) -> str:
+    """Return the types and names of columns as text."""
+    return f"RecordType({_join([f'{type_text(f.type)} {f.name}' for f in node.fields.fields])})"
+
+
 _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.Calc: _calc,
     n.Project: _project,
@@ -509,6 +536,8 @@ _NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
     n.SetOperation: _set_operation,
     n.Sort: _sort,
     n.ChangelogNormalize: _normalize,
+    n.ToChangelog: _process_table_function,
+    n.FromChangelog: _process_table_function,
     n.Sink: _sink,
     n.Collected: _collected,
     n.ToStream: _to_stream,

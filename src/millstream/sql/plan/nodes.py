@@ -325,6 +325,11 @@ class WindowTable(Single):
 
     window: WindowSpec
 
+    @property
+    def is_session(self) -> bool:
+        """Whether a row's window is known only when it has ended: rows are kept until then."""
+        return self.window.kind is WindowKind.SESSION
+
 
 @record(frozen=True)
 class Fires:
@@ -719,6 +724,30 @@ class ChangelogNormalize(Single):
     """Makes all kinds of changes of upserts: the last row of each key is known."""
 
     keys: tuple[int, ...]
+
+
+@record(frozen=True)
+class ToChangelog(Single):
+    """Changes as rows that are only inserted: the first column says what happened.
+
+    Attributes:
+        codes: what happened (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE) and the word for it; the rest is left out.
+    """
+
+    codes: tuple[tuple[str, str], ...]
+
+
+@record(frozen=True)
+class FromChangelog(Single):
+    """Rows of which a column says what happened, as the changes that they say.
+
+    Attributes:
+        op: the column, which is none of the result's.
+        codes: the words that it may have, and what each says.
+    """
+
+    op: int
+    codes: tuple[tuple[str, str], ...]
 
 
 # --- where rows go

@@ -50,6 +50,8 @@ MAKERS: Mapping[type[nodes.Node], tuple[str, str]] = {
     nodes.Rank: ("ranks", "rank"),
     nodes.Deduplicate: ("ranks", "deduplicate"),
     nodes.ChangelogNormalize: ("ranks", "normalize"),
+    nodes.ToChangelog: ("changelogs", "to_changelog"),
+    nodes.FromChangelog: ("changelogs", "from_changelog"),
     nodes.Over: ("over", "over"),
     nodes.Match: ("match", "match"),
     nodes.Sink: ("sinks", "sink"),

@@ -18,7 +18,10 @@ from millstream.table.connectors.options import Options
 from millstream.table.formats.comparisons import Comparison
 
 # What can be done about a row that is wrong.
-FIX = "Correct the line, or leave such rows out with '{0}.ignore-parse-errors' = 'true'."
+FIX = (
+    "Correct the line, or set '{0}.ignore-parse-errors' = 'true': then what cannot be read of a row is null, and a "
+    "line that is no row is left out."
+)
 
 
 class Malformed(MillstreamError):
