@@ -155,10 +155,10 @@ def test_lengths_of_columns_are_kept_as_is_said(t_env: StreamTableEnvironment, t
     assert written("IGNORE") == {("ä", "ab", b"\1\2", b"\1"), ("abcd", "abcd", b"\1", b"\1\2\3"), nulls}
     assert written("trim_pad") == {("ä  ", "ab", b"\1\2", b"\1"), ("abc", "abc", b"\1\0", b"\1\2"), nulls}
     for column, words in (
-        ("a, 'x', c, d", r"Column 'a' is of type CHAR\(3\), however, a string of length 1 is being written into it"),
-        ("'abc', b, c, d", r"Column 'b' is of type VARCHAR\(3\), however, a string of length 4 is being written"),
-        ("'abc', 'b', c, d", r"Column 'c' is of type BINARY\(2\), however, a byte array of length 1 is being written"),
-        ("'abc', 'b', x'0102', d", r"Column 'd' is of type VARBINARY\(2\), however, a byte array of length 3 is"),
+        ("a, 'x', c, d", r"Column 'a' is CHAR\(3\), however, a string of length 1 is being written into it"),
+        ("'abc', b, c, d", r"Column 'b' is VARCHAR\(3\), however, a string of length 4 is being written"),
+        ("'abc', 'b', c, d", r"Column 'c' is BINARY\(2\), however, a byte array of length 1 is being written"),
+        ("'abc', 'b', x'0102', d", r"Column 'd' is VARBINARY\(2\), however, a byte array of length 3 is"),
     ):
         with pytest.raises(MillstreamError, match=words):
             written("ERROR", f"SELECT {column} FROM s")

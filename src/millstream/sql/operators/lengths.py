@@ -97,7 +97,6 @@ class LengthOperator(BatchOperator):
     def _refusal(self, limit: Limited, length: int) -> TableException:
         what = "string" if limit.is_text else "byte array"
         return TableException(
-            f"Column '{limit.name}' is of type {limit.type}, however, a {what} of length {length} is being written "
-            "into it. You can set job configuration 'table.exec.sink.type-length-enforcer' to 'IGNORE' or 'TRIM_PAD' "
-            "to control this behavior."
+            f"Column '{limit.name}' is {limit.type}, however, a {what} of length {length} is being written into it. "
+            "You can set job configuration 'table.exec.sink.type-length-enforcer' to control this behaviour."
         )
