@@ -36,7 +36,7 @@ def start(t_env: StreamTableEnvironment, kafka: str, postgres: dict[str, str]) -
         WITH ('connector' = 'postgres-cdc', 'schema-name' = 'public', 'table-name' = 'customers', {where})""")
     t_env.execute_sql(f"""
         CREATE TABLE orders (customer INT, amount INT)
-        WITH ('connector' = 'kafka', 'topic' = 'orders', 'properties.bootstrap.servers' = '{kafka}',
+        WITH ('connector' = 'kafka', 'topic' = 'shop-orders', 'properties.bootstrap.servers' = '{kafka}',
               'scan.startup.mode' = 'earliest-offset', 'format' = 'json')""")
     t_env.execute_sql(f"""
         CREATE TABLE spent (city STRING, amount INT, PRIMARY KEY (city) NOT ENFORCED)
@@ -77,19 +77,19 @@ def run(t_env: StreamTableEnvironment, server: PostgresServer, kafka: KafkaBroke
     words = dict(word.split("=") for word in database.split())
     postgres = {"hostname": words["host"], "port": words["port"], "database-name": words["dbname"]}
     postgres |= {"username": words["user"], "password": "", "slot.name": "customers"}
-    kafka.create_topic("orders", 2)
+    kafka.create_topic("shop-orders", 2)
     kafka.create_topic("spent", 1, cleanup_policy="compact")
     with psycopg.connect(database, autocommit=True) as shop:
         shop.execute("CREATE TABLE customers (id int PRIMARY KEY, name text, city text)")
         shop.execute("ALTER TABLE customers REPLICA IDENTITY FULL")
         shop.execute("INSERT INTO customers VALUES (1, 'Ann', 'Berlin'), (2, 'Bob', 'Paris')")
-        kafka.send("orders", [json.dumps({"customer": c, "amount": a}) for c, a in ((1, 10), (2, 12), (1, 20))])
+        kafka.send("shop-orders", [json.dumps({"customer": c, "amount": a}) for c, a in ((1, 10), (2, 12), (1, 20))])
         job = start(t_env, kafka.bootstrap, postgres).get_job_client()
         assert job is not None
         await_spent(kafka, {"Berlin": 30, "Paris": 12})
         print("Ann moves to Paris, and Bob orders for 5 more")
         shop.execute("UPDATE customers SET city = 'Paris' WHERE id = 1")
-        kafka.send("orders", [json.dumps({"customer": 2, "amount": 5})])
+        kafka.send("shop-orders", [json.dumps({"customer": 2, "amount": 5})])
         await_spent(kafka, {"Paris": 47})
         job.cancel().result()
 

@@ -69,7 +69,7 @@ class Shop:
         words = dict(word.split("=") for word in conninfo.split())
         self.postgres = {"hostname": words["host"], "port": words["port"], "database-name": words["dbname"]}
         self.postgres |= {"username": words["user"], "password": "", "slot.name": f"cookbook{seed}_{os.getpid()}"}
-        kafka.create_topic("orders", 2)
+        kafka.create_topic("shop-orders", 2)
         kafka.create_topic("spent", 1)
         self.database = psycopg.connect(conninfo, autocommit=True)
         self.database.execute("CREATE TABLE customers (id int PRIMARY KEY, name text, city text)")
@@ -96,7 +96,7 @@ class Shop:
             else:
                 amount = self.random.randrange(1, 100)
                 self.orders[customer] += amount
-                self.kafka.send("orders", [json.dumps({"customer": customer, "amount": amount})])
+                self.kafka.send("shop-orders", [json.dumps({"customer": customer, "amount": amount})])
 
     def start(self) -> None:
         command = [sys.executable, __file__, "job", self.engine, self.kafka.bootstrap, json.dumps(self.postgres)]
