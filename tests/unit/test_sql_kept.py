@@ -97,7 +97,8 @@ def test_a_time_to_live_bounds_what_nothing_else_does() -> None:
 
 
 def test_a_pattern_without_an_end_is_not_bounded_by_a_time_to_live() -> None:
-    query = "SELECT * FROM a MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) DEFINE A AS A.id > 1)"
+    inside = "PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) DEFINE A AS A.id > 1"
+    query = f"SELECT * FROM a MATCH_RECOGNIZE ({inside})"
     found = state(query, **{"table.exec.state.ttl": "1 h"})
     assert found["bounded by"] == [NOTHING]
     assert found["smaller with"] == ["WITHIN INTERVAL '...' behind the pattern: what takes longer is given up"]
