@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-unit test-spark test-shuffle test-ha test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak clean
+.PHONY: demo test test-unit test-spark test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi parity sql-docs sql-oracle docs lint format simulate bench bench-sql chaos soak clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -30,7 +30,7 @@ test: $(STAMP)
 
 test-unit test-spark: SHELL := bash -o pipefail
 test-unit test-spark: test-%: $(STAMP)
-	$(BIN)/python -m pytest tests/$* | sed -u 's/^/$*: /'
+	$(BIN)/python -m tests.again tests/$* | sed -u 's/^/$*: /'
 
 # The tests on Spark with an epoch as a Spark job each; without the setting, slots of streaming jobs stay.
 test-shuffle: $(STAMP)
@@ -39,6 +39,10 @@ test-shuffle: $(STAMP)
 # Job managers that are killed, frozen and cut off while one of them leads.
 test-ha: $(STAMP)
 	$(BIN)/python -m tests.high_availability
+
+# A job moved between wheels of older versions and of this one, by savepoint and by checkpoint, each in a venv of its own.
+test-upgrade: $(STAMP)
+	$(BIN)/python -m tests.upgrade
 
 # Clusters: Spark's, YARN, Kubernetes; machines that are killed, frozen, cut off and added.
 test-cluster: $(STAMP)
@@ -71,7 +75,7 @@ sql-oracle: $(STAMP)
 
 # The API reference as a site, in site/: what users import, from its docstrings.
 FORMATS := avro change_json csv json orc parquet
-CONNECTORS := base cdc datagen dynamic_kafka file_system http_source hybrid_source jdbc jdbc_source kafka lookup number_seq redis \
+CONNECTORS := base cdc datagen dynamic_kafka elasticsearch file_system http_source hybrid_source jdbc jdbc_source kafka lookup number_seq redis \
 	socket_source sql
 DOCUMENTED := cep common common.serialization common.typeinfo common.types common.watermark_strategy \
 	datastream datastream.checkpoint_config datastream.checkpoint_storage datastream.functions datastream.state \

@@ -5,7 +5,7 @@ and the best of each counts, because neighbours on the machine only ever make a 
 slower runs once. Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes
 bench/results.json.
 
-    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k,l,m,n] [--without flink,pyflink,bytewax,spark]
+    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k,l,m,n,o,scaling] [--without flink,pyflink,bytewax,spark]
 """
 
 from __future__ import annotations
@@ -297,6 +297,26 @@ def show_short_jobs(found: dict[str, Any]) -> list[str]:
     return [*lines, "", f"A cold start, seconds from its beginning: {reached}."]
 
 
+def show_scaling(found: dict[str, list[dict[str, float]]]) -> list[str]:
+    lines = [
+        f"| (scaling) executors of one core, on {CORES} cores | records/s | bytes of a record on its way |",
+        "|---:|---:|---:|",
+    ]
+    for a in found["executors"]:
+        lines.append(f"| {a['executors']:.0f} | {a['per_second']:,.0f} | {a['bytes_per_record']:.2f} |")
+    lines += [
+        "",
+        "| subtasks | empty epoch ms | cpu ms: driver | slots | start s | MB: driver | Java | slots |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for a in found["subtasks"]:
+        lines.append(
+            f"| {a['subtasks']:.0f} | {a['epoch_ms']:.1f} | {a['driver_cpu_ms']:.2f} | {a['slots_cpu_ms']:.1f} "
+            f"| {a['start_s']:.1f} | {a['driver_mb']:.0f} | {a['java_mb']:.0f} | {a['slots_mb']:.0f} |"
+        )
+    return lines
+
+
 def _judged(seconds: float, goal: float | None) -> str:
     if goal is None:
         return f"{seconds:.2f}"
@@ -306,7 +326,7 @@ def _judged(seconds: float, goal: float | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i,k,l,m,n,o")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,h,i,k,l,m,n,o,scaling")
     parser.add_argument("--without", default="", help="peers to leave out")
     options = parser.parse_args()
     only, without = options.only.split(","), options.without.split(",")
@@ -362,6 +382,10 @@ def main() -> None:
     if "m" in only:
         results["short_jobs"] = run_script(sys.executable, "../short_jobs.py", [])
         lines += ["", *show_short_jobs(results["short_jobs"])]
+    if "scaling" in only:
+        records = ["--records", str(int(12_000_000 * scale))]
+        results["scaling"] = run_script(sys.executable, "../scaling.py", records)
+        lines += ["", *show_scaling(results["scaling"])]
     print("\n" + "\n".join(lines))
     save(results)
 

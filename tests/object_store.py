@@ -13,19 +13,19 @@ BUCKET = "streams"
 
 
 @contextmanager
-def object_store() -> Iterator[dict[str, str]]:
-    """Serve S3; yield the settings with which a job reaches it."""
+def object_store(host: str = "127.0.0.1") -> Iterator[dict[str, str]]:
+    """Serve S3 at one of this machine's addresses; yield the settings with which a job reaches it."""
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
+        s.bind((host, 0))
         port = s.getsockname()[1]
     server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    settings = {"s3.endpoint": f"http://127.0.0.1:{port}", "s3.access-key": "test", "s3.secret-key": "test"}
+    settings = {"s3.endpoint": f"http://{host}:{port}", "s3.access-key": "test", "s3.secret-key": "test"}
     try:
-        _wait_for(port)
+        _wait_for(host, port)
         _make_bucket(settings)
         yield settings
     finally:
@@ -33,11 +33,11 @@ def object_store() -> Iterator[dict[str, str]]:
         server.wait()
 
 
-def _wait_for(port: int) -> None:
+def _wait_for(host: str, port: int) -> None:
     deadline = time.monotonic() + 30
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            socket.create_connection((host, port), 1).close()
             return
         except OSError:
             assert time.monotonic() < deadline, "the S3 server did not start"

@@ -89,6 +89,8 @@ CASES = [
     Case("requests-savepoint", "requests", {3: _savepoint}, 0, since=2),
     Case("patterns", "patterns", {4: CheckpointRequest}, 1, since=2),
     Case("patterns-savepoint", "patterns", {4: _savepoint}, 0, parallelism=1, since=2),
+    Case("tables", "tables", {4: CheckpointRequest}, 1, since=2),
+    Case("tables-savepoint", "tables", {4: _savepoint}, 0, parallelism=1, since=2),
     Case("files", "files", {2: CheckpointRequest, 5: CheckpointRequest}, 2),
     # Files that are not closed: subtasks carry how much of each counts.
     Case("files-open", "files", {}, 4, settings=_AT_MOST_ONCE, rescales=False, loses=True, recovers=False),

@@ -14,7 +14,7 @@ from millstream.cep import (
     PatternProcessor,
     TimedOutPartialMatchHandler,
 )
-from millstream.common import Encoder, Time, Types, WatermarkStrategy
+from millstream.common import Encoder, Row, RowKind, Time, Types, WatermarkStrategy
 from millstream.common.time import Duration
 from millstream.common.watermark_strategy import Watermark, WatermarkGenerator, WatermarkOutput
 from millstream.datastream import (
@@ -48,6 +48,8 @@ from millstream.datastream.state import (
     ValueStateDescriptor,
 )
 from millstream.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from millstream.table import StreamTableEnvironment
+from millstream.table.expressions import col
 from millstream.testing import CollectSink
 
 from .place import PLACE
@@ -520,6 +522,67 @@ def patterns(env: Env, sink: CollectSink) -> None:
         found.uid(uid).union(found.get_side_output(OVERDUE)).sink_to(sink).uid(f"{uid} out")
 
 
+# --- SQL: aggregates, windows, joins, rankings, and a pattern
+
+
+_QUERIES = {
+    "groups": "SELECT k, COUNT(*), SUM(v), AVG(v), MIN(v), MAX(v), COUNT(DISTINCT v / 9) FROM t GROUP BY k",
+    "few": "SELECT k / 2, SUM(v) FROM t GROUP BY k / 2 HAVING COUNT(*) < 15",
+    "tumbling": "SELECT window_start, k, SUM(v) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '0.1' SECOND)) "
+    "GROUP BY window_start, window_end, k",
+    "hopping": "SELECT window_end, COUNT(*) FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '0.05' SECOND, "
+    "INTERVAL '0.2' SECOND)) GROUP BY window_start, window_end",
+    "sessions": "SELECT window_start, k, MAX(v) FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), "
+    "INTERVAL '0.09' SECOND)) GROUP BY window_start, window_end, k",
+    "pairs": "SELECT a.k, a.v, b.v FROM t a LEFT JOIN t b ON a.k = b.k AND a.v = b.v + 14",
+    "near": "SELECT a.v, b.v FROM t a JOIN t b ON a.k = b.k AND a.v < b.v "
+    "AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '0.1' SECOND",
+    "running": "SELECT k, v, SUM(v) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM t",
+    "largest": "SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) "
+    "WHERE n <= 2",
+    "first": "SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS n FROM t) WHERE n = 1",
+    "climbs": "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES A.v AS a, LAST(B.v) AS b "
+    "AFTER MATCH SKIP PAST LAST ROW PATTERN (A B+ C) DEFINE B AS B.v < A.v + 20, C AS C.v > A.v + 20)",
+}
+
+
+class Left(KeyedProcessFunction):
+    """What is left of the changes of a query at the end: that does not tell how they were cut."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("left", Types.INT()))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        self.count.update((self.count.value() or 0) + value[1])
+        ctx.timer_service().register_event_time_timer(1 << 60)
+        return iter(())
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        if self.count.value():
+            yield self.name, ctx.get_current_key(), self.count.value()
+
+
+def _change(row: Any) -> tuple[str, int]:
+    is_there = row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)
+    return repr(tuple(row)), 1 if is_there else -1
+
+
+def tables(env: Env, sink: CollectSink) -> None:
+    given, t_env = events(env), StreamTableEnvironment.create(env)
+    for name, query in _QUERIES.items():
+        # A column of another name makes each of them a scan of its own.
+        rows = Types.ROW_NAMED(["k", "v", name], [Types.LONG(), Types.LONG(), Types.LONG()])
+        stream = given.map(lambda e: Row(*e), rows).uid(f"{name} rows")
+        t_env.create_temporary_view("t", stream, col("k"), col("v"), col(name), col("ts").rowtime)
+        changes = t_env.to_changelog_stream(t_env.sql_query(query)).map(_change).uid(f"{name} changes")
+        left = changes.key_by(lambda change: change[0]).process(Left(name)).uid(f"{name} left")
+        left.sink_to(sink).uid(f"{name} out")
+        t_env.drop_temporary_view("t")
+
+
 PROGRAMS: dict[str, Callable[[Env, CollectSink], None]] = {
-    f.__name__: f for f in (kinds, windows, subtasks, time, stateless, connected, files, requests, patterns)
+    f.__name__: f for f in (kinds, windows, subtasks, time, stateless, connected, files, requests, patterns, tables)
 }

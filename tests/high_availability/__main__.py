@@ -65,14 +65,20 @@ def kubernetes(directory: Path) -> Iterator[Settings]:
 # --- an application, in the processes of its job managers
 
 
-def _application(found: Managers, **settings: str) -> subprocess.Popen[bytes]:
-    return found.start("run", "--local", "job.py", str(_RECORDS), str(found.out), **settings)
+# Where the main's jobs run: without Spark, or on one of each job manager's own.
+_LOCAL, _SPARK = ("--local",), ("-m", "local[2]")
 
 
-def _both(found: Managers, first: dict[str, str]) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
-    leader = _application(found, **first)
+def _application(found: Managers, where: tuple[str, ...] = _LOCAL, **settings: str) -> subprocess.Popen[bytes]:
+    return found.start("run", *where, "job.py", str(_RECORDS), str(found.out), **settings)
+
+
+def _both(
+    found: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL
+) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    leader = _application(found, where, **first)
     found.until(lambda: "leads cluster" in found.log(0), _PATIENCE)
-    standby = _application(found)
+    standby = _application(found, where)
     found.until(lambda: "is a standby" in found.log(1) and found.lines() > 50, _PATIENCE)
     return leader, standby
 
@@ -91,22 +97,22 @@ def _check(found: Managers, process: subprocess.Popen[bytes]) -> None:
     assert written(found.out) == wanted(_RECORDS), found.everything()
 
 
-def killed(found: Managers, first: dict[str, str]) -> str:
+def killed(found: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
     """kill -9."""
-    leader, standby = _both(found, {})
+    leader, standby = _both(found, {}, where)
     os.killpg(leader.pid, signal.SIGKILL)
     told = _took_over(found, time.monotonic())
     _check(found, standby)
     return told
 
 
-def frozen(point: str, found: Managers, first: dict[str, str]) -> str:
+def frozen(point: str, found: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
     """SIGSTOP at a point of the protocol, past the lease, then SIGCONT."""
     marker = found.directory / "frozen"
-    leader = _application(found, millstream__testing__fault=f"{point}|freeze|4|{marker}")
+    leader = _application(found, where, millstream__testing__fault=f"{point}|freeze|4|{marker}")
     found.until(marker.exists, _PATIENCE)
     began = time.monotonic()
-    standby = _application(found)
+    standby = _application(found, where)
     told = _took_over(found, began)
     os.kill(leader.pid, signal.SIGCONT)
     found.until(lambda: "it starts anew, as a standby" in found.log(0), _PATIENCE)
@@ -139,26 +145,25 @@ def cut_off(directory: Path) -> str:
 # --- a session cluster, on Spark
 
 
-def session(directory: Path) -> str:
+def session(found: Managers, first: dict[str, str]) -> str:
     """kill -9 the leader of a cluster on Spark; a client that waits for the program goes on at the new one."""
-    with managers(directory, quick(directory)) as found:
-        start = ("cluster", "start", "-m", "local[2]")
-        leader = found.start(*start, rest__port="auto")
-        found.until(lambda: "a cluster with" in found.log(0), _PATIENCE)
-        found.start(*start, rest__port="auto")
-        found.until(lambda: "is a standby" in found.log(1), _PATIENCE)
-        client = found.start("run", "-t", "session", "job.py", str(_RECORDS), str(found.out))
-        found.until(lambda: found.lines() > 50, _PATIENCE)
-        job = _jobs(found)
-        assert len(job) == 1 and " RUNNING " in job[0], (job, found.everything())
-        began = time.monotonic()
-        os.killpg(leader.pid, signal.SIGKILL)
-        told = _took_over(found, began)
-        after = _jobs(found)
-        assert len(after) == 1 and after[0].split()[0] == job[0].split()[0], (job, after)
-        found.hurry()
-        assert client.wait(_PATIENCE) == 0, found.everything()
-        assert written(found.out) == wanted(_RECORDS), found.everything()
+    start = ("cluster", "start", "-m", "local[2]")
+    leader = found.start(*start, rest__port="auto")
+    found.until(lambda: "a cluster with" in found.log(0), _PATIENCE)
+    found.start(*start, rest__port="auto")
+    found.until(lambda: "is a standby" in found.log(1), _PATIENCE)
+    client = found.start("run", "-t", "session", "job.py", str(_RECORDS), str(found.out))
+    found.until(lambda: found.lines() > 50, _PATIENCE)
+    job = _jobs(found)
+    assert len(job) == 1 and " RUNNING " in job[0], (job, found.everything())
+    began = time.monotonic()
+    os.killpg(leader.pid, signal.SIGKILL)
+    told = _took_over(found, began)
+    after = _jobs(found)
+    assert len(after) == 1 and after[0].split()[0] == job[0].split()[0], (job, after)
+    found.hurry()
+    assert client.wait(_PATIENCE) == 0, found.everything()
+    assert written(found.out) == wanted(_RECORDS), found.everything()
     return told
 
 
@@ -185,7 +190,14 @@ _SCENARIOS: dict[str, Callable[[Path], str]] = {
     "zookeeper: frozen at driver.in-commit": partial(_on, zookeeper, _IN_COMMIT),
     "kubernetes: frozen at driver.in-commit": partial(_on, kubernetes, _IN_COMMIT),
     "zookeeper: cut off": cut_off,
-    "filesystem: session cluster on Spark, kill -9": session,
+    "zookeeper: application on Spark, kill -9": partial(_on, zookeeper, partial(killed, where=_SPARK)),
+    "zookeeper: application on Spark, frozen at driver.in-commit": partial(
+        _on, zookeeper, partial(frozen, "driver.in-commit", where=_SPARK)
+    ),
+    **{
+        f"{kind.__name__}: session cluster on Spark, kill -9": partial(_on, kind, session)
+        for kind in (filesystem, zookeeper)
+    },
 }
 
 

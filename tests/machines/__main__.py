@@ -19,7 +19,9 @@ from tests.machines.storm import Storm
 
 from millstream.testing.spark_cluster import SparkCluster, can_separate
 
-FAULTS = ["kill-executor", "kill", "freeze", "cut-off", "add"]
+FAULTS = ["kill-executor", "kill", "freeze", "cut-off", "part-from-driver", "part", "add"]
+# Those that take networks of the workers' own.
+CUTS = ["cut-off", "part-from-driver", "part"]
 
 
 def main() -> int:
@@ -28,7 +30,7 @@ def main() -> int:
     parser.add_argument("--exchange", choices=["resident", "spark"])
     parser.add_argument("--only", choices=FAULTS)
     options = parser.parse_args()
-    faults = [f for f in FAULTS if options.only in (None, f) and (f != "cut-off" or can_separate())]
+    faults = [f for f in FAULTS if options.only in (None, f) and (f not in CUTS or can_separate())]
     differences, runs, began = 0, 0, time.monotonic()
     for round_number in range(options.rounds):
         for exchange in [options.exchange] if options.exchange else ["resident", "spark"]:

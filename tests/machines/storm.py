@@ -33,6 +33,8 @@ class Storm:
     directory: Path
     exchange: str
     dice: random.Random = field(default_factory=lambda: random.Random(0))
+    # Further settings of the job.
+    settings: dict[str, str] = field(default_factory=dict)
     happened: list[str] = field(default_factory=list)
     # The longest time without a result after each fault.
     silences: list[float] = field(default_factory=list)
@@ -45,6 +47,7 @@ class Storm:
             "spark.cores.max": "3",
             "millstream.exchange": self.exchange,
             job.RATE: "150",
+            **self.settings,
         }
         told = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         command = [sys.executable, "-m", "tests.faults.job", str(self.directory), *told]
@@ -56,6 +59,9 @@ class Storm:
             for fault in faults:
                 self._do(fault, driver)
             code = driver.wait(_MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            told = f"{self._results()} of {sum(job.expected().values())} results"
+            raise AssertionError(f"the job did not end after {self.happened}: {told}\n{self._log()}") from None
         finally:
             driver.kill()
         if code:
@@ -86,6 +92,15 @@ class Storm:
             worker.cut_off()
             time.sleep(OUTAGE_SECONDS)
             worker.join()
+        elif fault == "part-from-driver":
+            worker.part_from_driver()
+            time.sleep(OUTAGE_SECONDS)
+            worker.reunite()
+        elif fault == "part":
+            others = [w for w in self._at_work() if w is not worker]
+            worker.part_from(self.dice.choice(others))
+            time.sleep(OUTAGE_SECONDS)
+            worker.reunite()
         else:
             raise ValueError(fault)
         recorded.join()

@@ -19,6 +19,7 @@ from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine import JobMachine
 from millstream.jobmaster.options import JobOptions
 from millstream.jobmaster.regions import operators_in
+from millstream.jobmaster.slot_watch import SlotWatch
 from millstream.jobmaster.view import JobView
 from millstream.operators.protocol import JobPlan
 
@@ -123,6 +124,13 @@ class WatchedMachine:
             self._world.violate(f"the job has finished and leaves {left}")
 
 
+class ToldOfSlots(SlotWatch):
+    """Slots are counted when they are asked for; of changes the world tells."""
+
+    def _begin(self) -> None:
+        pass
+
+
 class VirtualInbox:
     """Events come, and manifests are written, while virtual time passes; follows `Inbox`."""
 
@@ -173,5 +181,6 @@ def make_master(
         on_end=partial(world.step, "end"),
         clock=clock,
         inbox=inbox or VirtualInbox(scene, storage),
+        watch=ToldOfSlots,
         **about,
     )

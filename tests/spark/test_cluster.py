@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from object_store import BUCKET, object_store
 from tests.machines.storm import Storm
 
 from millstream.testing.spark_cluster import SparkCluster, can_separate
@@ -93,6 +94,25 @@ def test_state_that_other_machines_do_not_see_is_refused(cluster: SparkCluster, 
     # No restart would help.
     assert done.stderr.count("does not see the job's state in") == 1
     assert "set execution.checkpointing.dir to a place that the driver and all executors share" in done.stderr
+
+
+@long_form
+def test_checkpoints_are_on_an_object_store_while_executors_are_killed(cluster: SparkCluster, shared: Path) -> None:
+    directory = shared / "object-store"
+    directory.mkdir()
+    with object_store(cluster.host) as s3:
+        url = f"s3://{BUCKET}/machines"
+        settings = {
+            **s3,
+            "execution.checkpointing.dir": url,
+            "execution.checkpointing.interval": "500 ms",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        }
+        storm = Storm(cluster, directory, "auto", random.Random(2), settings)
+        assert storm.run("kill-executor") == 0
+        assert storm.silences[0] > 0.5
+        # Nothing of the state was anywhere else; a job that has ended leaves none.
+        assert os.listdir(directory / "checkpoints") == [] if (directory / "checkpoints").exists() else True
 
 
 @long_form

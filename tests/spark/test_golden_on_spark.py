@@ -17,7 +17,7 @@ from millstream.testing import CollectSink
 pytestmark = pytest.mark.spark
 
 # Those whose output does not tell how epochs were cut, nor what the clock said.
-NAMES = ["windows", "windows-savepoint", "connected-rescaled", "files", "requests"]
+NAMES = ["windows", "windows-savepoint", "connected-rescaled", "files", "requests", "tables"]
 
 
 FILES = [(v.name, c) for v in sorted(HERE.glob("v*")) for c in CASES if c.name in NAMES and (v / c.name).exists()]

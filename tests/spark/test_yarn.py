@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+from ha_runs import PROGRAM as HA_PROGRAM
+from ha_runs import Managers, quick, wanted, written
+from helpers import wait_until
 
 from millstream.testing.yarn_cluster import YarnCluster
 
@@ -65,3 +70,51 @@ def test_slots_on_yarn(cluster: YarnCluster, tmp_path: Path, exchange: str) -> N
 def test_the_program_runs_on_yarn_too(cluster: YarnCluster, tmp_path: Path) -> None:
     # A file of the container.
     assert run(cluster, tmp_path, "-t", "application", "-m", "yarn") == ["3366", "program.py", 'a "b"']
+
+
+def test_an_application_with_two_job_managers_on_yarn(cluster: YarnCluster, tmp_path: Path) -> None:
+    """Both mains run on the cluster; the one that leads is killed, and the other goes on from its checkpoint."""
+    settings = {
+        **quick(tmp_path),
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "512m",
+        "spark.pyspark.python": sys.executable,
+        # The killed one is not started again: there is another.
+        "spark.yarn.maxAppAttempts": "1",
+    }
+    records, out = 4000, tmp_path / "out"
+    (tmp_path / "job.py").write_text(HA_PROGRAM)
+    command = [sys.executable, "-m", "millstream", "run", "-t", "application", "-m", "yarn"]
+    command += [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+    command += [str(tmp_path / "job.py"), str(records), str(out)]
+    variables = {**os.environ, **cluster.variables}
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, env=variables, cwd=tmp_path)
+
+    found = Managers(tmp_path, settings)
+    leader = standby = start()
+    try:
+        wait_until(lambda: sum(written(out).values()) > 50, 240)
+        standby = start()
+        # Its main has begun when it asks for the lease, which does not show: it is a process of its own.
+        wait_until(lambda: len(_mains()) == 2, 240)
+        assert found.term() == 1
+        first, _ = _mains()
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: found.term() == 2, 240)
+        Path(f"{out}.go").touch()
+        assert standby.wait(240) == 0, cluster.logs("*")[-3000:]
+        assert leader.wait(120) != 0
+        assert written(out) == wanted(records)
+    finally:
+        for process in (leader, standby):
+            process.kill()
+            process.wait()
+
+
+def _mains() -> list[int]:
+    """Return the processes on the cluster that run a program's main, in the order of their start."""
+    found = [p for p in psutil.process_iter(["cmdline"]) if "application_main.py" in " ".join(p.info["cmdline"] or [])]
+    pythons = [p for p in found if "python" in p.name() and "spark-submit" not in " ".join(p.info["cmdline"])]
+    return [p.pid for p in sorted(pythons, key=lambda p: p.create_time())]

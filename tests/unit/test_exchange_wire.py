@@ -338,6 +338,8 @@ def test_a_stranger_does_not_disturb_the_driver(caplog: pytest.LogCaptureFixture
         threading.Thread(target=lambda: poller.until(lambda: bool(lost), 10), daemon=True).start()
         assert party.run(1) == [b"0<1", b"1<0"]
         wait_until(lambda: bool(lost))
+        # The epoch may have ended before the driver has heard the stranger's proof.
+        party.exchange.serve_until(lambda: "a caller was refused" in caplog.text, 10)
         silent.close()
     assert "a caller was refused" in caplog.text
 
@@ -672,9 +674,9 @@ def test_a_slow_consumer_stops_its_sender(way: Way) -> None:
         sender, receiver = (party.slots[slot].take_traffic() for slot in (0, 1))
         assert sender is not None
         assert receiver is not None
-        (sent,), (received,) = sender.channels, receiver.channels
+        sent, received = sender.channels, receiver.channels
         assert 0.8 < sent.most_queued / sender.credit <= 1.01
-        assert (sent.slot, sent.queued, received.slot, received.waiting) == (1, 0, 0, 0)
+        assert (sent.queued, received.waiting) == (0, 0)
         assert sent.blocked > 0
         assert 0.4 < sent.back_pressured < 10
         assert received.most_waiting == 100 << 20
@@ -897,7 +899,7 @@ def test_a_connection_between_slots_that_breaks_is_told_to_the_driver(when: str)
         party.start(but=1)
         cause = party.fails().cause
         assert cause.trouble is Trouble.DIED
-        assert cause.text == "slot 0: slot 1 is gone"
+        assert cause.text.startswith("slot 0: slot 1 is gone")
     thread.join(10)
 
 

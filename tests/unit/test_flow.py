@@ -32,6 +32,40 @@ def test_the_first_epochs_of_a_slow_job_do_not_run_away() -> None:
     assert worst < 2
 
 
+def test_epochs_that_are_slow_of_themselves_do_not_become_empty() -> None:
+    """A Spark job that takes 2 s on a busy cluster, however little it does."""
+    sizer, read = EpochSizer(), 0
+    sizer.aim_at(1.0)
+    for _ in range(100):
+        read += sizer.budget
+        sizer.finished(2.0 + sizer.budget * 1e-4, limited=True, records=sizer.budget, most_bytes=1)
+    # At worst half of the time is the epochs' own.
+    assert read > 0.2 * 100 * 2.0 / 1e-4
+    # As soon as the cluster is not busy any more, epochs are as short as they should be.
+    took = 0.0
+    for _ in range(100):
+        took = 0.02 + sizer.budget * 1e-4
+        sizer.finished(took, limited=True, records=sizer.budget, most_bytes=1)
+    assert 0.6 < took < 0.9
+
+
+def test_epochs_without_records_say_nothing_of_them() -> None:
+    sizer = EpochSizer(budget=100)
+    for seconds in (5.0, 5.0, 0.0, 0.0, 5.0):
+        sizer.finished(seconds, limited=True, records=0, most_bytes=0)
+    assert 1 <= sizer.budget <= 100 * 16**2
+
+
+def test_records_that_are_slow_are_not_taken_for_slow_epochs() -> None:
+    sizer = EpochSizer()
+    sizer.aim_at(1.0)
+    for cost in (1e-5, 1e-3, 1e-5, 1e-2):
+        for _ in range(30):
+            took = 0.03 + sizer.budget * cost
+            sizer.finished(took, limited=True, records=sizer.budget, most_bytes=1)
+        assert took < 1.0, cost
+
+
 def test_a_million_records_take_few_epochs() -> None:
     sizer, left, epochs = EpochSizer(), 500_000, 0
     while left > 0:

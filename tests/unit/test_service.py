@@ -356,7 +356,9 @@ def test_the_command_line_finds_jobs_of_other_processes(
         (line,) = json.loads(run(cli, ["top", "--json"]).output)
         assert line["job"] == job and {"name", "state", "in", "busiest", "busy"} <= set(line)
         # The state of a key, while the job runs.
-        shown = json.loads(run(cli, ["state", "show", "found", "-o", "Reduce", "-k", "7", "--json"]).output)
+        told = run(cli, ["state", "show", "found", "-o", "Reduce", "-k", "7", "--json"])
+        assert told.exit_code == 0, told.stderr
+        shown = json.loads(told.output)
         ((row,),) = (s["rows"] for s in shown if s["rows"])
         assert row["key"] == 7 and row["value"] > 0
         refused = run(cli, ["cancel", "nobody"])

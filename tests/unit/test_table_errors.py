@@ -186,6 +186,7 @@ def test_a_rowtime_that_is_null_is_told(t_env: StreamTableEnvironment) -> None:
         run(t_env, "SELECT a FROM timed")
     assert "WatermarkAssigner(rowtime=[d], watermark=[d])" in str(told.value)
     assert "(2, None)" in str(told.value)
+    assert "such as `ts AS COALESCE(" in str(told.value)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def one_for_two(a: int) -> Any:
         ),
         (one_too_few, r"The pandas function one_too_few has returned 1 values for 2 rows"),
         (texts_for_numbers, r"The pandas function texts_for_numbers has returned what is not of type INT"),
-        (no_series, r"The pandas function no_series"),
+        (no_series, r"The pandas function no_series has returned .*: it must return a pandas.Series"),
         (one_for_two, r"The table function one_for_two has given a row of 1 values, 1, and its result_types say 2"),
     ],
 )

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import click
 
 from millstream.cli import application_main
+from millstream.cli.settings import asks_for_leaders
 from millstream.common.configuration import Configuration
 from millstream.spark import package
 from millstream.spark.gateway import jvm_options, spark_home
@@ -22,6 +23,8 @@ from millstream.spark.master import hadoop_directories, master_of
 
 # Settings that name files of this machine, which travel with the program.
 _BROUGHT = ("python.files", "python.archives", "python.requirements")
+# A standby has no Spark, for as long as another leads: YARN would take it for a program that does not start.
+_STANDBY = {"spark.yarn.am.waitTime": "3650d"}
 _REPORT = re.compile(r"Application report for (\S+) \(state: (\w+)\)")
 # Spark says how the application is doing in its log, and nowhere else.
 _LOGGING = """\
@@ -89,6 +92,7 @@ def _command(application: Application, master: str, directory: str, detached: bo
     conf = {
         **{key: value for key, value in application.settings.items() if key.startswith("spark.")},
         **package.driver_settings(master),
+        **(_STANDBY if asks_for_leaders(application.settings) else {}),
         "spark.yarn.submit.waitAppCompletion": str(not detached).lower(),
         "spark.kubernetes.submission.waitAppCompletion": str(not detached).lower(),
     }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Hashable
+from typing import NoReturn
 
 import click
 
-from millstream.cli.leading import Candidate, start_anew
+from millstream.cli.leading import Candidate
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JobSuspendedError
 from millstream.leader.cells import Cells, OvertakenError
@@ -21,14 +22,25 @@ from millstream.service.standby import Standby
 _APPLICATION = "application"
 
 
-def run_as_leader(options: HaOptions, config: Configuration, run: Callable[[], None]) -> None:
-    """Run a program's main once this process leads; leave it to others when it does no longer.
+def run_led(settings: dict[str, str], run: Callable[[], None], give_way: Callable[[str], NoReturn]) -> None:
+    """Run a program's main; if there are several job managers, once this process leads.
 
     Args:
-        options: how job managers are made highly available.
-        config: the settings of the command line.
+        settings: the settings of the command line.
         run: runs the main.
+        give_way: ends this process, or begins it anew, when another leads; it is told why.
     """
+    config = Configuration.from_dict(settings)
+    options = HaOptions.read(config)
+    if options is None:
+        run()
+    else:
+        _run_as_leader(options, config, run, give_way)
+
+
+def _run_as_leader(
+    options: HaOptions, config: Configuration, run: Callable[[], None], give_way: Callable[[str], NoReturn]
+) -> None:
     cells = options.open()
     standby = Standby(cells)
     server = serve_behind(config, standby)
@@ -49,16 +61,16 @@ def run_as_leader(options: HaOptions, config: Configuration, run: Callable[[], N
     except JobSuspendedError as e:
         if candidate.deposed is None:
             candidate.resign()
-        start_anew(str(e))
+        give_way(str(e))
     except BaseException as e:
         if candidate.deposed is not None:
-            start_anew(candidate.deposed)
+            give_way(candidate.deposed)
         if isinstance(e, Exception):
             _ended(cells, version, 1)
         candidate.resign()
         raise
     if candidate.deposed is not None:
-        start_anew(candidate.deposed)
+        give_way(candidate.deposed)
     _ended(cells, version, 0)
     candidate.resign()
 

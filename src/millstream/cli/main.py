@@ -14,7 +14,7 @@ from millstream.cli.commands import Commands
 from millstream.cli.live import LiveLine
 from millstream.cli.output import JSON, print_json, tell
 from millstream.cli.program import load_plan, run_program
-from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, start_settings
+from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, asks_for_leaders, start_settings
 from millstream.common import pyflink_names
 from millstream.common.engine_choice import ENGINE, EngineChoice
 from millstream.common.telling import tell_any
@@ -118,17 +118,13 @@ def run(
     if local:
         last_word[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
     run_it = partial(run_program, program, list(arguments), settings, last_word)
-    if any(key.startswith(("high-availability", "recovery.")) for key in settings):
-        from millstream.cli.led_application import run_as_leader
-        from millstream.common.configuration import Configuration
-        from millstream.leader.options import HaOptions
+    if not asks_for_leaders(settings):
+        run_it()
+        return
+    from millstream.cli.leading import start_anew
+    from millstream.cli.led_application import run_led
 
-        config = Configuration.from_dict(settings)
-        available = HaOptions.read(config)
-        if available is not None:
-            run_as_leader(available, config, run_it)
-            return
-    run_it()
+    run_led(settings, run_it, start_anew)
 
 
 @cli.command(context_settings=PROGRAM)

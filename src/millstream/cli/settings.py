@@ -44,3 +44,8 @@ def start_settings(
     if claim_mode is not None:
         settings[CLAIM_MODE.key] = claim_mode
     return settings
+
+
+def asks_for_leaders(settings: dict[str, str]) -> bool:
+    """Tell whether several job managers are, or may be, asked for: what that takes is imported only then."""
+    return any(key.startswith(("high-availability", "recovery.")) for key in settings)

@@ -15,7 +15,7 @@ from millstream.exchange.door import Door
 from millstream.exchange.frames import Frame, Kind, ProtocolError
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
-from millstream.operators.traffic import ChannelTraffic
+from millstream.operators.traffic import Traffic
 
 # The credit of a channel: so many bytes may wait at the sender before its loop has to.
 CREDIT_BYTES = 8 << 20
@@ -176,12 +176,9 @@ class Channels:
         All that others wait for is sent by then: who goes on to a level sends nothing until it is through with it. They
         do take it, since whoever has sent its barrier, and not got all of them, does nothing but wait.
         """
-        while not self._arrivals.is_complete(epoch, level) or self._has_to_send():
+        while not self._arrivals.is_complete(epoch, level) or self._poller.has_to_send:
             self._wait()
         return self._arrivals.collect(epoch, level)
-
-    def _has_to_send(self) -> bool:
-        return any(channel.link.has_to_send for channel in self._channels.values())
 
     def _wait(self, seconds: float | None = None) -> None:
         # Before as well: who went between two epochs will never be heard of again.
@@ -192,28 +189,27 @@ class Channels:
     def _check(self) -> None:
         self._go_on()
         if self._lost:
-            raise PeerLostError(f"slot {min(self._lost)} is gone")
+            first = min(self._lost)
+            raise PeerLostError(f"slot {first} is gone {self._channels[first].link.reason}".rstrip())
 
     # --- what is known
 
-    def take_traffic(self) -> tuple[ChannelTraffic, ...]:
-        """Return what is known of each channel; what was most is counted anew from here on."""
-        return tuple(self._traffic_of(other, channel) for other, channel in sorted(self._channels.items()))
-
-    def _traffic_of(self, other: int, channel: Channel) -> ChannelTraffic:
-        waiting, most_waiting = self._arrivals.take_waiting(other)
-        link = channel.link
-        most_queued, channel.most_queued = channel.most_queued, link.queued
-        return ChannelTraffic(
-            slot=other,
-            queued=link.queued,
+    def take_traffic(self) -> Traffic:
+        """Return what is known of all channels together; what was most is counted anew from here on."""
+        channels = self._channels.values()
+        waiting = [self._arrivals.take_waiting(other) for other in self._channels]
+        most_queued = max((c.most_queued for c in channels), default=0)
+        for channel in channels:
+            channel.most_queued = channel.link.queued
+        return Traffic(
+            queued=max((c.link.queued for c in channels), default=0),
             most_queued=most_queued,
-            waiting=waiting,
-            most_waiting=most_waiting,
-            sent=link.sent,
-            received=link.received,
-            blocked=channel.blocked,
-            back_pressured=channel.blocked_seconds,
+            waiting=max((now for now, _ in waiting), default=0),
+            most_waiting=max((most for _, most in waiting), default=0),
+            sent=sum(c.link.sent for c in channels),
+            received=sum(c.link.received for c in channels),
+            blocked=sum(c.blocked for c in channels),
+            back_pressured=sum(c.blocked_seconds for c in channels),
         )
 
     def close(self) -> None:

@@ -17,10 +17,12 @@ class Credentials:
     Attributes:
         secret: what both ends of a connection prove to know.
         identity: the certificate that both ends show, and trust; None where connections are not encrypted.
+        silence: for how many seconds the other end's machine may give no sign of life.
     """
 
     secret: bytes = field(repr=False)
     identity: Identity | None = None
+    silence: float = 50.0
 
     def stream(self, connection: socket.socket, side: Side) -> Stream:
         """Return what frames go over: TLS between hosts if that is wanted; a Unix socket never leaves its host."""

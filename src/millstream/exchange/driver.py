@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -19,7 +19,7 @@ from millstream.exchange import protocol as p
 from millstream.exchange.addresses import Address
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.door import Door
-from millstream.exchange.frames import PAUSE, Frame, Kind, ProtocolError
+from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError
 from millstream.exchange.hang_ups import HangUps
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
@@ -79,6 +79,7 @@ class Exchange:
         self._outcome: p.FinishEpoch | p.FailEpoch | None = None
         self._ended_at = time.monotonic()
         self._pause = 0.0
+        self._own: Sequence[bytes] = ()
         self._told: SimpleQueue[p.Event] = SimpleQueue()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
@@ -112,9 +113,16 @@ class Exchange:
             # Full: it is awake anyway. Closed: nobody listens any more.
             log.debug("the exchange was not woken: %s", e)
 
-    def run(self, epoch: int, payload: bytes) -> list[bytes]:
-        """Run an epoch; return the reports. Raises ExchangeFailed."""
+    def run(self, epoch: int, payload: bytes, own: Sequence[bytes] = ()) -> list[bytes]:
+        """Run an epoch; return the reports. Raises ExchangeFailed.
+
+        Args:
+            epoch: its number.
+            payload: what all slots are told.
+            own: what each slot is told besides, by its number.
+        """
         self._outcome = None
+        self._own = own
         self._pause = time.monotonic() - self._ended_at
         self._hear()
         self._handle(p.EpochAsked(epoch, payload))
@@ -238,7 +246,11 @@ class Exchange:
         self._send_all(Frame(Kind.ROSTER, payload=json.dumps(asked.roster).encode()))
 
     def _send_epoch(self, asked: p.SendEpoch) -> None:
-        self._send_all(Frame(Kind.EPOCH, asked.epoch, payload=PAUSE.pack(self._pause) + asked.payload))
+        pause = PAUSE.pack(self._pause)
+        for slot, link in self._slots.items():
+            own = self._own[slot] if self._own else b""
+            payload = b"".join((pause, OWN.pack(len(own)), own, asked.payload))
+            link.push(Frame(Kind.EPOCH, asked.epoch, payload=payload))
 
     def _send_stop(self, _: p.SendStop) -> None:
         self._send_all(Frame(Kind.STOP))

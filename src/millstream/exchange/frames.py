@@ -14,6 +14,8 @@ HEAD = struct.Struct(">BQHQ")
 COUNT = struct.Struct(">I")
 # Ahead of an epoch's tasks: for how many seconds before it the driver had nothing to ask for.
 PAUSE = struct.Struct(">d")
+# Behind it: how many bytes follow that are for one slot alone; the tasks of all come behind these.
+OWN = struct.Struct(">I")
 
 
 class ProtocolError(Exception):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 from millstream.exchange.addresses import Address, connect
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import HEAD, Frame, Kind, ProtocolError
 from millstream.exchange.handshake import Handshake, NotOfThisJobError, Side
+from millstream.exchange.silence import ask_for_signs, is_silent
 
 _READ = 1 << 18
 _MOST_PARTS = 64
@@ -24,12 +26,16 @@ class Link:
         queued: how many bytes wait to be sent.
         sent, received: how many bytes of frames there were.
         closed: whether the connection is gone; `reason` says why, if there is more to say.
+        silence: for how many seconds the other machine may give no sign of life; None for a process of this one.
     """
 
     def __init__(self, connection: socket.socket, credentials: Credentials, side: Side) -> None:
         connection.setblocking(False)
+        self.silence: float | None = None
         if connection.family == socket.AF_INET:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            ask_for_signs(connection, credentials.silence)
+            self.silence = credentials.silence
         self._stream = credentials.stream(connection, side)
         self.socket = self._stream.socket
         self.queued = self.sent = self.received = 0
@@ -39,6 +45,8 @@ class Link:
         self._handshake: Handshake | None = Handshake(credentials.secret, side)
         self._greetings: deque[memoryview] = deque([memoryview(self._handshake.greeting)])
         self._out: deque[memoryview] = deque()
+        # Is told when there is something to send where there was nothing.
+        self.stirred: Callable[[], None] = lambda: None
         self._buffer = bytearray()
         self._head: tuple[int, int, int, int] | None = None
         self._body: bytearray | None = None
@@ -60,6 +68,11 @@ class Link:
         return bool(self._greetings) or (bool(self._out) and self.is_trusted)
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the other machine has given no sign of life for too long."""
+        return self.silence is not None and is_silent(self.socket, self.silence)
+
+    @property
     def awaits_room(self) -> bool:
         """Whether there is a reason to wait until the socket takes something."""
         stream = self._stream
@@ -69,6 +82,8 @@ class Link:
         """Queue a frame. The payload is not copied."""
         if self._is_deaf:
             return
+        if not self._out:
+            self.stirred()
         kind, epoch, level, payload = frame
         self._out.append(memoryview(HEAD.pack(kind, epoch, level, len(payload))))
         if payload:

@@ -5,13 +5,16 @@ So who has no room to send still takes what others send, and no circle of full b
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from millstream.exchange.frames import Frame
 from millstream.exchange.link import Link
+from millstream.exchange.silence import CHECKS
 
 
 @dataclass
@@ -26,9 +29,14 @@ class Poller:
     """Waits for whatever happens on some links and descriptors."""
 
     def __init__(self) -> None:
-        self._poll = select.poll()
+        # What a turn costs must not grow with the number of links that are quiet.
+        self._poll = select.epoll()
         self._links: dict[int, _Watched] = {}
+        # Those that may have something to send.
+        self._stirring: dict[int, _Watched] = {}
         self._others: dict[int, Callable[[], None]] = {}
+        # How often it is looked whether other machines are silent, and when next.
+        self._look_seconds = self._look_at = math.inf
 
     def add(self, link: Link, take: Callable[[Frame], None], lost: Callable[[], None]) -> None:
         """Serve a link.
@@ -38,16 +46,27 @@ class Poller:
             take: is given what comes over it.
             lost: is called once, when it has broken; the link is served no longer.
         """
-        self._links[link.socket.fileno()] = _Watched(link, take, lost, select.POLLIN)
-        self._poll.register(link.socket, select.POLLIN)
+        fd = link.socket.fileno()
+        watched = self._links[fd] = self._stirring[fd] = _Watched(link, take, lost, select.EPOLLIN)
+        link.stirred = partial(self._stirring.__setitem__, fd, watched)
+        self._poll.register(fd, select.EPOLLIN)
+        if link.silence is not None:
+            self._look_seconds = min(self._look_seconds, link.silence / CHECKS)
+            self._look_at = min(self._look_at, time.monotonic() + self._look_seconds)
 
     def watch(self, fd: int, act: Callable[[], None]) -> None:
         """Call something whenever there is something to read from a descriptor."""
         self._others[fd] = act
-        self._poll.register(fd, select.POLLIN)
+        self._poll.register(fd, select.EPOLLIN)
+
+    @property
+    def has_to_send(self) -> bool:
+        """Whether something waits, on any link, that may be sent."""
+        return any(watched.link.has_to_send for watched in self._stirring.values())
 
     def forget(self, fd: int) -> None:
         """Look at a descriptor no longer, if it was looked at."""
+        self._stirring.pop(fd, None)
         known = self._links.pop(fd, None) is not None
         known = self._others.pop(fd, None) is not None or known
         if known:
@@ -65,16 +84,24 @@ class Poller:
         for watched in self._links.values():
             watched.link.close()
         self._links.clear()
+        self._stirring.clear()
+        self._poll.close()
 
     def turn(self, seconds: float | None = None) -> bool:
-        """Send what can be sent, else wait for something to happen; see to it, and tell whether something did."""
+        """Send what can be sent, else wait for something to happen; see to it, and tell whether something did.
+
+        It may return before anything has, also if there is no limit to the time.
+        """
         if self._offer():
             # Somebody may have waited for just that.
             seconds = 0.0
-        ready = self._poll.poll(None if seconds is None else max(0.0, seconds * 1000))
+        if self._look_at < math.inf:
+            seconds = self._look_around(math.inf if seconds is None else seconds)
+        ready = self._poll.poll(None if seconds is None else max(0.0, seconds))
         for fd, _ in ready:
             watched = self._links.get(fd)
             if watched is not None:
+                self._stirring[fd] = watched
                 self._serve(fd, watched)
             elif fd in self._others:
                 self._others[fd]()
@@ -90,19 +117,31 @@ class Poller:
             self.turn(left)
         return True
 
+    def _look_around(self, seconds: float) -> float:
+        """Hang up on machines that are silent, if it is time to; return for how long to wait until it is again."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + self._look_seconds
+            for watched in list(self._links.values()):
+                if watched.link.is_silent:
+                    self.drop(watched.link, f"(no answer from its machine for {watched.link.silence:g} s)")
+        return min(seconds, self._look_at - now)
+
     def _offer(self) -> bool:
         """Send what can be sent; tell whether something was."""
         has_sent = False
-        for fd, watched in self._links.items():
+        for fd, watched in list(self._stirring.items()):
             link = watched.link
             if link.has_to_send:
                 before = link.sent
                 link.flush()
                 has_sent = has_sent or link.sent > before
-            wanted = select.POLLIN | select.POLLOUT if link.awaits_room else select.POLLIN
+            wanted = select.EPOLLIN | select.EPOLLOUT if link.awaits_room else select.EPOLLIN
             if wanted != watched.events:
                 watched.events = wanted
                 self._poll.modify(fd, wanted)
+            if not link.has_to_send:
+                del self._stirring[fd]
         return has_sent
 
     def _serve(self, fd: int, watched: _Watched) -> None:

@@ -19,9 +19,10 @@ from millstream.exchange.addresses import Address, beside
 from millstream.exchange.arrivals import Arrivals
 from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError
 from millstream.exchange.credentials import Credentials
-from millstream.exchange.frames import PAUSE, Frame, Kind, ProtocolError, end_of
+from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError, end_of
 from millstream.exchange.link import Link
 from millstream.exchange.poller import Poller
+from millstream.operators.dealing import with_own
 from millstream.operators.protocol import LevelTask
 from millstream.operators.traffic import LevelTimes, SlotTraffic
 
@@ -118,9 +119,10 @@ class Slot:
         if now - self._told_at < TELL_SECONDS:
             return None
         self._told_at = now
-        channels = self._channels.take_traffic()
         elapsed = 0.0 if math.isnan(self._ended_at) else self._ended_at - self._began_at
-        return SlotTraffic(elapsed=elapsed, credit=CREDIT_BYTES, levels=tuple(self._times), channels=channels)
+        return SlotTraffic(
+            elapsed=elapsed, credit=CREDIT_BYTES, levels=tuple(self._times), channels=self._channels.take_traffic()
+        )
 
     def serve(self) -> None:
         """Do what the driver asks, until it says stop or is gone."""
@@ -161,8 +163,8 @@ class Slot:
             self._channels.meet({int(slot): _address(a) for slot, a in addresses.items()})
             self._driver.push(Frame(Kind.MET))
         elif command.kind is Kind.EPOCH:
-            (paused,) = PAUSE.unpack_from(command.payload)
-            self._run(pickle.loads(memoryview(command.payload)[PAUSE.size :]), paused)
+            paused, tasks = _epoch(memoryview(command.payload))
+            self._run(tasks, paused)
             self._work.after_epoch()
         else:
             raise ProtocolError(f"the driver said {command.kind.name} to a slot")
@@ -210,6 +212,15 @@ class Slot:
     def _check_driver(self) -> None:
         if self._driver_is_gone:
             raise DriverGoneError("the driver is gone")
+
+
+def _epoch(payload: memoryview) -> tuple[float, list[LevelTask]]:
+    """Return for how long there was nothing to do, and the tasks of this slot."""
+    (paused,) = PAUSE.unpack_from(payload)
+    (length,) = OWN.unpack_from(payload, PAUSE.size)
+    own = payload[PAUSE.size + OWN.size :][:length]
+    tasks: list[LevelTask] = pickle.loads(payload[PAUSE.size + OWN.size + length :])
+    return paused, with_own(tasks, pickle.loads(own)) if length else tasks
 
 
 def _address(value: str | list[str | int]) -> Address:

@@ -68,6 +68,10 @@ class EpochSizer:
 
     _GROWTH = 16.0
     _SHRINK = 0.25
+    # What an epoch costs of itself is forgotten by so much with each, since the machine may have been busy just then.
+    _FORGOTTEN = 0.02
+    # Whatever was seen, it is no more than so many targets.
+    _MOST_OVERHEAD = 10.0
 
     def __post_init__(self) -> None:
         self.budget = min(self.budget, self.max_records)
@@ -83,8 +87,10 @@ class EpochSizer:
 
     def _aim(self, seconds: float) -> None:
         self.target_seconds = seconds
-        # What an epoch costs however few its records: the shortest that was seen.
+        # What an epoch costs however few its records: not more than the shortest that was seen, nor much of the target,
+        # unless epochs with fewer records have taken as long.
         self._overhead = seconds / 5
+        self._larger: tuple[int, float] | None = None
 
     def budget_of(self, source: int) -> int:
         """Return how many records a subtask of a source may be dealt out."""
@@ -128,10 +134,13 @@ class EpochSizer:
             records: how many records its busiest source subtask read.
             most_bytes: the most any subtask sent.
         """
-        self._overhead = min(self._overhead, seconds)
-        wish = (self.target_seconds - self._overhead) / max(seconds - self._overhead, 1e-3)
+        self._learn_overhead(seconds, records)
+        # Where an epoch alone costs as much as it should take, fewer records would only make it worth less.
+        target = max(self.target_seconds, 2 * self._overhead)
+        wish = (target - self._overhead) / max(seconds - self._overhead, 1e-3)
         if not limited and wish >= 1:
             return
+        self._larger = (records, seconds) if wish < 1 and seconds > 0 else None
         # Small steps near the target, so that noise does not make the size swing.
         factor = min(max(wish, self._SHRINK), self._GROWTH)
         # What it took is what the records took that were read, which may be fewer than the budget: see `budget_of`.
@@ -139,3 +148,14 @@ class EpochSizer:
         if most_bytes and records:
             budget = min(budget, records * self.max_bytes / most_bytes)
         self.budget = int(min(max(budget, 1), self.max_records))
+
+    def _learn_overhead(self, seconds: float, records: int) -> None:
+        """Compare with the epoch before if that was much larger: what both would take without any records."""
+        if self._overhead > self.target_seconds / 5:
+            self._overhead *= 1 - self._FORGOTTEN
+        more, longer = self._larger or (0, 0.0)
+        # Else they differ by too little to say, or it was the records that took the time.
+        if more and records <= more / 2 and seconds / longer > (1 + records / more) / 2:
+            of_itself = (seconds * more - longer * records) / (more - records)
+            self._overhead = max(self._overhead, min(of_itself, self._MOST_OVERHEAD * self.target_seconds))
+        self._overhead = min(self._overhead, seconds)

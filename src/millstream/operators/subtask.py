@@ -5,28 +5,24 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from operator import length_hint
-from types import FrameType
 from typing import Any
 
-from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError, RecordTooLargeError
+from millstream.common.errors import RecordTooLargeError
 from millstream.common.faults import fault_point
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.async_io import AsyncOperator
 from millstream.operators.base import OperatorSetup, Surroundings
 from millstream.operators.batch_input import BatchInput
-from millstream.operators.blocks import END_OF_INPUT, IDLE, WATERMARK, Control, Frame, Layout
+from millstream.operators.blocks import Frame, Layout
 from millstream.operators.carried import SHARES, Carried, decode, encode
-from millstream.operators.chain import ChainCompiler, ChainNode
+from millstream.operators.chain import ChainCompiler
 from millstream.operators.channels import Channel
-from millstream.operators.codegen import site_of
 from millstream.operators.context import RuntimeContext
 from millstream.operators.earlier import EarlierInput, EarlierWay
 from millstream.operators.edges import Edge, EdgeWriter
-from millstream.operators.evidence import Evidence, Keeping, evidence, key_of
-from millstream.operators.failures import Failure, Located, SubtaskFailed, locate, user_traceback
+from millstream.operators.event_time import EventTime
+from millstream.operators.guard import Guard
 from millstream.operators.inbox import Inbox, Queue, Turns
 from millstream.operators.insight import Observer
 from millstream.operators.metrics import MetricGroup
@@ -38,10 +34,10 @@ from millstream.operators.reading import OpenShare, Unfinished
 from millstream.operators.reduce import ReduceOperator
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.source import Share, SourceOperator
+from millstream.operators.subtask_state import SubtaskState
 from millstream.operators.vertex import JobSettings, Vertex
 from millstream.operators.watermarks import WatermarkOperator
 from millstream.state.keyed import KeyedState, StateStorage, Version
-from millstream.state.restored import StoredState
 
 # With more keys than this for each record, an epoch's keys count as mostly new.
 MANY_NEW_KEYS = 0.1
@@ -92,15 +88,14 @@ class Subtask:
         self._attempt = ""
         self._notified = 0
         self._must_announce = False
-        self._idle = False
-        self._epoch = 0
         self._opened = False
-        self._watermark = MIN_WATERMARK
         self._records_in = self._bytes_in = 0
         self._nodes = vertex.nodes
         self._operators = [(n.id, n.operator) for n in vertex.nodes]
         self._metrics: dict[str, MetricGroup] = {}
-        self._states: dict[str, KeyedState] = {}
+        self._states = SubtaskState(index, storage, surroundings.clock, settings)
+        self._passed = Passed(vertex, settings.batch)
+        self._guard = Guard(vertex, index, settings, self._states.by_id, self._passed)
         self._channels = {
             (edge.id, sender): Channel(edge, sender)
             for edge in vertex.in_edges
@@ -109,8 +104,10 @@ class Subtask:
         }
         self._parallelisms = parallelisms
         self._writers = {e.id: self._writer(e, parallelisms[e.target]) for e in vertex.out_edges}
-        self._compiler = self._prepare(storage)
-        self._node_of = {i: n for n in self._nodes for i in (n.id, f"{n.id}.operator") if i in self._states}
+        self._time = EventTime(
+            self._nodes, self._channels.values(), self._writers, self._guard, before=self._before_watermark
+        )
+        self._compiler = self._prepare()
         # The loops, for epochs of few keys and for epochs of many new ones.
         self._loops: dict[bool, Loops] = {False: {}, True: {}}
         self._inputs = self._loops[False]
@@ -137,41 +134,22 @@ class Subtask:
         # Until when, by the stopwatch, this epoch waits for operators that are full.
         self._patient_until = -math.inf
         self._inbox = Inbox(self._channels)
-        self._passed = Passed(vertex, settings.batch)
         self._observer = Observer(self._operators, surroundings, index, vertex.parallelism)
         self._earlier = EarlierInput(vertex, index)
         self._way: EarlierWay | None = None
         self._broadcast = [c for c in self._channels.values() if c.edge.partitioner.broadcasts]
         # Until it has processed anything.
         self._is_start = True
-        # For every operator of the chain what is behind it: places in the chain, and edges as ~id.
-        self._behind = [
-            list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in self._nodes
-        ]
 
     def _writer(self, edge: Edge, next_vertex: tuple[int, int]) -> EdgeWriter:
         parallelism, max_parallelism = next_vertex
         targets = edge.partitioner.targets(self.index, self.vertex.parallelism, parallelism)
         return EdgeWriter(edge, targets, Place(self.index, parallelism, max_parallelism))
 
-    def _prepare(self, storage: StateStorage) -> ChainCompiler:
+    def _prepare(self) -> ChainCompiler:
         compiler = ChainCompiler(self._nodes, self._writers, self._settings.inlining)
         for node in self._nodes:
-            state = None
-            if node.operator.keyed:
-                state = self._states[node.id] = KeyedState(
-                    node.id,
-                    self.index,
-                    storage,
-                    self._surroundings.clock,
-                    self._settings.state_backend,
-                    self._settings.compressed,
-                )
-            own = None
-            if node.operator.has_operator_state:
-                own = self._states[f"{node.id}.operator"] = KeyedState(
-                    f"{node.id}.operator", self.index, storage, self._surroundings.clock
-                )
+            state, own = self._states.keyed(node), self._states.own(node)
             metrics = self._metrics[node.id] = MetricGroup((node.name,))
             context = RuntimeContext(
                 node.name,
@@ -189,7 +167,7 @@ class Subtask:
         compiler.survey(self.vertex.in_edges)
         for place, node in enumerate(self._nodes):
             if isinstance(node.operator, AsyncOperator) or node.operator.makes_watermarks:
-                node.operator.advance = partial(self._pass_on, place)
+                node.operator.advance = partial(self._time.pass_on, place)
             if node.operator.emits_later:
                 node.operator.setup.emit = compiler.emit_function(node)
         return compiler
@@ -210,7 +188,7 @@ class Subtask:
         # A reduce over records without timestamps gives the same in arrival order.
         if isinstance(head.operator, ReduceOperator) and not any(e.layout.has_timestamp for e in edges):
             return None
-        return BatchInput(self._states[head.id], edges)
+        return BatchInput(self._states.by_id[head.id], edges)
 
     # --- life
 
@@ -222,40 +200,36 @@ class Subtask:
     def begin(self, task: LevelTask, attempt: str) -> None:
         """Start an epoch at the acknowledged state."""
         self._task, self._attempt = task, attempt
-        self._epoch = task.epoch
+        self._guard.epoch = task.epoch
         self._records_in = self._bytes_in = 0
         for writer in self._writers.values():
             writer.records_out = writer.bytes_out = 0
         for taken in self._sinks:
             taken.records = 0 if taken.records is not None else None
         self._load_state(task.in_memory)
-        self._passed.begin(self._states.get(self.vertex.head.id), self.vertex.head.operator.watermark)
+        self._passed.begin(self._states.by_id.get(self.vertex.head.id), self.vertex.head.operator.watermark)
         if not self._opened:
             self._opened = True
             for node in self._nodes:
-                self._guarded(node.operator.open, node)
+                self._guard.call(node.operator.open, node)
         name = f"{self.index}-{task.epoch}-{attempt}"
         for node in self._nodes:
             if isinstance(node.operator, SinkOperator):
                 transaction = f"{self._settings.writes_as}-{node.id}-{name}"
-                self._guarded(partial(node.operator.writer.begin, transaction), node)
+                self._guard.call(partial(node.operator.writer.begin, transaction), node)
             if task.last_checkpoint > self._notified:
-                self._guarded(partial(node.operator.notify_checkpoint_complete, task.last_checkpoint), node)
+                self._guard.call(partial(node.operator.notify_checkpoint_complete, task.last_checkpoint), node)
         self._notified = task.last_checkpoint
 
     def _load_state(self, in_memory: int | None) -> None:
-        state_files = self._task.state_files.get((self.vertex.id, self.index), {})
-        for state_id, state in self._states.items():
-            prepare = partial(state.prepare, state_files.get(state_id), in_memory)
-            self._guarded(prepare, self._node_of[state_id])
-            state.begin()
+        self._states.load(self._task.state_files.get((self.vertex.id, self.index), {}), in_memory, self._guard)
 
     def keep_state(self, task: LevelTask, attempt: str) -> SubtaskReport:
         """It has ended: write what state it has left, where that is wanted, and have functions do nothing."""
-        self._task, self._attempt, self._epoch = task, attempt, task.epoch
+        self._task, self._attempt, self._guard.epoch = task, attempt, task.epoch
         # What has ended holds nothing that files have not.
         self._load_state(None)
-        files = self._write_state(keep=True)
+        files = self._states.write(task, attempt, True, self._guard)
         return SubtaskReport(
             vertex=self.vertex.id,
             subtask=self.index,
@@ -263,16 +237,16 @@ class Subtask:
             records_out=0,
             bytes_out=0,
             state_files=files,
-            state_bytes=sum(s.take_written() for s in self._states.values()),
+            state_bytes=self._states.take_written(),
             committables={},
-            watermark=self._watermark,
+            watermark=self._time.watermark,
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
             carried=self._carried,
             next_wake=None,
             aligned={},
             ended=True,
             tables={},
-            exported=self._export_state(),
+            exported=self._states.export(task, attempt, self.vertex.max_parallelism),
         )
 
     def read_shares(self, shares: list[Share], ends: bool, seconds: float) -> Iterator[Outgoing]:
@@ -309,9 +283,9 @@ class Subtask:
                 self._share_passed(operator, *passed)
         self._let_time_pass()
         self._finish_requests()
-        if ends and not todo and not self._earlier.waiting and self._watermark < MAX_WATERMARK:
-            self._advance(MAX_WATERMARK)
-        if self._watermark == MAX_WATERMARK:
+        if ends and not todo and not self._earlier.waiting and not self._time.is_over:
+            self._time.advance(MAX_WATERMARK)
+        if self._time.is_over:
             yield from self._end()
         self._flush()
         yield from self._drain()
@@ -334,7 +308,7 @@ class Subtask:
     def _read_share(self, share: OpenShare, until: float) -> Generator[Outgoing, None, bool]:
         """Read a share until the stopwatch has come so far; tell whether it is read to its end."""
         run, head = self._source_loop(), self.vertex.head
-        while (batch := self._guarded(share.batch, head)) is not None:
+        while (batch := self._guard.call(share.batch, head)) is not None:
             before = share.at
             at = self._run_pieces(run, self._paces[SHARES], batch, before, len(batch), until)
             read = share.took(at)
@@ -342,7 +316,7 @@ class Subtask:
             self._records_in += sum(map(len, batch[before:at])) if head.operator.emits_batches else read
             yield from self._full_blocks()
             if self._look() >= until or self._is_full():
-                return self._guarded(share.batch, head) is None
+                return self._guard.call(share.batch, head) is None
         return True
 
     def _share_passed(self, operator: SourceOperator, share: OpenShare, records: int, is_read: bool) -> None:
@@ -356,7 +330,7 @@ class Subtask:
         """Process for so long what channels have brought: first what waits from before, then this epoch's."""
         self._announce()
         self._bytes_in = sum(len(f.body) for f in frames)
-        for state in self._states.values():
+        for state in self._states.by_id.values():
             state.took(self._bytes_in)
         self._let_time_pass()
         turns = self._inbox.open(frames)
@@ -394,7 +368,7 @@ class Subtask:
             yield from self._full_blocks()
             control = queue.take_control()
             if control is not None:
-                self._take_control(channel, control)
+                self._time.take(channel, control)
                 self._look()
                 yield from self._end_if_all_ended()
             turns.had_turn(queue)
@@ -426,17 +400,17 @@ class Subtask:
         """Close the epoch: write state, stage output, and say what was done."""
         for node in self._nodes:
             node.operator.settle()
-        head = self._states.get(self.vertex.head.id)
+        head = self._states.by_id.get(self.vertex.head.id)
         if head is not None:
             self._inputs = self._loops[head.new_keys() > MANY_NEW_KEYS * self._records_in]
         task = self._task
         files = self._save_state(task.keep or self.ended)
-        exported = self._export_state()
+        exported = self._states.export(task, self._attempt, self.vertex.max_parallelism)
         staged: dict[str, Any] = {}
         for node in self._nodes:
             if isinstance(node.operator, SinkOperator):
                 prepare = partial(node.operator.writer.prepare_commit, task.flush or self.ended)
-                committable = self._guarded(prepare, node)
+                committable = self._guard.call(prepare, node)
                 if committable is not None:
                     staged[node.id] = committable
         fault_point("task.after-stage")
@@ -450,10 +424,12 @@ class Subtask:
             records_out=sum(w.records_out for w in self._writers.values()),
             bytes_out=sum(w.bytes_out for w in self._writers.values()),
             state_files=files,
-            state_bytes=sum(s.take_written() for s in self._states.values()),
+            state_bytes=self._states.take_written(),
             committables=staged,
             # In a source's chain, time begins where watermarks are made.
-            watermark=max([self._watermark, *(n.operator.sent for n in self._nodes if n.operator.makes_watermarks)]),
+            watermark=max(
+                [self._time.watermark, *(n.operator.sent for n in self._nodes if n.operator.makes_watermarks)]
+            ),
             metrics={name: value for group in self._metrics.values() for name, value in group.values()},
             carried=self._carry(),
             next_wake=None if self.ended else self._next_wake(),
@@ -468,45 +444,27 @@ class Subtask:
             exported=exported,
             taken=None if None in counts else sum(filter(None, counts)),
             bytes_in=self._bytes_in,
-            insight=self._observer.look(self._channels.values(), self._states, self.ended),
+            insight=self._observer.look(self._channels.values(), self._states.by_id, self.ended),
+            state_was_here=self._states.was_here(),
         )
 
     def _save_state(self, keep: bool) -> dict[str, Version]:
         """Write what has changed in the state to files, or hold it in memory; return the last files."""
         if keep:
             for node in self._nodes:
-                self._guarded(partial(node.operator.snapshot, self._epoch), node)
+                self._guard.call(partial(node.operator.snapshot, self._task.epoch), node)
             fault_point("task.before-delta")
-        files = self._write_state(keep)
+        files = self._states.write(self._task, self._attempt, keep, self._guard)
         if keep:
             fault_point("task.after-delta")
         return files
-
-    def _write_state(self, keep: bool) -> dict[str, Version]:
-        files: dict[str, Version] = {}
-        for state_id, state in self._states.items():
-            save: Callable[[], Version] = partial(state.hold, self._epoch)
-            if keep or not state.can_hold:
-                save = partial(state.write_delta, self._epoch, self._attempt, self._task.whole_state)
-            files[state_id] = self._guarded(save, self._node_of[state_id])
-        return files
-
-    def _export_state(self) -> dict[str, StoredState]:
-        """Write the state for a savepoint, if there is one."""
-        exported: dict[str, StoredState] = {}
-        if self._task.savepoint is not None:
-            for i, s in self._states.items():
-                part = s.export(self._task.savepoint, self.vertex.max_parallelism, self._attempt)
-                if part is not None:
-                    exported[i] = part
-        return exported
 
     def _next_wake(self) -> int | None:
         return min(filter(None, [n.operator.next_wake() for n in self._nodes]), default=None)
 
     def tables(self) -> dict[str, dict[str, dict[str, str]]]:
         """Return what tables of state there are, by state id."""
-        return {i: s.describe() for i, s in self._states.items()}
+        return self._states.describe()
 
     def end_requests(self) -> None:
         """End the requests in flight, and make no more."""
@@ -518,11 +476,11 @@ class Subtask:
         if self._opened:
             self._opened = False
             for node in self._nodes:
-                self._guarded(node.operator.close, node)
+                self._guard.call(node.operator.close, node)
 
     def states(self) -> Iterator[tuple[str, KeyedState]]:
         """Yield the states of its operators, each with its id."""
-        yield from self._states.items()
+        yield from self._states.by_id.items()
 
     # --- inside an epoch
 
@@ -538,9 +496,9 @@ class Subtask:
             passed.take(edge, queue.layout, queue.body, at)
             passed.at = at
         if self._batch is not None and not edge.partitioner.broadcasts:
-            self._batch.add(edge, block.part(at, end), self._epoch)
+            self._batch.add(edge, block.part(at, end), self._task.epoch)
         elif until == math.inf and not self._follows_clock:
-            self._run(loop(edge, block.layout), block.part(at, end).content)
+            self._guard.loop(loop(edge, block.layout), block.part(at, end).content)
         else:
             end = end if most is None else min(end, at + most)
             run, pace = loop(edge, block.layout), self._paces[edge.id]
@@ -572,7 +530,7 @@ class Subtask:
         while at < end:
             to = min(at + pace.size, end)
             self._passed.at = at
-            self._run(run, records if (to - at) * width == items else records[at * width : to * width])
+            self._guard.loop(run, records if (to - at) * width == items else records[at * width : to * width])
             now = self._now = pace.went(to - at)
             at = to
             if self._follows_clock and now >= self._look_again:
@@ -605,11 +563,11 @@ class Subtask:
         """Where nothing waits for the end of the epoch, or the next one must not know of this one, let requests end."""
         if self._task.slice == math.inf:
             for operator, node in self._asking:
-                self._guarded(operator.finish, node)
+                self._guard.call(operator.finish, node)
 
     def _emit_answers(self) -> None:
         for operator, node in self._asking:
-            self._guarded(operator.emit_answers, node)
+            self._guard.call(operator.emit_answers, node)
 
     def _look(self) -> float:
         """Look at the stopwatch."""
@@ -626,80 +584,15 @@ class Subtask:
             marker.expects(expected)
         self._on_processing_time()
 
-    def _take_control(self, channel: Channel, control: Control) -> None:
-        _, kind, value = control
-        if kind == END_OF_INPUT:
-            channel.ended = True
-        elif kind == IDLE:
-            channel.idle = True
-            self._combine()
-        elif kind == WATERMARK:
-            channel.idle = False
-            if value > channel.watermark:
-                channel.watermark = value
-            self._combine()
-
-    def _combine(self) -> None:
-        """The subtask's time is the least over the channels that are not idle."""
-        active = [c.watermark for c in self._channels.values() if not c.idle]
-        if not active:
-            if not self._idle:
-                # Nobody holds the others back any more, in whatever order they have fallen silent.
-                highest = max((c.watermark for c in self._channels.values()), default=MIN_WATERMARK)
-                if highest > self._watermark:
-                    self._advance(highest)
-                self._idle = True
-                self._pass_on(-1, None)
-            return
-        lowest = min(active)
-        if lowest > self._watermark:
-            self._idle = False
-            self._advance(lowest)
-        elif self._idle:
-            self._idle = False
-            self._pass_on(-1, self._watermark)
-
-    def _advance(self, watermark: int) -> None:
+    def _before_watermark(self, watermark: int) -> None:
         if watermark == MAX_WATERMARK and self._batch is not None:
             self._replay_batch(self._batch)
-        self._watermark = watermark
         if self._passed.is_on:
             self._passed.advance(watermark)
-        self._arrive(0, watermark)
-
-    def _arrive(self, place: int, watermark: int | None) -> None:
-        """A watermark, or None for idle, reaches a place of the chain (an edge: ~id), and then those behind.
-
-        What is behind an operator gets what the operator makes of it.
-        """
-        # Not by recursion: a chain may be longer than Python's stack is deep.
-        waiting = [(place, watermark)]
-        while waiting:
-            place, watermark = waiting.pop()
-            if place < 0:
-                writer = self._writers[~place]
-                writer.idle() if watermark is None else writer.watermark(watermark)
-                continue
-            node = self._nodes[place]
-            if watermark is None:
-                goes_on = self._guarded(node.operator.on_idle, node)
-            else:
-                watermark = self._guarded(partial(node.operator.on_watermark, watermark), node)
-                goes_on = watermark is not None
-            if goes_on:
-                waiting += [(output, watermark) for output in reversed(self._behind[place])]
-
-    def _pass_on(self, place: int, watermark: int | None) -> None:
-        """Send a watermark, or None for idle, to what is behind an operator (-1: to the first)."""
-        if place < 0:
-            self._arrive(0, watermark)
-        else:
-            for output in self._behind[place]:
-                self._arrive(output, watermark)
 
     def _on_processing_time(self) -> None:
         for node in self._nodes:
-            self._guarded(node.operator.on_processing_time, node)
+            self._guard.call(node.operator.on_processing_time, node)
 
     def _tick(self, records: int) -> None:
         """Let periodic watermark generators emit."""
@@ -709,8 +602,8 @@ class Subtask:
     def _end_if_all_ended(self) -> Iterator[Outgoing]:
         if self.ended or not all(c.ended for c in self._channels.values()):
             return
-        if self._watermark < MAX_WATERMARK:
-            self._combine()
+        if not self._time.is_over:
+            self._time.combine()
         self._tick(self._records_in)
         yield from self._end()
 
@@ -723,7 +616,7 @@ class Subtask:
         # Timers of the wall clock that are due fire though no more input comes; those that are not never will.
         self._on_processing_time()
         for node in self._nodes:
-            self._guarded(node.operator.finish, node)
+            self._guard.call(node.operator.finish, node)
             yield from self._full_blocks()
         for writer in self._writers.values():
             writer.end()
@@ -736,7 +629,7 @@ class Subtask:
         """Have operators emit what they hold back: it is no state, and must not be lost with this process."""
         for node in self._nodes:
             if node.operator.holds_back:
-                self._guarded(node.operator.flush, node)
+                self._guard.call(node.operator.flush, node)
 
     def _drain(self) -> Iterator[Outgoing]:
         for writer in self._writers.values():
@@ -748,15 +641,15 @@ class Subtask:
                 yield writer.edge, target, block
         except RecordTooLargeError as e:
             sender = next(n for n in self._nodes if any(o.edge == writer.edge.id for o in n.outputs))
-            raise self._failed(e, sender) from e
+            raise self._guard.failed(e, sender) from e
 
     def _replay_batch(self, batch: BatchInput) -> None:
         head = self.vertex.head
         for blocks in batch.by_key():
             for edge, block in blocks:
-                self._run(self._loop(edge, block.layout), block.content)
+                self._guard.loop(self._loop(edge, block.layout), block.content)
                 self._has_room()
-            self._guarded(head.operator.on_end_of_key, head)
+            self._guard.call(head.operator.on_end_of_key, head)
 
     # --- what outlives the process
 
@@ -765,8 +658,8 @@ class Subtask:
 
     def _carry(self) -> bytes:
         self._carried = encode(
-            watermark=self._watermark,
-            idle=self._idle,
+            watermark=self._time.watermark,
+            idle=self._time.is_idle,
             ended=self.ended,
             channels=self._channels,
             operators={i: data for i, o in self._operators if (data := o.carry()) is not None},
@@ -780,28 +673,23 @@ class Subtask:
 
     def _restore(self, carried: bytes) -> None:
         left = decode(carried)
-        self._watermark, self._idle, self.ended = left.watermark, left.idle, left.ended
+        self._time.watermark, self._time.is_idle, self.ended = left.watermark, left.idle, left.ended
         if left.ended_edges is None:
             for address, before in left.channels.items():
                 channel = self._channels[address]
                 channel.watermark, channel.idle, channel.ended = before.watermark, before.idle, before.ended
         else:
-            self._begin_channels(left.watermark, left.ended_edges)
+            self._time.begin_channels(left.ended_edges)
             # Those behind do not know yet how far each of their new channels has come.
             self._must_announce = not left.ended
             if self.vertex.is_source and not left.ended:
                 # It was told to end, and will be again, so that the last watermark comes behind requests in flight.
-                self._watermark = MIN_WATERMARK
+                self._time.watermark = MIN_WATERMARK
         self._restore_operators(left)
         self._unfinished.restore(left.unread)
         self._inbox.restore(left.waiting)
-        self._guarded(partial(self._earlier.restore, left.earlier), self.vertex.head)
+        self._guard.call(partial(self._earlier.restore, left.earlier), self.vertex.head)
         self._carried = carried
-
-    def _begin_channels(self, watermark: int, ended_edges: frozenset[int]) -> None:
-        for channel in self._channels.values():
-            channel.ended = channel.edge.id in ended_edges
-            channel.watermark, channel.idle = MAX_WATERMARK if channel.ended else watermark, False
 
     def _restore_operators(self, left: Carried) -> None:
         for operator_id, operator in self._operators:
@@ -813,90 +701,11 @@ class Subtask:
         if not self._must_announce:
             return
         self._must_announce = False
-        if not self.vertex.is_source and self._watermark > MIN_WATERMARK:
-            self._pass_on(-1, self._watermark)
+        if not self.vertex.is_source and self._time.watermark > MIN_WATERMARK:
+            self._time.say()
         for node in self._nodes:
             if node.operator.makes_watermarks:
                 node.operator.announce()
-
-    # --- failures
-
-    def _run(self, function: Loop, batch: Any) -> None:
-        # The iterator knows how far the loop has come.
-        items = iter(batch) if self._passed.is_on else batch
-        try:
-            function(items)
-        except Exception as e:
-            raise self._failed(e, None, len(batch) - length_hint(items) if self._passed.is_on else 0) from e
-
-    def _guarded(self, action: Callable[[], Any], node: ChainNode) -> Any:
-        try:
-            return action()
-        except SubtaskFailed:
-            raise
-        except Exception as e:
-            raise self._failed(e, node) from e
-
-    def _failed(self, error: Exception, node: ChainNode | None, items: int = 0) -> SubtaskFailed:
-        located = locate(error)
-        found = next((n for n in self._nodes if n.operator is located.operator), node or self.vertex.head)
-        error, kept = located.error, self._evidence(found, located, items)
-        return SubtaskFailed(
-            Failure(
-                user_traceback(error),
-                found.name,
-                found.uid,
-                found.id,
-                self.index,
-                self.vertex.parallelism,
-                self._epoch,
-                located.record,
-                isinstance(error, DamagedStateError),
-                isinstance(error, (IncurableError, InvalidProgramError)),
-                found.made_at,
-                kept.kept,
-                kept.note,
-            )
-        )
-
-    def _evidence(self, node: ChainNode, located: Located, items: int) -> Evidence:
-        """Return what is kept of a failure; that it cannot be is no reason to tell of another error."""
-        state, own = self._states.get(node.id), self._states.get(f"{node.id}.operator")
-        given = located.found if node.operator is located.operator else None
-        try:
-            node.operator.settle()
-            before = None
-            if node is self.vertex.head and self._passed.is_on and (whose := key_of(node.operator, given)) is not None:
-                before = self._passed.before(whose, items)
-            keeps = Keeping(self._settings.keep_bytes, before, self._passed.watermark)
-            return evidence(node.operator, given, state, own, keeps)
-        except Exception as e:
-            return Evidence(None, f"nothing of it could be kept ({type(e).__name__}: {e})")
-
-
-@dataclass(frozen=True)
-class Speaker:
-    """Whose function has called us: the operator's name and where it was made, its subtask as `1/2`, and its job."""
-
-    operator: str
-    subtask: str
-    job: str
-
-
-def speaker(frame: FrameType | None) -> Speaker | None:
-    """Return whose function has called us; None if none has."""
-    operator: object | None = None
-    while frame is not None:
-        site = site_of(frame, frame.f_lineno)
-        operator = site.operator if operator is None and site is not None else operator
-        if frame.f_code.co_filename == __file__ and isinstance(subtask := frame.f_locals.get("self"), Subtask):
-            node = next((n for n in subtask._nodes if n.operator is operator), frame.f_locals.get("node"))
-            if isinstance(node, ChainNode):
-                name = f"{node.name}, {node.made_at}" if node.made_at else node.name
-                place = f"{subtask.index + 1}/{subtask.vertex.parallelism}"
-                return Speaker(name, place, subtask._settings.job_name)
-        frame = frame.f_back
-    return None
 
 
 def _not_emitting(batch: Iterable[Any], timestamp: int | None = None) -> None:

@@ -7,19 +7,20 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChannelTraffic:
-    """What one slot has had to do with another since the execution began.
+class Traffic:
+    """What one slot has had to do with the others since the execution began.
+
+    All channels in one: the driver would have the square of the number of slots to look at, ten times a second.
 
     Attributes:
-        slot: the other.
-        queued, most_queued: bytes that wait to be sent: now, and at most since this was last told. The out-pool.
+        queued, most_queued: bytes that wait to be sent in the fullest channel: now, and at most since this was last
+            told. The out-pool.
         waiting, most_waiting: bytes that have come and wait for their level, likewise. The in-pool.
         sent, received: bytes in all.
-        blocked: how often this slot had to wait until the other took something.
+        blocked: how often this slot had to wait until another took something.
         back_pressured: for how many seconds in all.
     """
 
-    slot: int
     queued: int
     most_queued: int
     waiting: int
@@ -55,7 +56,7 @@ class SlotTraffic:
     elapsed: float
     credit: int
     levels: tuple[LevelTimes, ...]
-    channels: tuple[ChannelTraffic, ...]
+    channels: Traffic
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +75,6 @@ class SubtaskTraffic:
     idle: float
     out_usage: float
     in_usage: float
-    channels: tuple[ChannelTraffic, ...]
 
     @staticmethod
     def of(slot: SlotTraffic, level: int) -> SubtaskTraffic:
@@ -83,7 +83,6 @@ class SubtaskTraffic:
             busy=times.busy,
             back_pressured=times.back_pressured,
             idle=max(0.0, slot.elapsed - times.busy - times.back_pressured),
-            out_usage=max((c.most_queued for c in slot.channels), default=0) / slot.credit,
-            in_usage=max((c.most_waiting for c in slot.channels), default=0) / slot.credit,
-            channels=slot.channels,
+            out_usage=slot.channels.most_queued / slot.credit,
+            in_usage=slot.channels.most_waiting / slot.credit,
         )

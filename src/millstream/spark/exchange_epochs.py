@@ -18,6 +18,7 @@ from millstream.exchange.credentials import Credentials
 from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.flow import QUICK
+from millstream.operators.dealing import Dealer
 from millstream.operators.protocol import JobPlan, LevelTask, SlotReport
 from millstream.spark import errors
 from millstream.spark.cores import free_cores, hold, is_local, let_go
@@ -51,17 +52,21 @@ class ExchangeEpochs:
         name: str,
         settings: ExchangeSettings,
         executable: str | None = None,
+        takes_all: bool = False,
     ) -> None:
+        """Take what runs the slots; with `takes_all`, no core is left free for others."""
         self._context = context
         self._job = job
         self._job_id = plan.settings.job_id
         self._name = name
         self._group = f"millstream-{job.key}"
         self._widths = [plan.slots(level) for level in range(plan.levels)]
+        self._dealer = Dealer(plan)
         self._python = interpreter(context, executable)
-        self._leaves_a_core = settings.choice is ExchangeChoice.AUTO
+        self._leaves_a_core = settings.choice is ExchangeChoice.AUTO and not takes_all
         host = _driver_host(context, settings.transport)
-        self._credentials = Credentials(secrets.token_bytes(32), settings.identity() if host is not None else None)
+        identity = settings.identity() if host is not None else None
+        self._credentials = Credentials(secrets.token_bytes(32), identity, settings.silence)
         self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host, self._tell_lost)
         # In how many tasks the slots are, once that is known.
         self._tasks = 0
@@ -82,7 +87,8 @@ class ExchangeEpochs:
         """Run the levels of one epoch; raise the user's error when one fails."""
         epoch = tasks[0].epoch
         try:
-            answers = self._exchange.run(epoch, dump(tasks))
+            common, own = self._dealer.deal(tasks)
+            answers = self._exchange.run(epoch, dump(common), [dump(part) if part else b"" for part in own])
         except ExchangeFailed as e:
             raise self._translate(e.cause, epoch) from None
         return [report for answer in answers for report in pickle.loads(answer)]

@@ -8,11 +8,14 @@ from typing import TypeVar
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.setting import DurationSetting, at_least
 from millstream.exchange.tls import CertificateError, Identity, make_identity
 
 EXCHANGE = "millstream.exchange"
 TRANSPORT = "millstream.exchange.transport"
 TLS_ENABLED = "security.ssl.internal.enabled"
+# How long a machine may be silent.
+HEARTBEAT_TIMEOUT = DurationSetting("heartbeat.timeout", 50_000, limit=at_least(1))
 _CERTIFICATE = "millstream.exchange.tls.certificate"
 _KEY = "millstream.exchange.tls.key"
 _TRUSTED = "millstream.exchange.tls.trusted"
@@ -45,27 +48,30 @@ class ExchangeSettings:
     Attributes:
         is_encrypted: whether what goes over TCP does so in TLS.
         files: the certificate to use for that; without, each execution has one of its own.
+        silence: for how many seconds the other machine of a connection may give no sign of life.
     """
 
     choice: ExchangeChoice = ExchangeChoice.AUTO
     transport: Transport = Transport.AUTO
     is_encrypted: bool = False
     files: Identity | None = None
+    silence: float = 50.0
 
     @staticmethod
     def read(config: Configuration) -> ExchangeSettings:
         """Read them. Raises InvalidProgramError when one cannot be."""
         choice = _one_of(config, EXCHANGE, ExchangeChoice)
         transport = _one_of(config, TRANSPORT, Transport)
+        silence = HEARTBEAT_TIMEOUT.read(config) / 1000
         if not config.get_boolean(TLS_ENABLED, False):
-            return ExchangeSettings(choice, transport)
+            return ExchangeSettings(choice, transport, silence=silence)
         files = _files(config)
         try:
             # Also if slots will be on this machine: what cannot work must not be found out on the day of the move.
             (files or make_identity()).context(is_called=True)
         except CertificateError as e:
             raise InvalidProgramError(str(e)) from None
-        return ExchangeSettings(choice, transport, True, files)
+        return ExchangeSettings(choice, transport, True, files, silence)
 
     def identity(self) -> Identity | None:
         """Return what an execution shows and trusts when it talks over TCP."""

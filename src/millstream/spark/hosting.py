@@ -108,7 +108,7 @@ class Host:
         poller.watch(told.fileno(), lambda: _drain(told))
         while not self._is_told and self._living():
             poller.turn()
-        lifeline.close()
+        poller.close()
 
     def _hear(self) -> None:
         self._is_told = True

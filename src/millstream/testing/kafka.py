@@ -17,7 +17,7 @@ from millstream.spark.java import find_java
 
 _VERSION = "4.1.0"
 _CLUSTER = "bWlsbHN0cmVhbS10ZXN0cw"
-_START_SECONDS = 60.0
+_START_SECONDS = 100.0
 # Who is let in where the broker asks.
 _USER, _PASSWORD = "ann", "secret"
 

@@ -25,6 +25,8 @@ from millstream.spark.java import find_java
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
+# An address of network cards that none has.
+_NOBODY = "02:00:00:00:00:01"
 
 
 def can_separate() -> bool:
@@ -58,7 +60,7 @@ class SparkCluster:
         self.shared = shared
         self._cores, self._memory_mb, self._wanted = cores, memory_mb, workers
         self._directory = tempfile.mkdtemp(prefix="millstream-cluster-")
-        self._network = _Network(os.getpid() % 250 + 1) if self.is_separate else None
+        self._network = Network(os.getpid() % 250 + 1) if self.is_separate else None
         self._master: subprocess.Popen[bytes] | None = None
         self.host = self._network.address(1) if self._network else "127.0.0.1"
         self.port = 0
@@ -153,7 +155,7 @@ class Worker:
     address: str
     process: subprocess.Popen[bytes]
     log: str
-    network: _Network | None
+    network: Network | None
 
     def wait(self) -> None:
         """Wait until the master has taken it on."""
@@ -190,6 +192,18 @@ class Worker:
         """Plug the cable in again."""
         self._cable("up")
 
+    def part_from_driver(self) -> None:
+        """Let nothing pass any more between the machine and that of master and driver, which reach all others."""
+        self._own_network().part(self.number, 0)
+
+    def part_from(self, other: Worker) -> None:
+        """Let nothing pass any more between two machines, which both reach all others."""
+        self._own_network().part(self.number, other.number)
+
+    def reunite(self) -> None:
+        """Let everything pass again that was parted."""
+        self._own_network().reunite()
+
     def slots(self) -> list[int]:
         """Return the processes that hold slots of a job."""
         return [pid for pid in _below(self.process.pid) if _name_of(pid).startswith("millstream-s")]
@@ -198,23 +212,28 @@ class Worker:
         return bool(self._executors())
 
     def _cable(self, state: str) -> None:
+        self._own_network().cable(self.number, state)
+
+    def _own_network(self) -> Network:
         if self.network is None:
             raise MillstreamError(
                 "Workers have no networks of their own here, so none can be cut off: that takes root."
             )
-        self.network.cable(self.number, state)
+        return self.network
 
     def _executors(self) -> list[int]:
         return [pid for pid in _below(self.process.pid) if b"CoarseGrainedExecutorBackend" in _command_of(pid)]
 
 
-class _Network:
+class Network:
     """A bridge with one address for master and drivers, and a network namespace for each worker."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         self._bridge = f"msb{number}"
         self._members: list[int] = []
+        # Pairs of members between which nothing passes; 0 is the machine of master and drivers.
+        self._parted: list[tuple[int, int]] = []
 
     def address(self, place: int) -> str:
         return f"10.213.{self._number}.{place}"
@@ -228,7 +247,7 @@ class _Network:
     def add(self, member: int) -> str:
         """Make a namespace with a cable to the bridge; return its address."""
         self._members.append(member)
-        name, address = self._namespace(member), self.address(member + 10)
+        name, address = self._namespace(member), self._place(member)
         _ip("netns", "add", name)
         _ip("link", "add", self._end(member), "type", "veth", "peer", "name", "eth0", "netns", name)
         _ip("link", "set", self._end(member), "master", self._bridge, "up")
@@ -243,6 +262,26 @@ class _Network:
 
     def cable(self, member: int, state: str) -> None:
         _ip("link", "set", self._end(member), state)
+
+    def part(self, one: int, other: int) -> None:
+        """Have each of two send to nobody what is for the other: no answer comes, and no refusal either."""
+        self._parted.append((one, other))
+        for here, there in ((one, other), (other, one)):
+            self._neighbour(here, "replace", self._place(there), "lladdr", _NOBODY, "nud", "permanent")
+
+    def reunite(self) -> None:
+        """Have all find each other again."""
+        for one, other in self._parted:
+            for here, there in ((one, other), (other, one)):
+                self._neighbour(here, "del", self._place(there))
+        self._parted.clear()
+
+    def _neighbour(self, member: int, action: str, *arguments: str) -> None:
+        inside = ["-n", self._namespace(member)] if member else []
+        _ip(*inside, "neigh", action, *arguments, "dev", "eth0" if member else self._bridge)
+
+    def _place(self, member: int) -> str:
+        return self.address(member + 10 if member else 1)
 
     def remove(self) -> None:
         for member in self._members:

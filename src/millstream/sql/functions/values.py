@@ -80,6 +80,14 @@ def _extreme(operation: Callable[..., Any]) -> Kernel:
     return kernel
 
 
+def _greatest(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    found = _extreme(pc.max_element_wise)(site, rows, values)
+    if isinstance(site.type, (t.FloatType, t.DoubleType)):
+        # Arrow prefers a number; NaN is greater than any.
+        found = pc.if_else(reduce(pc.or_, map(pc.is_nan, values)), pa.scalar(np.nan, found.type), found)
+    return found
+
+
 def _typeof(site: Site, rows: int, values: Sequence[Value]) -> Value:
     kind = site.types[0]
     return pa.scalar(str(kind))
@@ -238,7 +246,7 @@ _NONE = takes(to=t.DataTypes.CHAR(36), nulls="never")
 FUNCTIONS = [
     Function("IN", _in_rule, _in, api="in_"),
     Function("NULLIF", _nullif_rule, _nullif),
-    Function("GREATEST", common(), _extreme(pc.max_element_wise)),
+    Function("GREATEST", common(), _greatest),
     Function("LEAST", common(), _extreme(pc.min_element_wise)),
     Function("TYPEOF", takes(anything, boolean, to=STRING, optional=1, nulls="always"), _typeof),
     Function("UUID", _NONE, _uuid, api="uuid", deterministic=False),

@@ -195,6 +195,15 @@ class SessionWindowOperator(RowWindowOperator):
         return None if self.times.is_event_time or self._next == MAX_WATERMARK else self._next
 
 
+class SessionTableOperator(SessionWindowOperator):
+    """Each row with its session, when that ends."""
+
+    def _results(self, rows: Ints, windows: Ints, starts: Times, ends: Times) -> Iterator[Batch]:
+        columns = [self._rows.take(i, rows) for i in range(len(self.kinds))]
+        columns += [property_column(n, k, starts[windows], ends[windows], self.times) for n, k in self.properties]
+        yield from pieces(columns, len(rows))
+
+
 class CountWindowOperator(RowWindowOperator):
     """Windows of so many rows of a key, every so many rows."""
 

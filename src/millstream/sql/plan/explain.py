@@ -12,7 +12,7 @@ from millstream.sql.plan.advice import Advice, advised
 from millstream.sql.plan.costs import Costs
 from millstream.sql.plan.distribution import exchanges
 from millstream.sql.plan.kept import state_text
-from millstream.sql.plan.names import frame_text, name_of
+from millstream.sql.plan.names import changelog_call, frame_text, name_of, record_type
 from millstream.sql.plan.planner import plan
 from millstream.sql.plan.subqueries import Subquery
 from millstream.sql.plan.text import Style, by_place, constant_text, text, type_text
@@ -311,6 +311,10 @@ def _watermark(node: n.Watermark) -> str:
     return f"LogicalWatermarkAssigner(rowtime=[{name}], watermark=[{_said(node.strategy)}])"
 
 
+def _changelog(node: n.ToChangelog | n.FromChangelog) -> str:
+    return f"LogicalTableFunctionScan(invocation=[{changelog_call(node)}], rowType=[{record_type(node)}])"
+
+
 def _sink(node: Any) -> str:
     return name_of(node, ()).replace("Sink(", "LogicalSink(", 1)
 
@@ -335,6 +339,8 @@ _LOGICAL: dict[type, Callable[[Any], str]] = {
     n.Match: lambda node: name_of(node, (), Style.PREFIX).replace("Match(", "LogicalMatch(", 1),
     n.Sort: _sort,
     n.Correlate: _correlated,
+    n.ToChangelog: _changelog,
+    n.FromChangelog: _changelog,
     n.Sink: _sink,
     n.ToStream: _sink,
 }

@@ -29,12 +29,12 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
         added = to.add(planned, ByKeyOperator(Changes.DELETE in node.sink.changes), ends, suffix="-by-key")
         spread_like(added, ends)
         ends = [StreamEnd(added)]
-    columns = [c.metadata_key or c.name for c in node.table.columns if c.is_persisted]
+    columns = [c.metadata_key or c.name for c in node.table.persisted]
     sink = (node.sink.overwriting() if node.overwrite else node.sink).sink(columns)
     parallelism = node.sink.parallelism()
     if parallelism is not None and before.traits.changes != INSERTS and node.table.primary_key:
         # So that changes of one row stay in their order.
-        persisted = [c.name for c in node.table.columns if c.is_persisted]
+        persisted = [c.name for c in node.table.persisted]
         ends = _by_columns(ends, tuple(persisted.index(name) for name in node.table.primary_key))
     elif node.sink.distribution():
         ends = _by_columns(ends, tuple(columns.index(name) for name in node.sink.distribution()))
@@ -45,7 +45,7 @@ def sink(to: Translator, planned: Planned) -> list[StreamEnd]:
 
 
 def _checked(to: Translator, planned: Planned, node: nodes.Sink, ends: list[StreamEnd]) -> list[StreamEnd]:
-    persisted = [c for c in node.table.columns if c.is_persisted]
+    persisted = node.table.persisted
     needed = [(i, c.name) for i, c in enumerate(persisted) if not c.type.is_nullable]
     inputs = planned.inputs[0].node.fields
     needed = [(i, name) for i, name in needed if inputs[i].type.is_nullable]

@@ -277,6 +277,11 @@ class Snapshotting:
         lows = [low for low, _, _ in progress.recent if low is not None]
         return lows if progress.done or progress.upto is None else [*lows, progress.upto]
 
+    def all_pass(self, table: str, transaction: Any) -> bool:
+        """Tell whether a change passes whatever its key is: all rows are dealt out, and none of them has seen it."""
+        progress = self._tables[table]
+        return progress.done and not any(seen.sees(transaction) for _, seen, _ in progress.recent)
+
     def passes(self, table: str, above: int, transaction: Any) -> bool:
         """Tell whether a change passes to a key that is above so many of the bounds."""
         progress = self._tables[table]

@@ -1,0 +1,35 @@
+"""Whether the machine at the other end of a TCP connection still answers.
+
+Its kernel answers whatever its processes do: one that is frozen, or too busy to read, is not silent. Without this, two
+slots whose machines no longer reach each other, while both reach the driver, would wait until TCP gives up, a quarter
+of an hour. TCP's own limit (TCP_USER_TIMEOUT) also ends connections whose other end only does not read.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+# Signs of life are asked for, and looked at, so often within the time that is allowed.
+CHECKS = 5
+# Of Linux's tcp_info: how often something was sent again since the last answer, and milliseconds since that.
+_INFO = struct.Struct("=2xB53xI")
+
+
+def ask_for_signs(connection: socket.socket, seconds: float) -> None:
+    """Have the kernel ask the other machine now and then whether it is there, and break the connection if not."""
+    every = max(1, round(seconds / CHECKS))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, every)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, CHECKS - 1)
+
+
+def is_silent(connection: socket.socket, seconds: float) -> bool:
+    """Tell whether something was sent again and again, and no answer has come for so long.
+
+    The kernel does not ask for signs while something is on its way.
+    """
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
+    repeats, milliseconds = _INFO.unpack_from(info)
+    return bool(repeats) and milliseconds >= seconds * 1000

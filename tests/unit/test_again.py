@@ -1,0 +1,51 @@
+"""Tests that fail once are run again and named; those that fail twice, or are many, fail the run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+AGAIN = Path(__file__).parents[1] / "again.py"
+ONCE = """
+from pathlib import Path
+
+def test_{0}():
+    mark = Path("mark{0}")
+    seen = mark.exists()
+    mark.touch()
+    assert seen
+"""
+
+
+def outcome(folder: Path, *tests: str) -> tuple[int, str]:
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_sample.py").write_text("\n".join(tests))
+    done = subprocess.run(
+        [sys.executable, AGAIN, "."], cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
+    return done.returncode, done.stdout
+
+
+def test_one_that_passes_by_itself_is_named(tmp_path: Path) -> None:
+    code, said = outcome(tmp_path, ONCE.format(1), "def test_good():\n    pass")
+    assert code == 0
+    assert said.rstrip().endswith("UNSTABLE test_sample.py::test_1: failed beside others, passed by itself")
+
+
+def test_one_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
+    code, said = outcome(tmp_path, ONCE.format(1), "def test_bad():\n    assert False")
+    assert code == 1
+    assert "UNSTABLE" not in said
+
+
+def test_many_fail_the_run_at_once(tmp_path: Path) -> None:
+    code, said = outcome(tmp_path, *(ONCE.format(n) for n in range(4)))
+    assert code == 1
+    assert "Once more" not in said
+
+
+def test_tests_that_cannot_be_collected_fail_the_run(tmp_path: Path) -> None:
+    code, said = outcome(tmp_path, "import nothing_of_that_name")
+    assert code == 2
+    assert "Once more" not in said

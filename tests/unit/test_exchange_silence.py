@@ -1,0 +1,111 @@
+"""A machine that no longer answers is told from one whose processes only do not read."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from millstream.exchange.credentials import Credentials
+from millstream.exchange.frames import Frame, Kind
+from millstream.exchange.handshake import Side
+from millstream.exchange.link import Link
+from millstream.exchange.poller import Poller
+from millstream.exchange.silence import ask_for_signs, is_silent
+from millstream.testing.spark_cluster import Network, can_separate
+
+SECONDS = 1.0
+# On another machine: whoever calls is listened to, and gets no word.
+LISTENER = """
+import socket, time
+server = socket.create_server(("0.0.0.0", 7000))
+print("ready", flush=True)
+connections = []
+while True:
+    connections.append(server.accept()[0])
+"""
+separate = pytest.mark.skipif(not can_separate(), reason="networks of their own are made by root only")
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    network = Network(os.getpid() % 100 + 150)
+    network.make()
+    try:
+        yield network
+    finally:
+        network.remove()
+
+
+@pytest.fixture
+def connection(network: Network) -> Iterator[socket.socket]:
+    address = network.add(1)
+    command = [*network.inside(1), sys.executable, "-c", LISTENER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as listener:
+        assert listener.stdout is not None and listener.stdout.readline() == b"ready\n"
+        with socket.create_connection((address, 7000), 30) as connection:
+            ask_for_signs(connection, SECONDS)
+            yield connection
+        listener.kill()
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 30
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.05)
+    return holds()
+
+
+@separate
+def test_a_machine_that_is_parted_from_this_one_is_silent(network: Network, connection: socket.socket) -> None:
+    connection.sendall(b"x")
+    assert until(lambda: not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 60)[24])
+    network.part(1, 0)
+    connection.sendall(b"y")
+    began = time.monotonic()
+    assert until(lambda: is_silent(connection, SECONDS))
+    assert time.monotonic() - began >= SECONDS / 2
+    network.reunite()
+    # As soon as it answers it is not any more.
+    assert until(lambda: not is_silent(connection, SECONDS))
+
+
+@separate
+def test_an_idle_connection_to_a_machine_that_is_parted_breaks(network: Network, connection: socket.socket) -> None:
+    network.part(1, 0)
+    connection.settimeout(30)
+    with pytest.raises(OSError, match="timed out|No route|unreachable") as broken:
+        connection.recv(1)
+    # Not because this test has waited long enough.
+    assert not isinstance(broken.value, TimeoutError) or broken.value.errno is not None
+
+
+def test_a_process_that_does_not_read_is_not_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as connection:
+        connection.connect(server.getsockname())
+        ask_for_signs(connection, 0.2)
+        connection.setblocking(False)
+        with server.accept()[0]:
+            with pytest.raises(BlockingIOError):
+                while True:
+                    connection.send(bytes(1 << 20))
+            for _ in range(20):
+                assert not is_silent(connection, 0.2)
+                time.sleep(0.1)
+
+
+@separate
+def test_the_poller_hangs_up_on_a_machine_that_is_silent(network: Network, connection: socket.socket) -> None:
+    link = Link(connection, Credentials(b"s" * 32, silence=SECONDS), Side.CALLER)
+    poller, lost = Poller(), []
+    poller.add(link, lambda frame: None, lambda: lost.append(link))
+    link.push(Frame(Kind.MET))
+    network.part(1, 0)
+    # What it is greeted with stays on its way.
+    poller.until(lambda: bool(lost), 30)
+    assert lost and link.reason

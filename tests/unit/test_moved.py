@@ -1,0 +1,28 @@
+"""A job begun by an older version of the package is finished by this one; `make test-upgrade` is the long form."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.upgrade.commits import FIRST_LOCAL, ROOT, extract, is_there
+from tests.upgrade.moves import Move, Package
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not is_there(FIRST_LOCAL), reason="a shallow clone has no older version"),
+]
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Package]:
+    source = extract(FIRST_LOCAL, tmp_path_factory.mktemp("older") / "source")
+    yield Package("older", sys.executable, {"PYTHONPATH": str(source / "src")})
+
+
+@pytest.mark.parametrize("how", ["by_savepoint", "by_checkpoint"])
+def test_a_job_goes_on_where_an_older_version_has_left_it(how: str, older: Package, tmp_path: Path) -> None:
+    newer = Package("newer", sys.executable, {"PYTHONPATH": str(ROOT / "src")})
+    getattr(Move(tmp_path, older, newer, records=1400, options=("--local",)), how)(parallelism=3)

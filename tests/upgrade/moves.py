@@ -1,0 +1,133 @@
+"""Moves the job from one interpreter, which has the older version, to another, which has the newer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .job import BLOCK, GAP, KEYS, LATER, PAUSE, WINDOW, time_of
+
+JOB = Path(__file__).parent / "job.py"
+_PATIENCE = 180.0
+
+
+def wanted(records: int) -> Counter[str]:
+    """Return the lines that the job must have written, found without it."""
+    assert PAUSE > GAP > KEYS, "sessions are the blocks of numbers"
+    lines = Counter(f"seen,{i % KEYS},{i}" for i in range(records))
+    lines.update(f"timer,{i % KEYS},{time_of(i) + LATER}" for i in range(records))
+    for kind, part_of in (("window", lambda i: time_of(i) // WINDOW), ("session", lambda i: i // BLOCK)):
+        sums: Counter[tuple[int, int]] = Counter()
+        for i in range(records):
+            sums[i % KEYS, part_of(i)] += i
+        lines.update(f"{kind},{key},{total}" for (key, _), total in sums.items())
+    for key in range(KEYS):
+        mine = range(key, records, KEYS)
+        rests = Counter(f"rest {i % 3}" for i in mine)
+        told = " ".join(f"{rest}: {n}" for rest, n in sorted(rests.items()))
+        lines[f"end,{key},{len(mine)},{sum(mine)},{told},{sum(mine)},{mine[-1] - mine[0]}"] += 1
+    return lines
+
+
+@dataclass(frozen=True)
+class Package:
+    """One version of the package: an interpreter that has it, and what its environment must have for that."""
+
+    name: str
+    python: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Move:
+    """One job, by two versions."""
+
+    directory: Path
+    older: Package
+    newer: Package
+    records: int = 3000
+    # Before the program: `--local`, settings.
+    options: tuple[str, ...] = ()
+
+    @property
+    def out(self) -> Path:
+        return self.directory / "out"
+
+    def by_savepoint(self, parallelism: int = 2) -> None:
+        """Stop the older with a savepoint, and have the newer go on from it."""
+        older = self._start(self.older)
+        self._until_at_work(older)
+        self._touch("save")
+        assert older.wait(_PATIENCE) == 0, self._log(self.older)
+        self._finish("-s", Path(f"{self.out}.saved").read_text(), "-p", str(parallelism))
+
+    def by_checkpoint(self, parallelism: int = 2) -> None:
+        """Kill the older, and have the newer go on from the latest checkpoint that it has left."""
+        older = self._start(self.older)
+        try:
+            self._until_at_work(older)
+        finally:
+            os.killpg(older.pid, signal.SIGKILL)
+            older.wait()
+        self._finish("--from-checkpoint", "latest", "-p", str(parallelism))
+
+    def _start(self, package: Package, *how: str) -> subprocess.Popen[bytes]:
+        settings = {
+            "execution.checkpointing.dir": f"{self.directory}/checkpoints",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "millstream.quiet": "false",
+        }
+        defines = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+        command = [package.python, "-m", "millstream", "run", *defines, *self.options, *(how or ("-p", "2"))]
+        with open(self.directory / f"{package.name}.log", "wb") as log:
+            return subprocess.Popen(
+                [*command, str(JOB), str(self.records), str(self.out)],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.directory,
+                env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | package.environment,
+                start_new_session=True,
+            )
+
+    def _until_at_work(self, older: subprocess.Popen[bytes]) -> None:
+        """Wait until there is output that counts, of a checkpoint, and more to do."""
+        end = time.monotonic() + _PATIENCE
+        while sum(self._written().values()) < self.records // 10:
+            assert older.poll() is None and time.monotonic() < end, self._log(self.older)
+            time.sleep(0.05)
+
+    def _finish(self, *how: str) -> None:
+        """Have the newer version do the rest; what both have written must be the answer."""
+        before = self._written()
+        assert before["end"] == 0
+        for mark in ("save", "saved"):
+            Path(f"{self.out}.{mark}").unlink(missing_ok=True)
+        self._touch("go")
+        newer = self._start(self.newer, *how)
+        try:
+            code = newer.wait(_PATIENCE)
+        finally:
+            if newer.poll() is None:
+                os.killpg(newer.pid, signal.SIGKILL)
+        assert code == 0, self._log(self.newer)
+        found, answer = self._written(), wanted(self.records)
+        assert found == answer, f"missing: {answer - found}\ntoo many: {found - answer}\n{self._log(self.newer)}"
+        # The older has not done all of it, nor has the newer.
+        assert 0 < sum(before.values()) < sum(found.values())
+
+    def _written(self) -> Counter[str]:
+        """Return the lines that count: those of finished files."""
+        files = [p for p in self.out.rglob("*") if p.is_file() and not p.name.startswith(".")]
+        return Counter(line for p in files for line in p.read_text().splitlines())
+
+    def _touch(self, mark: str) -> None:
+        Path(f"{self.out}.{mark}").touch()
+
+    def _log(self, package: Package) -> str:
+        return (self.directory / f"{package.name}.log").read_text(errors="replace")[-4000:]
