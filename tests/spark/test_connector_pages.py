@@ -135,7 +135,7 @@ def test_http(run: Run, output: Output) -> None:
         until(lambda: listens(port))
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             assert json.loads(answer.read()) == {"accepted": 1}
-    until(lambda: output.lines() == ["Row(shop='a', price=3.0)"] * 2)
+    until(lambda: output.lines() == ["+I[a,3.0]"] * 2)
 
 
 def listens(port: int) -> bool:
