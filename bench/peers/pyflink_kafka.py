@@ -44,13 +44,13 @@ class Same(MapFunction):
     """The identity, which notes when it begins and ends: what Flink takes to start does not count."""
 
     def __init__(self, out: str, root: int) -> None:
-        self._out, self._root, self._number = out, root, 0
+        self._out, self._root, self._name = out, root, ""
 
     def _note(self, name: str) -> None:
-        Path(self._out, f"{name}-{self._number}").write_text(f"{time.time()} {cpu_seconds(self._root)}")
+        Path(self._out, f"{name}-{self._name}").write_text(f"{time.time()} {cpu_seconds(self._root)}")
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._number = runtime_context.get_index_of_this_subtask()
+        self._name = os.urandom(4).hex()
         self._note("start")
 
     def map(self, value: str) -> str:
