@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from object_store import BUCKET, object_store
+from tests.machines.elastic import ADAPTIVE, Elastic
 from tests.machines.storm import Storm
 
 from millstream.testing.spark_cluster import SparkCluster, can_separate
@@ -121,3 +122,30 @@ def test_a_machine_is_lost(cluster: SparkCluster, shared: Path) -> None:
     assert storm.run("kill") == 0
     # It was one that worked for the job, so results stood still.
     assert storm.silences[0] > 0.5
+
+
+REACTIVE = {**ADAPTIVE, "scheduler-mode": "reactive", "parallelism.default": "1", "pipeline.max-parallelism": "9"}
+
+
+@long_form
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("exchange", "settings"), [("auto", ADAPTIVE), ("spark", ADAPTIVE), ("auto", REACTIVE)])
+def test_a_job_follows_machines_that_come_and_go(
+    cluster: SparkCluster, shared: Path, exchange: str, settings: dict[str, str]
+) -> None:
+    there = alive(cluster)
+    settings = {"parallelism.default": str(there + 5), **settings, "millstream.exchange": exchange}
+    with Elastic(cluster, shared / f"elastic-{len(list(shared.iterdir()))}", settings) as job:
+        job.until_parallelism(there)
+        worker = cluster.add_worker()
+        job.until_parallelism(there + 1)
+        # So far nothing has failed.
+        assert job.metric("numRestarts") == 0
+        worker.kill()
+        job.until_parallelism(there)
+        job.until_all_is_there()
+        assert 0 < job.metric("stateLocalShare") < 1
+
+
+def alive(cluster: SparkCluster) -> int:
+    return sum(worker.process.poll() is None for worker in cluster.workers)
