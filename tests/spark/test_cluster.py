@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,3 +150,56 @@ def test_a_job_follows_machines_that_come_and_go(
 
 def alive(cluster: SparkCluster) -> int:
     return sum(worker.process.poll() is None for worker in cluster.workers)
+
+
+@long_form
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("exchange", "scheduler"), [("auto", "default"), ("resident", "default"), ("auto", "adaptive")]
+)
+def test_spark_brings_executors_and_takes_away_those_that_hold_no_slots(
+    cluster: SparkCluster, shared: Path, exchange: str, scheduler: str
+) -> None:
+    there = alive(cluster)
+    settings = {
+        **ADAPTIVE,
+        "jobmanager.scheduler": scheduler,
+        "millstream.exchange": exchange,
+        "parallelism.default": str(there),
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.executorIdleTimeout": "10s",
+        "spark.decommission.enabled": "true",
+    }
+    with Elastic(cluster, shared / f"dynamic-{exchange}-{scheduler}", settings) as job:
+        job.until_parallelism(there)
+        job.until_all_is_there()
+        if exchange == "resident" or scheduler == "adaptive":
+            # Tasks that hold slots never end: nothing is taken away, and there is one machine for each.
+            time.sleep(13)
+            assert [len(w.slots()) for w in job.cluster.workers if w.has_executor()] == [1] * there
+        else:
+            wait_until_executors(cluster, 0)
+        job.write()
+        job.until_all_is_there()
+
+
+@long_form
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"scheduler-mode": "reactive"}, "scheduler-mode: reactive takes all the slots there are"),
+        ({**ADAPTIVE, "millstream.exchange": "spark"}, "Spark takes them away whenever no epoch runs"),
+    ],
+)
+def test_who_follows_slots_that_follow_it_is_refused(
+    cluster: SparkCluster, tmp_path: Path, settings: dict[str, str], sentence: str
+) -> None:
+    done = run(cluster, tmp_path, **settings, **{"spark.dynamicAllocation.enabled": "true"})
+    assert done.returncode and sentence in done.stderr
+
+
+def wait_until_executors(cluster: SparkCluster, count: int) -> None:
+    end = time.monotonic() + 120
+    while (found := sum(w.has_executor() for w in cluster.workers)) != count:
+        assert time.monotonic() < end, f"there are {found} executors"
+        time.sleep(0.2)
